@@ -18,11 +18,10 @@ from typing import Any
 from headscope.errors import HeadscopeError
 
 OWNER = ".owner"  # in OUT.partial: locked by the process that is writing it
-KINDS = {
-    "run.json": "a study",
-    "cut.json": "a cut model",
-    "training.json": "a trained model",
-}  # by their record
+# Kinds of directories by the name of their record
+KINDS = {"run.json": "a study", "cut.json": "a cut model", "training.json": "a trained model"}
+NEW_DIRECTORY, CHOOSE_ANOTHER = "the name of a new directory", "Choose another `out`"
+REPLACE = "Add `overwrite=True` to replace it, or choose another `out`"
 
 
 @contextmanager
@@ -65,13 +64,12 @@ def drafted(
                 shutil.rmtree(partial, ignore_errors=True)
                 raise
     except OSError as cause:
+        is_full = cause.errno == errno.ENOSPC
         raise HeadscopeError(
             f"cannot be written: {os.strerror(cause.errno) if cause.errno else cause}",
             where=out,
             expected="a place with room that may be written to",
-            mend="Free some space, or choose another `out`"
-            if cause.errno == errno.ENOSPC
-            else "Choose another `out`",
+            mend="Free some space, or choose another `out`" if is_full else CHOOSE_ANOTHER,
         ) from cause
     finally:
         for folder in made:
@@ -96,23 +94,14 @@ def check_free(
     """Refuse what `drafted` would refuse, with nothing made yet: for work that is long before the first file."""
     final, partial = _places(out)
     if final.exists() and not final.is_dir():
-        raise HeadscopeError(
-            "this is a file",
-            where=out,
-            expected="the name of a new directory",
-            mend="Choose another `out`",
-        )
+        what, expected = "this is a file", NEW_DIRECTORY
+        raise HeadscopeError(what, where=out, expected=expected, mend=CHOOSE_ANOTHER)
     if read_record(final, record):
         if not overwrite:
-            mend = "Add `overwrite=True` to replace it, or choose another `out`"
-            raise HeadscopeError(f"{KINDS[record]} is already there", where=out, mend=mend)
+            raise HeadscopeError(f"{KINDS[record]} is already there", where=out, mend=REPLACE)
     elif not final.name or (final.exists() and any(final.iterdir())):
-        raise HeadscopeError(
-            f"the directory is neither {KINDS[record]} nor empty",
-            where=out,
-            expected="the name of a new directory",
-            mend="Choose another `out`",
-        )
+        what, expected = f"the directory is neither {KINDS[record]} nor empty", NEW_DIRECTORY
+        raise HeadscopeError(what, where=out, expected=expected, mend=CHOOSE_ANOTHER)
     left = next((partial / name for name in kept if (partial / name).exists()), None)
     if left is not None and not (resume or overwrite):
         raise HeadscopeError(
@@ -126,15 +115,13 @@ def check_page(out: str | Path, *, overwrite: bool = False) -> None:
     """Refuse a place where no page can be written, before there is one."""
     place = Path(out)
     if place.suffix not in (".html", ".htm"):
-        raise HeadscopeError(
-            f'"{place.name}" is no page', where=out, expected="a name that ends in .html"
-        )
+        what = f'"{place.name}" is no page'
+        raise HeadscopeError(what, where=out, expected="a name that ends in .html")
     if place.is_dir() or not place.parent.is_dir():
         what = "it is a directory" if place.is_dir() else f"there is no directory {place.parent}"
-        raise HeadscopeError(f"cannot be written: {what}", where=out, mend="Choose another `out`")
+        raise HeadscopeError(f"cannot be written: {what}", where=out, mend=CHOOSE_ANOTHER)
     if place.exists() and not overwrite:
-        mend = "Add `overwrite=True` to replace it, or choose another `out`"
-        raise HeadscopeError("a page is already there", where=out, mend=mend)
+        raise HeadscopeError("a page is already there", where=out, mend=REPLACE)
 
 
 def read_record(folder: Path, name: str = "run.json") -> dict[str, Any]:

@@ -32,11 +32,8 @@ class HeadscopeError(Exception):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        sentences = [
-            self.what,
-            f"Expected {self.expected}" if self.expected else "",
-            self.mend or "",
-        ]
+        expected = f"Expected {self.expected}" if self.expected else None
+        sentences = (self.what, expected, self.mend)
         text = " ".join(_ended(sentence) for sentence in sentences if sentence)
         return printable(f"{self.where}: {text}" if self.where is not None else text)
 
@@ -65,18 +62,13 @@ def _ended(sentence: str) -> str:
 
 def names_in(value: object, where: str) -> list[str]:
     """The names in a text with commas, or in a list of texts; `where` is the argument."""
-    names = (
-        value.split(",")
-        if isinstance(value, str)
-        else list(value)
-        if isinstance(value, Iterable)
-        else [value]
-    )
+    if isinstance(value, str):
+        return [name.strip() for name in value.split(",")]
+    names = list(value) if isinstance(value, Iterable) else [value]
     wrong = [name for name in names if not isinstance(name, str)]
     if wrong:
-        raise HeadscopeError(
-            f"{wrong[0]!r} is not a name", where=where, expected="a name, or a list of names"
-        )
+        what = f"{wrong[0]!r} is not a name"
+        raise HeadscopeError(what, where=where, expected="a name, or a list of names")
     return [str(name).strip() for name in names]
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from numbers import Integral
+from typing import Any
 
 from headscope.errors import HeadscopeError
 
@@ -53,6 +55,11 @@ class Head:
     layer: int
     head: int
 
+    @classmethod
+    def of_row(cls, row: Mapping[Any, Any]) -> Head:
+        """The head that a row of a table is about."""
+        return cls(str(row["stack"]), int(row["layer"]), int(row["head"]))
+
     @property
     def site(self) -> Site:
         return Site(self.stack, self.layer)
@@ -71,16 +78,13 @@ def named_heads(heads: Heads) -> list[str | Head]:
         return [heads]
     if isinstance(heads, tuple) and (address := _address(heads)) is not None:
         return [address]
-    if isinstance(heads, float | int):
-        wrong = heads
-    elif isinstance(heads, Iterable):
+    wrong: object = heads
+    if isinstance(heads, Iterable):
         items = list(heads)
         texts = [one if isinstance(one, str | Head) else _address(one) for one in items]
         if None not in texts:
             return [one for one in texts if one is not None]
         wrong = items[texts.index(None)]
-    else:
-        wrong = heads
     raise HeadscopeError(
         f"{wrong!r} names no head",
         where="heads",
@@ -99,14 +103,9 @@ def _address(head: object) -> str | None:
     if not isinstance(head, tuple) or len(head) not in (2, 3):
         return None
     *stack, layer, number = head
-    are_numbers = all(
-        isinstance(one, Integral) and not isinstance(one, bool) for one in (layer, number)
-    )
-    return (
-        ".".join(map(str, head))
-        if are_numbers and all(isinstance(one, str) for one in stack)
-        else None
-    )
+    are_numbers = all(isinstance(i, Integral) and not isinstance(i, bool) for i in (layer, number))
+    is_address = are_numbers and all(isinstance(name, str) for name in stack)
+    return ".".join(map(str, head)) if is_address else None
 
 
 class HeadSet(Collection[Head]):
@@ -115,17 +114,12 @@ class HeadSet(Collection[Head]):
     def __init__(self, heads: Heads, *, among: Iterable[Head]) -> None:
         """`among` is every head there is (`model.heads`): it gives stars their width and catches typing errors."""
         self.among = tuple(among)
-        items = named_heads(heads)
-        self._heads = frozenset(
-            head
-            for named in items
-            for head in ([named] if isinstance(named, Head) else self._parse(named))
-        )
+        parsed = ([n] if isinstance(n, Head) else self._parse(n) for n in named_heads(heads))
+        self._heads = frozenset(chain.from_iterable(parsed))
         strangers = sorted(self._heads - set(self.among))
         if strangers:
-            raise HeadscopeError(
-                f"{strangers[0]} is not a head of this model", expected=self._extent()
-            )
+            what = f"{strangers[0]} is not a head of this model"
+            raise HeadscopeError(what, expected=self._extent())
 
     def _parse(self, text: str) -> list[Head]:
         return [head for item in text.split(",") for head in self._read(item.strip(), text)]

@@ -14,15 +14,11 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-TableRow = dict[
-    str, object
-]  # a row of any other table, by column; dtypes are those of study/schema
+TableRow = dict[str, object]  # a row of another table, by column; dtypes: study/schema
 COLUMNS = ("stack", "layer", "head", "statistic", "value", "low", "high", "count")
 STACKS = ("encoder", "decoder", "cross", "query")  # the order in which stacks are listed
 Z = 1.96  # quantile of the normal distribution for 95 % intervals
-EQUAL = (
-    1e-6  # values whose standard deviation is below this are equal up to the rounding of float32
-)
+EQUAL = 1e-6  # standard deviation below which values are equal up to the rounding of float32
 
 
 @dataclass(frozen=True)
@@ -37,6 +33,16 @@ class Row:
     low: float
     high: float
     count: int
+
+    @classmethod
+    def of(
+        cls, head: Head, statistic: str, value: float, low: float, high: float, count: int
+    ) -> Row:
+        return cls(head.stack, head.layer, head.head, statistic, value, low, high, count)
+
+    @classmethod
+    def without_interval(cls, head: Head, statistic: str, value: float, count: int) -> Row:
+        return cls.of(head, statistic, value, np.nan, np.nan, count)
 
 
 class Moments:
@@ -74,6 +80,12 @@ class Moments:
         with np.errstate(invalid="ignore"):
             return self.total / self.count
 
+    def summary(self, at: tuple[int, ...] = (), *, is_share: bool = False) -> TableRow:
+        """Mean, interval and count of the entry `at`, by the names of their columns."""
+        low, high = (float(end[at]) for end in self.interval(is_share=is_share))
+        count = int(self.count[at])
+        return {"value": float(self.mean()[at]), "low": low, "high": high, "count": count}
+
     def interval(
         self, *, is_share: bool = False
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -83,9 +95,8 @@ class Moments:
         """
         mean = self.mean()
         with np.errstate(invalid="ignore", divide="ignore"):
-            variance = np.maximum(self.total_of_squares - self.count * mean**2, 0.0) / (
-                self.count - 1
-            )
+            squares = np.maximum(self.total_of_squares - self.count * mean**2, 0.0)
+            variance = squares / (self.count - 1)
             half = np.where(self.count > 1, Z * np.sqrt(variance / self.count), np.nan)
         low, high = mean - half, mean + half
         if not is_share:
@@ -107,9 +118,8 @@ def wilson_interval(
         centre = (share + Z**2 / (2 * count)) / (1 + Z**2 / count)
         half = Z / (1 + Z**2 / count) * np.sqrt(share * (1 - share) / count + Z**2 / (4 * count**2))
     # The share itself is always inside; without this, rounding can leave 1e-17 of 0 or 1 outside.
-    return np.clip(np.minimum(centre - half, share), 0.0, 1.0), np.clip(
-        np.maximum(centre + half, share), 0.0, 1.0
-    )
+    low, high = np.minimum(centre - half, share), np.maximum(centre + half, share)
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
 
 def share_interval(
@@ -128,9 +138,8 @@ def share_interval(
         low, high = wilson_interval(mean, mean * (1 - mean) * count / variance)
     others = Z**2 / (count + Z**2)
     is_equal = variance <= EQUAL**2
-    return np.where(is_equal, mean * (1 - others), low), np.where(
-        is_equal, mean + (1 - mean) * others, high
-    )
+    low = np.where(is_equal, mean * (1 - others), low)
+    return low, np.where(is_equal, mean + (1 - mean) * others, high)
 
 
 def to_frame(rows: Iterable[Row]) -> pd.DataFrame:
@@ -143,16 +152,13 @@ def to_frame(rows: Iterable[Row]) -> pd.DataFrame:
     order = {name: i for i, name in enumerate(dict.fromkeys(frame["statistic"]))}
     stacks = {name: i for i, name in enumerate(STACKS)}
     keys = frame.assign(stack=frame["stack"].map(stacks), statistic=frame["statistic"].map(order))
-    return frame.loc[keys.sort_values(["stack", "statistic", "layer", "head"]).index].reset_index(
-        drop=True
-    )
+    order_of_rows = keys.sort_values(["stack", "statistic", "layer", "head"]).index
+    return frame.loc[order_of_rows].reset_index(drop=True)
 
 
 def by_number(arrays: Mapping[Site, NDArray[Any]]) -> NDArray[Any]:
     """The arrays [head, …] of one stack's sites as one [layer, head, …]; NaN for heads that were cut."""
-    places = {
-        site: [head.head for head in site.heads(len(array))] for site, array in arrays.items()
-    }
+    places = {site: [h.head for h in site.heads(len(array))] for site, array in arrays.items()}
     layers = 1 + max(site.layer for site in arrays)
     heads = 1 + max(head for here in places.values() for head in here)
     result = np.full((layers, heads, *next(iter(arrays.values())).shape[1:]), np.nan)
@@ -168,16 +174,7 @@ def rows_of(
     low, high = moments.interval(is_share=is_share)
     mean = moments.mean()
     return [
-        Row(
-            head.stack,
-            head.layer,
-            head.head,
-            statistic,
-            float(mean[i]),
-            float(low[i]),
-            float(high[i]),
-            int(count),
-        )
+        Row.of(head, statistic, float(mean[i]), float(low[i]), float(high[i]), int(count))
         for i, head in enumerate(heads)
         if (count := moments.count[i]) > 0
     ]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headscope.ablation.knock_out_scores import FORMS, KnockOuts
+from headscope.ablation.knock_out import FORMS, KnockOuts
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate

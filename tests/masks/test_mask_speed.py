@@ -19,8 +19,12 @@ from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.masks import Mask, read_mask
 from headscope.masks import speed as measuring
-from headscope.masks.block_sparse import attend_by_blocks, share_of_blocks, strips_of
-from headscope.masks.flex import compiled_flex
+from headscope.masks.block_sparse import (
+    attend_by_blocks,
+    compiled_flex,
+    share_of_blocks,
+    strips_of,
+)
 from headscope.masks.mask_file import MaskPositions, groups_of
 from headscope.masks.patterns import PATTERNS
 from headscope.masks.speed import AtLength, MaskSpeed, Timed, mask_speed

@@ -194,7 +194,7 @@ def test_a_beam_that_goes_on_finds_the_same_for_the_same_number_of_evaluations(
     class Kept(Memory):
         def first(self, count: int) -> Kept:
             part = Kept()
-            part._known = dict(list(self._known.items())[:count])
+            part._values = dict(list(self._values.items())[:count])
             return part
 
     def found(memory: Memory) -> tuple[list[SubsetState], float]:

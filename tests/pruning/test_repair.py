@@ -13,7 +13,7 @@ from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Replace
 from headscope.model.surgery import prune
-from headscope.pruning.repair import fold, refit, repaired
+from headscope.pruning.repair import fold, refit, repair_inplace
 from headscope.tasks.running import answers
 from tiny import FAMILIES, tiny
 from toys import Means, means_of
@@ -156,4 +156,4 @@ def test_repairs_have_repair_names() -> None:
     with pytest.raises(HeadscopeError, match='"glue" is no repair'):
         repair_names("glue")
     with pytest.raises(HeadscopeError, match='"glue" is no repair'):
-        repaired(tiny("bert"), tiny("bert"), "glue", Means(), means_of("bert"))
+        repair_inplace(tiny("bert"), tiny("bert"), "glue", Means(), means_of("bert"))

@@ -13,7 +13,7 @@ import pytest
 from headscope.analysis.join import join
 from headscope.config.edit_record import EditRecord
 from headscope.errors import HeadscopeError
-from headscope.study.schema.table import Column, Table, flag, number, text, whole
+from headscope.study.schema.table import Column, Table, parse_columns
 from headscope.study.schema.tables import COMPARISON_TABLES, HEADS, TABLES, read_table
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
@@ -24,11 +24,9 @@ TABLE = Table(
     "mixed",
     "Mixed",
     "A table with every kind of column.",
-    text("word")
-    | whole("layer")
-    | whole("place", may_be_empty=True)
-    | number("value")
-    | flag("is_sure is_known"),
+    parse_columns(
+        "word: text, layer: whole, place: whole?, value: number, is_sure is_known: flag", {}
+    ),
 )
 ROWS = [
     {"word": "NA", "layer": 0, "place": 3, "value": 0.5, "is_sure": True, "is_known": True},

@@ -14,7 +14,7 @@ from headscope.data.examples import Example
 from headscope.data.pack_sequences import packed
 from headscope.tasks import Item, tasks
 from headscope.tasks.base import Prepared, batch_of
-from headscope.tasks.remasked import Remasked
+from headscope.tasks.masked import Remasked
 from headscope.training.loop import Training
 from headscope.training.settings import Settings
 from worded import SPECIAL, WORDS, sentence, worded

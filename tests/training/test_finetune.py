@@ -66,13 +66,13 @@ def test_the_best_epoch_is_kept_and_not_the_last(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = iter([0.5, 0.9, 0.9, 0.7])
-    real = module.measured
+    real = module.evaluate_epoch
 
     def measured(*given):  # type: ignore[no-untyped-def]
         loss = {1: 0.4, 2: 0.3, 3: 0.2, 4: 0.1}[given[-1].epoch + 1]
         return real(*given) | {"value": next(values), "dev_loss": loss}
 
-    monkeypatch.setattr(module, "measured", measured)
+    monkeypatch.setattr(module, "evaluate_epoch", measured)
     record = finetune("bert", task="sst2", data="data", out="four", **FAST).record
     assert record["best"]["epoch"] == 3  # as good as the second, with the lower loss
     monkeypatch.undo()

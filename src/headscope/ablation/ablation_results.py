@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,9 +55,8 @@ class Deltas:
     def order(self) -> list[int]:
         """The items that were run, in random order, however they were met."""
         there = np.isfinite(self.losses[INTACT])
-        return [
-            i for i in np.random.default_rng(self.seed).permutation(self.count).tolist() if there[i]
-        ]
+        order = np.random.default_rng(self.seed).permutation(self.count)
+        return [int(i) for i in order if there[i]]
 
     def variants(self, kind: str) -> list[Variant]:
         return [variant for variant in self.losses if variant.kind == kind and variant != INTACT]
@@ -103,18 +102,7 @@ class Deltas:
         for name, delta in ((LOSS, self.of_loss), (METRIC, self.of_metric)):
             for variant in sorted(self.variants("head"), key=lambda one: one.heads[0]):
                 head, one = variant.heads[0], delta(variant)
-                found.append(
-                    Row(
-                        head.stack,
-                        head.layer,
-                        head.head,
-                        name,
-                        one.value,
-                        one.low,
-                        one.high,
-                        one.count,
-                    )
-                )
+                found.append(Row.of(head, name, one.value, one.low, one.high, one.count))
         return found
 
     def significance(self) -> list[TableRow]:
@@ -126,20 +114,15 @@ class Deltas:
             deltas = [delta(variant) for variant in variants]
             adjusted = holm(np.array([one.p for one in deltas]))
             for variant, one, p in zip(variants, deltas, adjusted, strict=True):
-                head = variant.heads[0]
-                found.append(
-                    {"stack": head.stack, "layer": head.layer, "head": head.head, "statistic": name}
-                    | _told(one, float(p))
-                    | {"settled_at": settled[variant] if name == LOSS else None}
-                )
+                row = {**asdict(variant.heads[0]), "statistic": name, **_columns(one, float(p))}
+                found.append(row | {"settled_at": settled[variant] if name == LOSS else None})
         return found
 
     def _settled(self, variants: list[Variant]) -> dict[Variant, int]:
         """The number of examples after which the verdict on the loss never changed again."""
         order = self.order
-        sizes = [FIRST_LOOK * 2**k for k in range(30) if FIRST_LOOK * 2**k < len(order)] + [
-            len(order)
-        ]
+        sizes = [FIRST_LOOK * 2**k for k in range(30) if FIRST_LOOK * 2**k < len(order)]
+        sizes.append(len(order))
         verdicts = []
         for size in sizes:
             seen = np.array(order[:size])
@@ -157,25 +140,16 @@ class Deltas:
         found: list[TableRow] = []
         for kind in kinds:
             variants = self.variants(kind)
-            losses, metrics = (
-                [self.of_loss(one) for one in variants],
-                [self.of_metric(one) for one in variants],
-            )
-            of_loss, of_metric = (
-                holm(np.array([one.p for one in deltas])) for deltas in (losses, metrics)
-            )
-            for i, variant in enumerate(variants):
-                found.append(
-                    {"kind": kind, "named": variant.named, "removed": len(variant.heads)}
-                    | {
-                        f"loss_{name}": value
-                        for name, value in _told(losses[i], float(of_loss[i])).items()
-                    }
-                    | {
-                        f"metric_{name}": value
-                        for name, value in _told(metrics[i], float(of_metric[i])).items()
-                    }
-                )
+            rows: list[TableRow] = [
+                {"kind": kind, "named": variant.named, "removed": len(variant.heads)}
+                for variant in variants
+            ]
+            for prefix, measure in (("loss_", self.of_loss), ("metric_", self.of_metric)):
+                deltas = [measure(variant) for variant in variants]
+                adjusted = holm(np.array([delta.p for delta in deltas]))
+                for row, delta, p in zip(rows, deltas, adjusted, strict=True):
+                    row |= _columns(delta, float(p), prefix)
+            found += rows
         return found
 
     def all_but_one(self) -> list[TableRow]:
@@ -213,8 +187,9 @@ class Deltas:
         return found
 
 
-def _told(delta: Delta, adjusted: float) -> TableRow:
-    return {
+def _columns(delta: Delta, adjusted: float, prefix: str = "") -> TableRow:
+    """Columns of a change, with the adjusted p-value."""
+    columns = {
         "value": delta.value,
         "low": delta.low,
         "high": delta.high,
@@ -224,3 +199,4 @@ def _told(delta: Delta, adjusted: float) -> TableRow:
         "is_significant": bool(adjusted < ALPHA),
         "count": delta.count,
     }
+    return {f"{prefix}{name}": value for name, value in columns.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,13 +72,10 @@ class AblationRun:
         self.patterns = {str(head): name for head, name in sweep.fixed.items()}
         for note in sweep.notes:
             self.run_config.log(f"note: {note}")
-        what = (
-            "heads, one at a time,"
-            if self.config.kind == ("head",)
-            else "heads or sets of heads, one at a time,"
-        )
+        what = "heads" if self.config.kind == ("head",) else "heads or sets of heads"
         self.run_config.log(
-            f"ablating {len(self.variants)} {what} on {len(self.prepared.items)} examples (mode {self.config.mode})"
+            f"ablating {len(self.variants)} {what}, one at a time, "
+            f"on {len(self.prepared.items)} examples (mode {self.config.mode})"
         )
         groups = sweep.groups(self.variants)
         blocks = sweep.blocks() if self.race is None else self.race.design.blocks()
@@ -135,15 +133,12 @@ class AblationRun:
         if self.race is None:
             return groups
         live = set(self.race.live)
-        kept = [
-            Group(
-                group.name,
-                group.site,
-                tuple(one for one in group.variants if one.kind != "head" or one.heads[0] in live),
-            )
-            for group in groups
-        ]
-        return [group for group in kept if group.variants]
+        kept = []
+        for group in groups:
+            variants = [one for one in group.variants if one.kind != "head" or one.heads[0] in live]
+            if variants:
+                kept.append(replace(group, variants=tuple(variants)))
+        return kept
 
     def changes(self, heads: Sequence[Head]) -> NDArray[np.float64]:
         """[item, head]: the change of loss by each of these heads."""
@@ -154,28 +149,20 @@ class AblationRun:
         self, sweep: Sweep, block: int, items: Sequence[int], groups: list[Group]
     ) -> Iterator[Unit]:
         """Units of the journal, then the others, each added to the journal when it is finished."""
-        finished = (
-            {}
-            if self.journal is None
-            else {(unit["block"], unit["group"]): unit for unit in self.journal.units}
-        )
+        journal, sample = self.journal, {"sample": list(items)}
+        units = [] if journal is None else [one for one in journal.units if one["block"] == block]
+        finished = {unit["group"]: unit for unit in units}
         for group in groups:
-            stored = finished.get((block, group.name))
-            if stored is not None:
-                check_same_run(
-                    {"sample": stored["items"]},
-                    {"sample": list(items)},
-                    self.journal.path,  # type: ignore[union-attr]
-                )
+            stored = finished.get(group.name)
+            if stored is not None and journal is not None:
+                check_same_run({"sample": stored["items"]}, sample, journal.path)
                 losses, scores = unpacked(stored["losses"]), unpacked(stored["scores"])
                 yield Unit(block, group.name, group.variants, tuple(items), losses, scores)
-        done = {group.name for group in groups if (block, group.name) in finished}
+        done = finished.keys() & {group.name for group in groups}
         for unit in sweep.run(block, items, groups, done):
-            if self.journal is not None:
+            if journal is not None:
                 stored = {"losses": packed(unit.losses), "scores": packed(unit.scores)}
-                self.journal.add(
-                    {"block": block, "group": unit.group, "items": list(items), **stored}
-                )
+                journal.add({"block": block, "group": unit.group, "items": list(items), **stored})
             yield unit
 
     def exact(self, heads: Sequence[Head]) -> NDArray[np.float64] | None:

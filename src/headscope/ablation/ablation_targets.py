@@ -46,11 +46,12 @@ def variants_of(
         raise HeadscopeError(
             f'"{kind}" is no kind of ablation', where="`kind`", expected=choices(kind, KINDS)
         )
-    sites = sorted(
-        model.sites if sites is None else sites,
-        key=lambda site: (_height(model, site), site.layer),
-        reverse=True,
-    )
+
+    def height(site: Site) -> tuple[bool, int]:
+        """The encoder is below the decoder."""
+        return not (site.stack == "encoder" and model.is_encoder_decoder), site.layer
+
+    sites = sorted(model.sites if sites is None else sites, key=height, reverse=True)
     heads = {site: [head for head in model.heads if head.site == site] for site in sites}
     if kind == "head":
         chosen = None if among is None else set(among)
@@ -71,18 +72,11 @@ def variants_of(
         return [Variant(kind, str(site), tuple(heads[site])) for site in sites]
     if kind == "layer":
         # A decoder's layer is its self attention and its attention to the encoder.
-        sides = {
-            site: ("encoder" if site.stack == "encoder" else "decoder", site.layer)
-            for site in sites
-        }
-        return [
-            Variant(
-                kind,
-                f"{side}.{layer}",
-                tuple(h for site in sites if sides[site] == (side, layer) for h in heads[site]),
-            )
-            for side, layer in dict.fromkeys(sides.values())
-        ]
+        layers: dict[str, tuple[Head, ...]] = {}
+        for site in sites:
+            layer = f"{'encoder' if site.stack == 'encoder' else 'decoder'}.{site.layer}"
+            layers[layer] = layers.get(layer, ()) + tuple(heads[site])
+        return [Variant(kind, layer, of_layer) for layer, of_layer in layers.items()]
     if kind == "all":
         return [Variant(kind, "all", tuple(head for site in sites for head in heads[site]))]
     if kind == "pair":
@@ -99,9 +93,9 @@ def shared(model: AttentionModel) -> list[Variant]:
     groups = [
         sites
         for sites in model.attention_modules.values()
-        if len({site.stack for site in sites}) == 1
+        if len(sites) > 1 and len({site.stack for site in sites}) == 1
     ]
-    if not any(len(sites) > 1 for sites in groups):
+    if not groups:
         raise HeadscopeError(
             f"no two layers of {model.name} share their heads",
             where='`kind="shared"`',
@@ -114,11 +108,5 @@ def shared(model: AttentionModel) -> list[Variant]:
             tuple(Head(site.stack, site.layer, head) for site in sites),
         )
         for sites in groups
-        if len(sites) > 1
         for head in sites[0].numbers or ()
     ]
-
-
-def _height(model: AttentionModel, site: Site) -> int:
-    """The encoder is below the decoder."""
-    return 0 if site.stack == "encoder" and model.is_encoder_decoder else 1

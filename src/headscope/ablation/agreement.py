@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -57,11 +58,9 @@ def agreement(
             one = of_items(values, draw)
             sampled.append(spearman(one, exact[draw].mean(axis=0)))
             ranks.append(rankdata(one))
-        low, high = (
-            np.nanquantile(sampled, [0.025, 0.975])
-            if np.isfinite(sampled).any()
-            else (np.nan, np.nan)
-        )
+        low = high = np.nan
+        if np.isfinite(sampled).any():
+            low, high = np.nanquantile(sampled, [0.025, 0.975])
         low_rank, high_rank = _interval(values, ranks)
         chosen = set(np.argsort(mine, kind="stable")[:bottom].tolist())
         rows.append(
@@ -73,9 +72,7 @@ def agreement(
                 "ceiling": ceiling,
                 "overlap": len(chosen & least),
                 "bottom": min(bottom, len(truth)),
-                "by_chance": bottom * bottom / len(truth)
-                if len(truth) > bottom
-                else float(len(truth)),
+                "by_chance": min(bottom, len(truth)) ** 2 / len(truth),
                 "rank_spread": float((high_rank - low_rank).mean()),
                 "count": count,
             }
@@ -151,9 +148,7 @@ def rank_rows(
         low, high = _interval(values, [rankdata(of_items(values, draw)) for draw in draws])
         rows += [
             {
-                "stack": head.stack,
-                "layer": head.layer,
-                "head": head.head,
+                **asdict(head),
                 "importance": name,
                 "rank": float(mine[i]),
                 "low": float(low[i]),

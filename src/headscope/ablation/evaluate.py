@@ -11,7 +11,6 @@ from headscope.config.evaluate import EvaluateConfig
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import as_model
 from headscope.tasks import Task, task_of
 from headscope.tasks.base import spread
 from headscope.tasks.pooling import PooledTask
@@ -56,12 +55,5 @@ def open_for(
 ) -> AttentionModel:
     """The model, with the class the task needs; refused if it cannot do the task."""
     loaded = open_model(model, reading, run, model_class=task.model_class)
-    task.check(loaded)
-    return loaded
-
-
-def loaded_for(model: Any, task: Task) -> AttentionModel:
-    """A model that can do the task, or a refusal."""
-    loaded = as_model(model, task.model_class)
     task.check(loaded)
     return loaded

@@ -14,9 +14,8 @@ from typing import Any, Literal
 
 SHARE = 0.01  # of the whole model's metric: the allowed loss, unless --keep-metric says otherwise
 Z_INTERVAL, Z_POWER = 1.96, 0.8416  # of the 95 % interval, and of a power of 80 %
-RULE_OF_THREE = (
-    3.0  # if none of n examples changed, up to 3 / n of all may (95 %): no interval is narrower
-)
+# If none of n examples changed, up to 3 / n of all may (95 %): no interval is narrower
+RULE_OF_THREE = 3.0
 
 Kind = Literal["kept", "lost", "unclear"]
 
@@ -59,10 +58,8 @@ def verdict_of(
     """Whether a change of a metric is within the margin; count: the examples that it was measured on."""
     needed = examples_needed(low, high, margin, count)
     if not math.isfinite(high - low):
-        return Verdict(
-            "unclear",
-            f"without an interval, whether it is within the allowed loss of {margin} is unknown",
-        )
+        what = f"without an interval, whether it is within the allowed loss of {margin} is unknown"
+        return Verdict("unclear", what)
     if count and high == low:
         low, high = low - RULE_OF_THREE / count, high + RULE_OF_THREE / count
     if low >= -margin.allowed:
@@ -70,14 +67,12 @@ def verdict_of(
     if high < -margin.allowed:
         return Verdict("lost", f"more than the allowed loss of {margin}")
     examples = "too few examples" if count is None else f"{count} examples are too few"
-    told = f"{examples} to tell whether that is within the allowed loss of {margin}"
+    what = f"{examples} to tell whether that is within the allowed loss of {margin}"
     if needed is not None and count is not None and needed <= count:
-        return Verdict(
-            "unclear", f"too close to the allowed loss of {margin} to tell on {count} examples"
-        )
-    return Verdict(
-        "unclear", told if needed is None else f"{told}; about {_rounded(needed)} would do"
-    )
+        what = f"too close to the allowed loss of {margin} to tell on {count} examples"
+    elif needed is not None:
+        what += f"; about {_rounded(needed)} would do"
+    return Verdict("unclear", what)
 
 
 def examples_needed(low: float, high: float, margin: Margin, count: int | None) -> int | None:
@@ -122,15 +117,14 @@ def advice_of(rows: Sequence[Mapping[Any, Any]], margin: Margin, count: int, spl
         return (
             f"no set is recommended: each loses more than the allowed loss of {margin} on {split}"
         )
-    # The set that will be cut if it is among them, so that its own verdict reads the same; else the clearest.
-    named = min(unclear, key=lambda row: (not row["is_chosen"], _width(row)))
+
+    def unclarity(row: Mapping[Any, Any]) -> tuple[bool, float]:
+        """The chosen set first, so that its own verdict reads the same; else the narrowest interval."""
+        width = float(row["change_high"] - row["change_low"])
+        return not row["is_chosen"], width if math.isfinite(width) else math.inf
+
+    named = min(unclear, key=unclarity)
     return f"no set is recommended: {_told(named, margin, count, split)}"
-
-
-def _width(row: Mapping[Any, Any]) -> float:
-    """Of the interval; infinite if there is none."""
-    width = float(row["change_high"] - row["change_low"])
-    return width if math.isfinite(width) else math.inf
 
 
 def picked_on(split: str) -> str:

@@ -147,9 +147,8 @@ class Race:
         self, found: Guess, places: list[int]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """[head], of all heads: surely significant, surely not."""
-        final = found.spread / np.sqrt(
-            self.count
-        )  # the standard error that the result on all examples will have
+        # The standard error that the result on all examples will have
+        final = found.spread / np.sqrt(self.count)
         least = np.array([np.inf if head in self.significant else 0.0 for head in self.heads])
         most = least.copy()
         bounds = np.abs(found.value) + np.array([[-1.0], [1.0]]) * self.certain * found.error
@@ -235,9 +234,8 @@ def guess(
     run = design.run(look)
     total, known = sum(len(items) for items in run), predictors.shape[2]
     shares = np.array([len(part) / design.count for part in design.strata])
-    spare = total / max(
-        total - len(run) - known, 1
-    )  # degrees of freedom that the means and slopes took
+    # Degrees of freedom that the means and slopes took
+    spare = total / max(total - len(run) - known, 1)
     found = np.empty((3, predictors.shape[1]))
     for h in range(predictors.shape[1]):
         y, x = changes[:, h], predictors[:, h]

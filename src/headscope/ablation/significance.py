@@ -128,6 +128,11 @@ def resamples(count: int, seed: int, replicates: int = REPLICATES) -> NDArray[np
     return np.random.default_rng(seed).integers(0, count, size=(replicates, count))
 
 
+def resamples_for(task: Task, count: int) -> NDArray[np.int64] | None:
+    """Resamples for the interval of the task's metric; None if the metric is a mean, which needs none."""
+    return None if task.mean_column is not None else resamples(count, 0)
+
+
 def _mean_delta(difference: NDArray[np.float64], test: str) -> Delta:
     count = len(difference)
     mean = float(difference.mean())

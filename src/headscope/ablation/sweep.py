@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Mode = Literal["zero", "mean", "uniform", "fixed"]
-TOLERANCE = (
-    1e-5  # of the largest answer: a shortcut that strays further from the plain run is not taken
-)
+# Of the largest answer: a shortcut that strays further from the plain run is not taken
+TOLERANCE = 1e-5
 MEMORY = 1_000_000_000  # bytes that the remembered passes of one block may take
 INTACT = Variant("site", "intact", ())
 
@@ -188,9 +187,8 @@ class Sweep:
             len(one.source.ids) + len(one.target.ids if one.target else ())
             for one in self.prepared.sequences
         ]
-        width = int(
-            getattr(self.model.model.config, "hidden_size", None) or self.model.model.config.d_model
-        )
+        config = self.model.model.config
+        width = int(getattr(config, "hidden_size", None) or config.d_model)
         return sum(lengths) / len(self.prepared.items) * width * 4 * len(self.model.sites)
 
     def run(
@@ -200,8 +198,10 @@ class Sweep:
         wanted = [group for group in groups if group.name not in done]
         if not wanted:
             return
-        batches = self._batches(items)
-        kept = self._fits(items) and self.way != "plain"
+        # The block's sequences in batches of like length, the longest first.
+        chunks = plan(self.prepared, self.batch_size, set(sequences_of(self.prepared, items)))
+        batches = [batch_of(self.model, self.prepared, chunk) for chunk in chunks]
+        kept = self._bytes_an_item() * len(items) <= 2 * MEMORY and self.way != "plain"
         with torch.inference_mode(), memory_named(self.batch_size):
             replays = [self._replay(batch) for batch in batches] if kept else None
             for group in wanted:
@@ -212,32 +212,15 @@ class Sweep:
                         found[place].update(zip(batch.indices, answer, strict=True))
                 yield self._unit(block, items, group, found)
 
-    def _fits(self, items: Sequence[int]) -> bool:
-        return self._bytes_an_item() * len(items) <= 2 * MEMORY
-
-    def _batches(self, items: Sequence[int]) -> list[Batch]:
-        """The block's sequences in batches of like length, the longest first."""
-        chunks = plan(self.prepared, self.batch_size, set(sequences_of(self.prepared, items)))
-        return [batch_of(self.model, self.prepared, chunk) for chunk in chunks]
-
     def _unit(
         self, block: int, items: Sequence[int], group: Group, found: list[dict[int, Tensor]]
     ) -> Unit:
         numbers = sequences_of(self.prepared, items)
-        judged = [
-            self.task.judge(
-                torch.stack([answers[number] for number in numbers]), self.prepared, items
-            )
-            for answers in found
-        ]
-        return Unit(
-            block,
-            group.name,
-            group.variants,
-            tuple(items),
-            np.stack([one.losses for one in judged]),
-            np.stack([one.scores for one in judged]),
-        )
+        stacked = (torch.stack([answers[number] for number in numbers]) for answers in found)
+        judged = [self.task.judge(answers, self.prepared, items) for answers in stacked]
+        losses = np.stack([one.losses for one in judged])
+        scores = np.stack([one.scores for one in judged])
+        return Unit(block, group.name, group.variants, tuple(items), losses, scores)
 
     def _answers(self, batch: Batch, group: Group, replay: Replay | None) -> Iterator[Tensor]:
         """Each variant's answers for one batch."""
@@ -283,9 +266,8 @@ class Sweep:
             return None
         if self.mode == "mean":
             return self.means[head].expand_as(shares.context[:, :, 0])
-        if (
-            shares.under is None
-        ):  # the heads of a site do not hear of each other: one pass tells of all of them
+        # The heads of a site do not hear of each other: one pass tells of all of them
+        if shares.under is None:
             heads = [one for one in self.model.heads if one.site == head.site]
             heads = [one for one in heads if self.mode != "fixed" or one in self.fixed]
             with self.model.edited(self._edit(Variant("site", str(head.site), tuple(heads)))):

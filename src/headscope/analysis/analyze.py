@@ -60,12 +60,11 @@ class Pass:
     def run(self, batch_size: int, progress: Progress) -> None:
         done = 0
         read = batches(self.encoder, self.examples, batch_size=batch_size)
-        through, losses = (
-            (None, None) if self.lenses is None else (self.lenses.through, self.lenses.losses)
-        )
-        for batch in stream(
-            self.encoder.model, read, self.statistics, through=through, losses=losses
-        ):
+        through, losses = None, None
+        if self.lenses is not None:
+            through, losses = self.lenses.through, self.lenses.losses
+        model = self.encoder.model
+        for batch in stream(model, read, self.statistics, through=through, losses=losses):
             # The passes of word frequencies and of the control read the texts of another pass again.
             if self.name not in ("frequency", CONTROL):
                 self.encoder.unknown.warn()
@@ -85,12 +84,8 @@ class Pass:
 
     def describe(self) -> Section:
         counts = self.encoder.counts
-        lengths = {"mean_length": round(counts.mean_length, 2)}
-        return (
-            asdict(counts)
-            | lengths
-            | {"max_length": self.encoder.max_length, "long": self.encoder.long}
-        )
+        limit = {"max_length": self.encoder.max_length, "long": self.encoder.long}
+        return {**asdict(counts), "mean_length": round(counts.mean_length, 2), **limit}
 
 
 def analyze(
@@ -155,11 +150,7 @@ def analyze(
         "clusters": {stack: one.summary() for stack, one in clusters.items()},
     }
     study.record = build_record(
-        model,
-        sections,
-        command=run.typed or None,
-        seed=run.seed,
-        lens=",".join(config.lens),
+        model, sections, command=run.typed or None, seed=run.seed, lens=",".join(config.lens)
     )
     study.tables["roles"] = roles_of(study, thresholds)
     examples = examples_of(
@@ -212,19 +203,13 @@ def _study(passes: list[Pass], lenses: LensStatistics) -> Study:
     control = [statistic for one in passes if one.name == CONTROL for statistic in one.statistics]
     if control and "relations" in tables:
         keys = ["relation", "direction", "stack"]
-        accuracies = (
-            _frame("relations", control[0].tables()["relations"])
-            .set_index(keys)["accuracy"]
-            .to_dict()
-        )
-        relations = tables["relations"]
-        relations["control"] = [
-            accuracies.get(row) for row in relations[keys].itertuples(index=False, name=None)
-        ]
+        of_control = _frame("relations", control[0].tables()["relations"]).set_index(keys)
+        accuracies = of_control["accuracy"].to_dict()
+        rows = tables["relations"][keys].itertuples(index=False, name=None)
+        tables["relations"]["control"] = [accuracies.get(row) for row in rows]
     heads = to_frame([*(row for one in statistics for row in one.table()), *lenses.rows()])
-    return Study(
-        heads, {name: array for one in statistics for name, array in one.maps().items()}, {}, tables
-    )
+    maps = {name: array for one in statistics for name, array in one.maps().items()}
+    return Study(heads, maps, {}, tables)
 
 
 def _name_sinks(study: Study, model: AttentionModel) -> None:
@@ -270,10 +255,8 @@ def _frame(name: str, rows: list[TableRow]) -> pd.DataFrame:
 
 def _overall(progress: Progress, passes: list[Pass], number: int) -> Progress:
     """Progress of one pass as progress of all."""
-    before, after = (
-        sum(one.total for one in passes[:number]),
-        sum(one.total for one in passes[number + 1 :]),
-    )
+    before = sum(one.total for one in passes[:number])
+    after = sum(one.total for one in passes[number + 1 :])
 
     def update(done: int, total: int, part: str = "") -> None:
         progress(before + done, before + total + after, part)
@@ -294,12 +277,8 @@ class _Passes:
 
     def plan(self, statistics: list[Statistic]) -> list[Pass]:
         """All passes in order. Statistics of plain texts are computed in the first one."""
-        model, corpus, annotations, pool = (
-            self.model,
-            self.corpus,
-            self.annotations,
-            self.config.pool,
-        )
+        model, pool = self.model, self.config.pool
+        corpus, annotations = self.corpus, self.annotations
         passes = []
         rare = None
         if corpus is not None:
@@ -308,11 +287,8 @@ class _Passes:
         if annotations.sentences:
             relations = self.relations(model, "treebank")
             if annotations.frequencies is not None:
-                rare = RareWords(
-                    [sentence.words for sentence in annotations.sentences],
-                    annotations.frequencies,
-                    pool=pool,
-                )
+                words = [sentence.words for sentence in annotations.sentences]
+                rare = RareWords(words, annotations.frequencies, pool=pool)
                 relations.statistics.append(rare)
             relations.statistics += statistics if corpus is None else []
             passes.append(relations)
@@ -328,9 +304,8 @@ class _Passes:
             where = _named(annotations.coreference)
             passes.append(self._whole("coreference", where, examples, antecedents, model))
         if annotations.frequencies is not None and rare is None and corpus is not None:
-            words = [
-                text for text in corpus.as_words(sources_only=model.is_encoder_decoder) if text
-            ]
+            texts = corpus.as_words(sources_only=model.is_encoder_decoder)
+            words = [text for text in texts if text]
             rare_words = RareWords(words, annotations.frequencies, pool=pool)
             examples = [Example(text) for text in words]
             passes.append(self._whole("frequency", corpus.name, examples, [rare_words], model))

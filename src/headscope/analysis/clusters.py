@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,9 +66,7 @@ class Clusters:
         twins = [self.heads[i] if i >= 0 else None for i in self.twin]
         return [
             {
-                "stack": head.stack,
-                "layer": head.layer,
-                "head": head.head,
+                **asdict(head),
                 "x": float(x),
                 "y": float(y),
                 "cluster": int(cluster),
@@ -109,14 +107,9 @@ def clusters_in(
         prefix, _, stack = name.partition("/")
         if prefix != kind or not np.isfinite(matrix).all():
             continue
-        rows = (
-            heads.loc[heads["stack"] == stack, ["layer", "head"]]
-            .drop_duplicates()
-            .sort_values(["layer", "head"])
-        )
-        addresses = [
-            Head(stack, int(layer), int(head)) for layer, head in rows.itertuples(index=False)
-        ]
+        rows = heads.loc[heads["stack"] == stack, ["layer", "head"]].drop_duplicates()
+        pairs = sorted(rows.itertuples(index=False, name=None))
+        addresses = [Head(stack, int(layer), int(head)) for layer, head in pairs]
         if len(addresses) == len(matrix):
             found[stack] = clusters_of(matrix, addresses)
     return found
@@ -175,9 +168,8 @@ def classical_plane(js: NDArray[np.float64]) -> tuple[NDArray[np.float64], float
     points = np.zeros((len(js), 2))
     for axis in range(min(2, len(js))):
         vector = vectors[:, -1 - axis]
-        far = vector[
-            np.argmax(np.abs(vector) > np.abs(vector).max() - 1e-9)
-        ]  # the first of those farthest out
+        # The first of those farthest out
+        far = vector[np.argmax(np.abs(vector) > np.abs(vector).max() - 1e-9)]
         points[:, axis] = vector * np.sign(far) * math.sqrt(values[-1 - axis])
     total = float(values.sum())
     return points, float(values[-2:].sum()) / total if total > SMALLEST_DISTANCE**2 else 1.0

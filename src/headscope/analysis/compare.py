@@ -6,7 +6,7 @@ same text does in both (the change of each head's maps by fine-tuning) needs the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-Progress = Callable[[int, int], None]
+Named = Sequence[tuple[str, Study]]  # the studies by name
 NEEDS_MODELS = (
     "How the maps of each head changed on the same inputs is not in a study: it needs the models and texts "
     "(`models=[A, B]` `corpus=FILE`)."
@@ -89,6 +89,7 @@ def compare(
     shared = _shared(given)
     plain = _corpus(config, data, len(given))
     names = _names(given, studies)
+    named = list(zip(names, given, strict=True))
     changes, layer_changes = (
         COMPARISON_TABLES[name].frame([]) for name in ("changes", "layer_changes")
     )
@@ -105,8 +106,8 @@ def compare(
             batch_size=config.batch_size,
             progress=run.progress,
         )
-    matches, matching = _matches(names, given, list(shared), run.seed)
-    notes = [*_notes(names, given), *([] if plain is not None else [NEEDS_MODELS])]
+    matches, matching = _matches(named, list(shared), run.seed)
+    notes = [*_notes(named), *([] if plain is not None else [NEEDS_MODELS])]
     record: RunRecord = {
         "schema": SCHEMA,
         "kind": "comparison",
@@ -119,7 +120,7 @@ def compare(
                 "model": study.record.get("model", {}),
                 "data": _data(study),
             }
-            for name, study in zip(names, given, strict=True)
+            for name, study in named
         ],
         "data": None if plain is None or read is None else plain.describe() | read,
         "config": recorded(config, data, run),
@@ -129,9 +130,9 @@ def compare(
     return Comparison(
         names,
         given,
-        COMPARISON_TABLES["layers"].frame(_layers(names, given, shared)),
-        COMPARISON_TABLES["smoothness"].frame(_smoothness(names, given, shared, run.seed)),
-        COMPARISON_TABLES["roles"].frame(_roles(names, given)),
+        COMPARISON_TABLES["layers"].frame(_layers(named, shared)),
+        COMPARISON_TABLES["smoothness"].frame(_smoothness(named, shared, run.seed)),
+        COMPARISON_TABLES["roles"].frame(_roles(named)),
         matches,
         matching,
         changes,
@@ -152,22 +153,15 @@ def _checked(studies: Sequence[Study | str | Path]) -> list[Study]:
     given = [one if isinstance(one, Study) else Study(one) for one in studies]
     lenses = [str(study.record.get("lens", "raw")) for study in given]
     if not set.intersection(*({*lens.split(",")} for lens in lenses)):
-        told = ", ".join(
-            f"{_place(one, study)}: {lens}"
-            for one, study, lens in zip(studies, given, lenses, strict=True)
-        )
+        models = [study.record.get("model", {}).get("name", "model") for study in given]
+        named = [
+            f"{model if isinstance(one, Study) else one}: {lens}"
+            for one, model, lens in zip(studies, models, lenses, strict=True)
+        ]
         raise HeadscopeError(
-            f"the studies look through different lenses ({told})", expected="one lens"
+            f"the studies look through different lenses ({', '.join(named)})", expected="one lens"
         )
     return given
-
-
-def _place(given: Study | str | Path, study: Study) -> str:
-    return (
-        str(given)
-        if not isinstance(given, Study)
-        else str(study.record.get("model", {}).get("name", "model"))
-    )
 
 
 def _shared(studies: list[Study]) -> dict[str, list[str]]:
@@ -181,11 +175,8 @@ def _shared(studies: list[Study]) -> dict[str, list[str]]:
         ]
         common = set.intersection(*(set(one["statistic"]) for one in rows))
         names = [str(name) for name in dict.fromkeys(rows[0]["statistic"]) if name in common]
-        names = [
-            name
-            for name in names
-            if (base := StatisticName.parse(name).base) not in known or known[base].unit != "offset"
-        ]
+        bases = {name: known.get(StatisticName.parse(name).base) for name in names}
+        names = [name for name, base in bases.items() if base is None or base.unit != "offset"]
         if names:
             found[stack] = names
     if not found:
@@ -249,11 +240,9 @@ def grid_of(study: Study, stack: str, statistic: str) -> NDArray[np.float64]:
     return rows.pivot(index="layer", columns="head", values="value").to_numpy(dtype=float)
 
 
-def _layers(
-    names: list[str], studies: list[Study], shared: dict[str, list[str]]
-) -> Iterator[TableRow]:
+def _layers(named: Named, shared: dict[str, list[str]]) -> Iterator[TableRow]:
     """The interval is the mean of the heads' own: texts move heads of a layer together, so it is wide enough."""
-    for name, study in zip(names, studies, strict=True):
+    for name, study in named:
         for stack, statistics in shared.items():
             rows = study.heads[
                 (study.heads["stack"] == stack) & study.heads["statistic"].isin(statistics)
@@ -277,50 +266,38 @@ def _layers(
                     }
 
 
-def _smoothness(
-    names: list[str], studies: list[Study], shared: dict[str, list[str]], seed: int
-) -> Iterator[TableRow]:
-    for name, study in zip(names, studies, strict=True):
+def _smoothness(named: Named, shared: dict[str, list[str]], seed: int) -> Iterator[TableRow]:
+    for name, study in named:
         for stack, statistics in shared.items():
             for statistic in statistics:
                 grid = grid_of(study, stack, statistic)
                 for form in FORMS:
                     found = smoothness_of(grid, form, seed)
                     if found is not None:
-                        yield {
-                            "study": name,
-                            "stack": stack,
-                            "statistic": statistic,
-                            "form": form,
-                            **asdict(found),
-                        }
+                        key = {"study": name, "stack": stack, "statistic": statistic, "form": form}
+                        yield key | asdict(found)
 
 
-def _roles(names: list[str], studies: list[Study]) -> Iterator[TableRow]:
+def _roles(named: Named) -> Iterator[TableRow]:
     """How many heads of each layer have each role; a head may have several."""
-    for name, study in zip(names, studies, strict=True):
+    for name, study in named:
         roles = study.tables.get("roles")
         if roles is None or not {"stack", "layer", "head", "role"} <= set(roles):
             continue
-        sizes = (
-            study.heads.drop_duplicates(["stack", "layer", "head"])
-            .groupby(["stack", "layer"])
-            .size()
-        )
+        heads = study.heads.drop_duplicates(["stack", "layer", "head"])
+        sizes = heads.groupby(["stack", "layer"]).size()
         for (stack, layer, role), some in roles.groupby(["stack", "layer", "role"]):
-            heads, size = some["head"].nunique(), int(sizes.loc[(stack, layer)])  # type: ignore[index]
+            count, size = some["head"].nunique(), int(sizes.loc[(stack, layer)])  # type: ignore[index]
             found = {"study": name, "stack": stack, "layer": layer, "role": role}
-            yield found | {"heads": heads, "of": size, "share": heads / size}
+            yield found | {"heads": count, "of": size, "share": count / size}
 
 
-def _matches(
-    names: list[str], studies: list[Study], stacks: list[str], seed: int
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _matches(named: Named, stacks: list[str], seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """(a row a pair of heads, a row an assignment) for every two studies."""
     from scipy.stats import spearmanr
 
     rows, summary = [], []
-    for (one, left), (other, right) in combinations(zip(names, studies, strict=True), 2):
+    for (one, left), (other, right) in combinations(named, 2):
         for stack in stacks:
             here, there, statistics = behaviours(
                 *(s.heads[s.heads["stack"] == stack] for s in (left, right))
@@ -330,30 +307,19 @@ def _matches(
             for within in WITHIN:
                 found = match(here, there, within, seed)
                 key = {"study": one, "other": other, "stack": stack, "within": within}
-                ranks = found.chance.searchsorted(found.distances + 1e-12, side="right") / len(
-                    found.chance
-                )
+                nearer = found.chance.searchsorted(found.distances + 1e-12, side="right")
+                ranks = nearer / len(found.chance)
                 for i, (a, b) in enumerate(found.pairs):
                     (layer, head), (other_layer, other_head) = here.places[a], there.places[b]
-                    place = {
-                        "layer": layer,
-                        "head": head,
-                        "other_layer": other_layer,
-                        "other_head": other_head,
-                    }
-                    numbers = {
-                        "distance": found.distances[i],
-                        "noise": found.noise[i],
-                        "chance": ranks[i],
-                    }
-                    rows.append(key | place | numbers)
+                    pair = {"layer": layer, "head": head}
+                    pair |= {"other_layer": other_layer, "other_head": other_head}
+                    numbers = {"distance": found.distances[i], "noise": found.noise[i]}
+                    rows.append(key | pair | numbers | {"chance": ranks[i]})
                 depths = here.depth[found.pairs[:, 0]], there.depth[found.pairs[:, 1]]
                 # Among heads of one depth it would be 1 by construction.
-                varied = (
-                    within == "stack"
-                    and len(found.pairs) > 2
-                    and all(np.ptp(depth) > 0 for depth in depths)
-                )
+                varied = within == "stack" and len(found.pairs) > 2
+                varied = varied and all(np.ptp(depth) > 0 for depth in depths)
+                correlation = float(spearmanr(*depths).statistic) if varied else np.nan
                 null_low, null_high = np.quantile(found.null, [0.025, 0.975])
                 summary.append(
                     key
@@ -366,9 +332,7 @@ def _matches(
                         "null_low": null_low,
                         "null_high": null_high,
                         "probability": found.probability,
-                        "depth_correlation": float(spearmanr(*depths).statistic)
-                        if varied
-                        else np.nan,
+                        "depth_correlation": correlation,
                         "statistics": len(statistics),
                     }
                 )
@@ -377,29 +341,22 @@ def _matches(
 
 def _data(study: Study) -> Section:
     data = study.record.get("data") or {}
-    return {
-        key: data[key]
-        for key in ("files", "used", "tokens", "sequences", "max_length")
-        if key in data
-    }
+    keys = ("files", "used", "tokens", "sequences", "max_length")
+    return {key: data[key] for key in keys if key in data}
 
 
-def _notes(names: list[str], studies: list[Study]) -> list[str]:
+def _notes(named: Named) -> list[str]:
     """What makes the studies less alike than the models."""
-    notes = []
+    notes, studies = [], [study for _, study in named]
     read = [[file.get("sha256") for file in _data(study).get("files", [])] for study in studies]
     used = [_data(study).get("used") for study in studies]
     if any(files != read[0] for files in read) or len(set(used)) > 1:
         notes.append(
             "The studies were made on different texts: part of any difference is the texts'."
         )
-    if note := length_note(
-        [(name, study.record) for name, study in zip(names, studies, strict=True)], ratio=1.02
-    ):
+    if note := length_note([(name, study.record) for name, study in named], ratio=1.02):
         notes.append(note)
-    without = [
-        name for name, study in zip(names, studies, strict=True) if "roles" not in study.tables
-    ]
+    without = [name for name, study in named if "roles" not in study.tables]
     if without:
         notes.append(f"No roles in the study of {', '.join(without)}.")
     limits = [study.record.get("options", {}).get("thresholds") for study in studies]

@@ -73,9 +73,8 @@ def behaviours(left: pd.DataFrame, right: pd.DataFrame) -> tuple[Behaviour, Beha
     ]
     whole = [set(table.columns[table.notna().all()]) for table in tables]
     names = [str(name) for name in dict.fromkeys(left["statistic"]) if name in whole[0] & whole[1]]
-    names = [
-        name for name in names if not StatisticName.parse(name).lens
-    ]  # heads are matched by what they attend to
+    # Heads are matched by what they attend to
+    names = [name for name in names if not StatisticName.parse(name).lens]
     names = [name for name in names if name not in known or known[name].unit != "offset"]
     both = np.concatenate([table[names].to_numpy(dtype=float) for table in tables])
     spread = both.std(axis=0)

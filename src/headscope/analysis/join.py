@@ -103,7 +103,12 @@ def join(studies: Sequence[str | Path | Study], *, command: str = "", seed: int 
         if isinstance(found, Study)
     ]
     comparisons = [found for _, found in read if isinstance(found, Comparison)]
-    chapters = _named([_chapter(of_model) for of_model in _by_model(members)])
+    by_model: dict[object, list[Member]] = {}  # by weights and edits, in the order of the studies
+    for member in members:
+        by_model.setdefault(_identity(member.study), []).append(member)
+    for of_model in by_model.values():
+        _check_one_shape(of_model)
+    chapters = _named([_chapter(of_model) for of_model in by_model.values()])
     notes: list[str] = []
     if len(chapters) > 1 and not any(_covers(one, chapters) for one in comparisons):
         try:
@@ -144,16 +149,6 @@ def _names(given: Sequence[str | Path | Study]) -> list[str]:
     ]
 
 
-def _by_model(members: Sequence[Member]) -> list[list[Member]]:
-    """Grouped by weights and edits, in the order in which models come first."""
-    found: dict[object, list[Member]] = {}
-    for member in members:
-        found.setdefault(_identity(member.study), []).append(member)
-    for of_model in found.values():
-        _check_one_shape(of_model)
-    return list(found.values())
-
-
 def _identity(study: Study) -> tuple[str, ...]:
     model = _model(study)
     return str(model.get("sha256") or model.get("name")), *(
@@ -187,10 +182,8 @@ def _chapter(members: Sequence[Member]) -> Chapter:
         left = _add(joined, member, notes)
         if left is not None:
             others.append(left)
-    commands = [
-        str(one.study.record["command"]) for one in members if one.study.record.get("command")
-    ]
-    joined.record["command"] = "\n".join(dict.fromkeys(commands))
+    commands = [one.study.record.get("command") for one in members]
+    joined.record["command"] = "\n".join(dict.fromkeys(str(one) for one in commands if one))
     if len(members) > 1 and (rows := lens_agreement(joined)):
         joined.tables["lenses"] = TABLES["lenses"].frame(rows)
     tried = [found for one in members if len(found := fixed_alone(one.study))]
@@ -224,7 +217,7 @@ def _add(joined: Study, member: Member, notes: list[str]) -> Member | None:
     other_maps = [
         name
         for name, one in member.study.maps.items()
-        if not _same_map(one, joined.maps.get(name, one))
+        if not _is_close(one, joined.maps.get(name, one))
     ]
     if other_maps:
         notes.append(
@@ -232,11 +225,8 @@ def _add(joined: Study, member: Member, notes: list[str]) -> Member | None:
         )
     joined.maps = {**member.study.maps, **joined.maps}
     joined.record = {**member.study.record, **joined.record}
-    return (
-        Member(member.name, Study(member.study.heads, {}, member.study.record, left))
-        if left
-        else None
-    )
+    rest = Study(member.study.heads, {}, member.study.record, left)
+    return Member(member.name, rest) if left else None
 
 
 def _beside(heads: pd.DataFrame, member: Member) -> tuple[pd.DataFrame, list[str]]:
@@ -264,15 +254,9 @@ def _beside(heads: pd.DataFrame, member: Member) -> tuple[pd.DataFrame, list[str
 
 
 def _is_close(one: Any, other: Any) -> bool:
-    return bool(
-        np.allclose(
-            np.asarray(one, float), np.asarray(other, float), rtol=SAME, atol=1e-9, equal_nan=True
-        )
-    )
-
-
-def _same_map(one: Any, other: Any) -> bool:
-    return one.shape == other.shape and _is_close(one, other)
+    left, right = np.asarray(one, float), np.asarray(other, float)
+    is_alike = left.shape == right.shape
+    return is_alike and np.allclose(left, right, rtol=SAME, atol=1e-9, equal_nan=True)
 
 
 def _differs(table: pd.DataFrame, known: pd.DataFrame | None) -> bool:
@@ -295,36 +279,31 @@ def _fronts(joined: Study, members: Sequence[Member], notes: list[str]) -> list[
     left = [one for one in members if "front" in one.study.tables and "pruning" in one.study.record]
     found = []
     while left:
-        of_task = [
-            one
-            for one in left
-            if one is left[0] or unlike(left[0].study.record, one.study.record) is None
-        ]
-        left = [one for one in left if all(one is not other for other in of_task)]
+        first, of_task = left[0], [left[0]]
+        others: list[Member] = []
+        for one in left[1:]:
+            is_alike = unlike(first.study.record, one.study.record) is None
+            (of_task if is_alike else others).append(one)
+        left = others
         if len(of_task) < 2:
             continue
         tables = {"fronts": one_table(of_task)}
         if "roles" in joined.tables:
             try:
                 tables["survivors"] = survivors(tables["fronts"], joined.tables["roles"])
-            except (
-                HeadscopeError
-            ) as cause:  # roles of the encoder alone, and a search in another stack
+            except HeadscopeError as cause:
+                # Roles of the encoder alone, and a search in another stack
                 notes.append(
                     f"What the heads do that searches keep is not known of all: {cause.what}."
                 )
         record = of_task[0].study.record
-        told = {key: record["pruning"].get(key) for key in ("task", "metric", "reported_on")}
+        searched = {key: record["pruning"].get(key) for key in ("task", "metric", "reported_on")}
         if "fronts" not in joined.tables:
             joined.tables |= tables
-            joined.record["fronts"] = told
+            joined.record["fronts"] = searched
         else:
-            found.append(
-                Member(
-                    str(told["task"]),
-                    Study(joined.heads[:0], {}, {**record, "fronts": told}, tables),
-                )
-            )
+            study = Study(joined.heads[:0], {}, {**record, "fronts": searched}, tables)
+            found.append(Member(str(searched["task"]), study))
     return found
 
 

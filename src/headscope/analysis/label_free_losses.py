@@ -112,9 +112,8 @@ class _Hidden:
 
 
 def _own_class(model: AttentionModel, batch: Batch) -> Tensor:
-    logits = model(
-        batch
-    ).logits.double()  # a sure model: in float32 what is left of 1 - p would be rounding
+    # A sure model: in float32 what is left of 1 - p would be rounding
+    logits = model(batch).logits.double()
     return nn.functional.cross_entropy(logits, logits.detach().argmax(dim=-1), reduction="none")
 
 

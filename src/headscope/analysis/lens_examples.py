@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from itertools import islice
 from typing import Any, Self
 
@@ -27,7 +28,6 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.lenses import LENSES
 from headscope.statistics import Statistic, stream
 from headscope.statistics.stream import Losses
-from headscope.tables import Row
 
 MOST = 50  # texts that are read again
 EACH = 3
@@ -84,24 +84,13 @@ class Apart(Statistic):
             for sequence, of_rows in enumerate(apart):
                 query = int(np.where(of_rows >= 0, of_rows + differs[sequence], -1.0).argmax())
                 if of_rows[query] >= 0:
-                    self._keep(
-                        head,
-                        attention,
-                        sequence,
-                        query,
-                        raw[sequence, query],
-                        seen[sequence, query],
-                    )
+                    maps = raw[sequence, query], seen[sequence, query]
+                    row = self._row(head, attention, sequence, query, *maps)
+                    self.found[head] = _clearest([*self.found[head], row])
 
-    def _keep(
-        self,
-        head: Head,
-        attention: Attention,
-        sequence: int,
-        query: int,
-        raw: np.ndarray[Any, Any],
-        seen: Any,
-    ) -> None:
+    def _row(
+        self, head: Head, attention: Attention, sequence: int, query: int, raw: Any, seen: Any
+    ) -> dict[str, Any]:
         place = attention.site.place(head.head)
         queries, keys = labels_of(self.model, attention, sequence)
         shift = 0 if queries is keys else len(queries) + 1
@@ -111,10 +100,8 @@ class Apart(Statistic):
         keys_seen = int(
             attention.raw.allowed.expand_as(attention.weights)[sequence, place, query].sum()
         )
-        row = {
-            "stack": head.stack,
-            "layer": head.layer,
-            "head": head.head,
+        return {
+            **asdict(head),
             "lens": self.name,
             "words": json.dumps([words[i] if i >= 0 else "…" for i in shown], ensure_ascii=False),
             "query": shown.index(query),
@@ -127,19 +114,14 @@ class Apart(Statistic):
             "keys": keys_seen,
             "apart": float(np.abs(raw - seen).sum() / 2),
         }
-        self.found[head] = _clearest([*self.found[head], row])
 
     def merge(self, other: Self) -> Self:
         for head, rows in other.found.items():
             self.found[head] = _clearest([*self.found[head], *rows])
         return self
 
-    def table(self) -> list[Row]:
-        return []
-
 
 def _clearest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those that point to different tokens first, then those that are furthest apart."""
-    return sorted(rows, key=lambda row: (row["raw_key"] == row["lens_key"], -float(row["apart"])))[
-        :EACH
-    ]
+    rows = sorted(rows, key=lambda row: (row["raw_key"] == row["lens_key"], -row["apart"]))
+    return rows[:EACH]

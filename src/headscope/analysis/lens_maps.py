@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from headscope.analysis.token_maps import TOKEN_LENSES, Input
 from headscope.heads import Site
 from headscope.model.attention import Attention
-from headscope.model.lenses import lens_named
+from headscope.model.lenses import Lens, lens_named
 from headscope.model.lenses.effective import EffectiveLens
 from headscope.tables import by_number
 
@@ -67,32 +69,23 @@ def raw(given: Input) -> HeadMaps:
 
 def norm(given: Input) -> HeadMaps:
     """Lengths, not shares of a row's: heads and tokens can be compared."""
-    maps: dict[Site, NDArray[np.float64]] = {}
 
-    def keep(attention: Attention) -> None:
+    def lengths(attention: Attention) -> Tensor:
         assert attention.row_totals is not None
-        maps[attention.site] = _array(attention.weights * attention.row_totals[..., None])
+        return attention.weights * attention.row_totals[..., None]
 
-    with given.model.watched(keep, lens="norm"), torch.inference_mode():
-        given.model(given.batch)
     how = (
         "Norms (Kobayashi 2020): weights times the length of the value they move, through the head's part of the "
         "output projection: the length of what the head adds to one token from another. Rows have no given sum."
     )
-    return maps, how, False
+    return _observed(given, "norm", lengths), how, False
 
 
 def effective(given: Input, name: str = "effective") -> HeadMaps:
     """What of attention can change the head's output; below 0 where that is what remains of a small weight."""
-    maps: dict[Site, NDArray[np.float64]] = {}
-
-    def keep(attention: Attention) -> None:
-        maps[attention.site] = _array(attention.weights)
-
     lens = lens_named(name, given.model)
     assert isinstance(lens, EffectiveLens)
-    with given.model.watched(keep, lens=lens), torch.inference_mode():
-        given.model(given.batch)
+    maps = _observed(given, lens, lambda attention: attention.weights)
     sums = "rows sum to 1" if name == "effective-simplex" else "rows need not sum to 1"
     how = (
         "Effective attention (Brunner 2020): weights without the part that cannot change what the head gives; numbers "
@@ -101,11 +94,6 @@ def effective(given: Input, name: str = "effective") -> HeadMaps:
     if lens.counted["short"] == lens.counted["sequences"]:
         how += " This text has no more tokens than a head has dimensions: all of its attention counts, so this is raw."
     return maps, how, False
-
-
-def simplex(given: Input) -> HeadMaps:
-    """Effective attention whose rows keep their sum."""
-    return effective(given, "effective-simplex")
 
 
 def gradient(given: Input) -> HeadMaps:
@@ -118,15 +106,25 @@ def gradient(given: Input) -> HeadMaps:
     return {site: weights[site] * gradients[site] for site in weights}, how, False
 
 
-def _array(cells: torch.Tensor) -> NDArray[np.float64]:
-    return cells[0].double().cpu().numpy().copy()
+def _observed(
+    given: Input, lens: Lens | str, read: Callable[[Attention], Tensor]
+) -> dict[Site, NDArray[np.float64]]:
+    """What `read` takes from the attention of every site, seen through the lens."""
+    maps: dict[Site, NDArray[np.float64]] = {}
+
+    def keep(attention: Attention) -> None:
+        maps[attention.site] = read(attention)[0].double().cpu().numpy().copy()
+
+    with given.model.watched(keep, lens=lens), torch.inference_mode():
+        given.model(given.batch)
+    return maps
 
 
 HEAD_LENSES: dict[str, Callable[[Input], HeadMaps]] = {
     "raw": raw,
     "norm": norm,
     "effective": effective,
-    "effective-simplex": simplex,
+    "effective-simplex": partial(effective, name="effective-simplex"),
     "gradient": gradient,
 }
 LENSES = (*HEAD_LENSES, *TOKEN_LENSES)

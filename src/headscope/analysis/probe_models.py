@@ -20,9 +20,8 @@ from headscope.data.word_vectors import WordVectors
 HIDDEN = 256  # of distance-and-words
 NEAR = (0, -1, 1, -2, 2)  # offsets that distance-and-words is told of
 
-Maps = Callable[
-    [Trees], Tensor
-]  # [sentence, head, place, place] of a batch: SPECIAL places, then its words
+# [sentence, head, place, place] of a batch: SPECIAL places, then its words
+Maps = Callable[[Trees], Tensor]
 
 
 class Probe(nn.Module):

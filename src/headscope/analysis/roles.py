@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -130,28 +130,21 @@ def roles_of(study: Study, thresholds: Thresholds | None = None) -> pd.DataFrame
     ]
     heads = study.heads[["stack", "layer", "head"]].drop_duplicates()
     with_role = {(row["stack"], row["layer"], row["head"]) for row in rows}
-    rows += [
-        _row_without_role(head)
-        for head in heads.itertuples(index=False, name=None)
-        if head not in with_role
-    ]
-    found = TABLES["roles"].frame(rows)[TABLES["roles"].names]
-    return found.sort_values(["stack", "layer", "head"], kind="stable").reset_index(drop=True)
-
-
-def _row_without_role(head: tuple[Any, ...]) -> TableRow:
+    names = TABLES["roles"].names
     undetermined = ("undetermined", *[np.nan] * 5, False, "no rule applies", 0)
-    return dict(zip(TABLES["roles"].names, (*head, *undetermined), strict=True))
+    for head in heads.itertuples(index=False, name=None):
+        if head not in with_role:
+            rows.append(dict(zip(names, (*head, *undetermined), strict=True)))
+    found = TABLES["roles"].frame(rows)[names]
+    return found.sort_values(["stack", "layer", "head"], kind="stable").reset_index(drop=True)
 
 
 def _by_rules(study: Study, limits: Thresholds) -> Iterator[TableRow]:
     offsets = {(row.stack, row.layer, row.head): row.value for row in _of(study, "argmax-offset")}
     sinks, named_elsewhere = _sink_tokens(study), _sinks_with_a_role(study)
+    is_no_language = study.record.get("model", {}).get("natural_language") is False
     for rule in RULES:
-        if (
-            rule.role == "punctuation"
-            and study.record.get("model", {}).get("natural_language") is False
-        ):
+        if rule.role == "punctuation" and is_no_language:
             continue  # "." separates molecules in SMILES
         threshold = getattr(limits, rule.threshold)
         also = getattr(limits, rule.also[1]) if rule.also else 0.0
@@ -168,12 +161,8 @@ def _by_rules(study: Study, limits: Thresholds) -> Iterator[TableRow]:
                 if place not in offsets:  # not asked for: then it is not known which position
                     continue
                 role = str(RoleName.positional(int(offsets[place])))
-            yield _row(
-                row,
-                role,
-                threshold,
-                f"{sentence}{sinks.get(place, '')}" if role == "sink" else sentence,
-            )
+            here = sinks.get(place, "") if role == "sink" else ""
+            yield _row(row, role, threshold, f"{sentence}{here}")
 
 
 def _sink_tokens(study: Study) -> dict[tuple[str, int, int], str]:

@@ -9,10 +9,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = {"sep": "separators", "cls": "the classification token", "first": "the first token"}
-SINK, SINK_OVER_UNIFORM = (
-    0.1,
-    2.0,
-)  # a layer's attention goes there: so much of it, and so many times what is uniform
+# A layer's attention goes there: at least this share of it, and this multiple of what uniform attention gives.
+SINK, SINK_OVER_UNIFORM = 0.1, 2.0
 SMALL = 0.5  # a gradient is small below so much of that on other tokens, at the upper end of its interval
 
 
@@ -49,24 +47,19 @@ def verdicts(table: pd.DataFrame) -> list[SeparatorVerdict]:
 
 
 def _of(stack: str, known: dict[str, ByLayer]) -> list[SeparatorVerdict]:
-    sinks = {kind: _sinks(by_layer) for kind, by_layer in known.items()}
-    others = [
-        f"{NAMES[kind]} draw{_s(kind)} at most {_most(known[kind])} of attention here"
-        for kind in known
-        if not sinks[kind]
-    ]
-    if not any(sinks.values()):
-        told = _begun(" and ".join(others))
-        return (
-            [
-                SeparatorVerdict(
-                    stack, "", None, (), f"{told}: no sink, so the question does not arise."
-                )
-            ]
-            if known
-            else []
-        )
-    aside = f"{_begun(' and '.join(others))}; " if others else ""
+    sinks = {
+        kind: tuple(layer for layer, rows in by_layer.items() if _is_sink(rows))
+        for kind, by_layer in known.items()
+    }
+    others = []
+    for kind in (kind for kind in known if not sinks[kind]):
+        most = _share([max(rows["attention"]["value"] for rows in known[kind].values())])
+        others.append(f"{NAMES[kind]} draw{_s(kind)} at most {most} of attention here")
+    listed = _begun(" and ".join(others))
+    if known and not any(sinks.values()):
+        sentence = f"{listed}: no sink, so the question does not arise."
+        return [SeparatorVerdict(stack, "", None, (), sentence)]
+    aside = f"{listed}; " if others else ""
     return [
         _verdict(stack, kind, known[kind], layers, aside)
         for kind, layers in sinks.items()
@@ -115,17 +108,14 @@ def _answer(tokens: str, small: int, centred: int, sinks: int) -> str:
 
 def _meaning(small: list[int], sinks: tuple[int, ...], moved: list[float]) -> str:
     """What raw and centred gradients mean together."""
+    link = "and moving that weight elsewhere changes"
     if len(small) == len(sinks):
-        begun, link = "The raw gradient is small", "but" if max(moved) >= SMALL else "and"
+        extent = "small"
+        if max(moved) >= SMALL:
+            link = "but moving that weight elsewhere still changes"
     else:
-        begun = (
-            f"The raw gradient is small in {_listed(tuple(small))}"
-            if small
-            else "The raw gradient is not small"
-        )
-        link = "and"
-    how = "still changes" if link == "but" else "changes"
-    return f"{begun}, {link} moving that weight elsewhere {how} the loss {_share(moved)} as much as for other tokens."
+        extent = f"small in {_listed(tuple(small))}" if small else "not small"
+    return f"The raw gradient is {extent}, {link} the loss {_share(moved)} as much as for other tokens."
 
 
 def _by_layer(table: pd.DataFrame, stack: str, kind: str) -> ByLayer:
@@ -135,12 +125,8 @@ def _by_layer(table: pd.DataFrame, stack: str, kind: str) -> ByLayer:
     return dict(sorted(found.items()))
 
 
-def _sinks(by_layer: ByLayer) -> tuple[int, ...]:
-    """The layers whose attention goes there."""
-    return tuple(layer for layer, rows in by_layer.items() if _is_sink(rows))
-
-
 def _is_sink(rows: dict[str, Any]) -> bool:
+    """Whether the attention of a layer goes there."""
     most = rows["attention"]["value"]
     return bool(most >= SINK and most >= SINK_OVER_UNIFORM * rows["uniform"]["value"])
 
@@ -148,10 +134,6 @@ def _is_sink(rows: dict[str, Any]) -> bool:
 def _at(by_layer: ByLayer, layer: int, measure: str, end: str = "value") -> float:
     row = by_layer[layer].get(measure)
     return float("nan") if row is None else float(row[end])
-
-
-def _most(by_layer: ByLayer) -> str:
-    return _share([max(rows["attention"]["value"] for rows in by_layer.values())])
 
 
 def _s(kind: str) -> str:

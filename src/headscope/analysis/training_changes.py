@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-Maps = dict[
-    tuple[Site, int], Tensor
-]  # of each sequence of a batch at each site: [head, query, key]
+# Of each sequence of a batch at each site: [head, query, key]
+Maps = dict[tuple[Site, int], Tensor]
 
 
 def check_same_shape(before: AttentionModel, after: AttentionModel) -> None:
@@ -99,15 +98,10 @@ def changes_between(
             _between_texts(before, given[one.index], given[other.index], len(other.source.ids))
         )
         progress(done := done + 2, total)
-    read = {
-        "read": encoder.counts.read,
-        "used": encoder.counts.used,
-        "truncated": encoder.counts.truncated,
-    }
-    return *_tables(changed, floor), read | {
-        "skipped": dict(encoder.counts.skipped),
-        "unknown": asdict(encoder.counts.unknown),
-    }
+    counts = encoder.counts
+    read: dict[str, Any] = {"read": counts.read, "used": counts.used, "truncated": counts.truncated}
+    read |= {"skipped": dict(counts.skipped), "unknown": asdict(counts.unknown)}
+    return *_tables(changed, floor), read
 
 
 def _check_same_tokens(sequences: list[Sequence], other: Encoder, given: list[Example]) -> None:
@@ -171,9 +165,8 @@ class _Sums:
         for (site, _), (left, right) in maps.items():
             values: NDArray[np.float64] = compared(left, right).numpy()
             self.heads.setdefault(site, Moments(values.shape)).add(values[None])
-            self.layers.setdefault(site, Moments((2, 1))).add(
-                values.mean(axis=1, keepdims=True)[None]
-            )
+            means = values.mean(axis=1, keepdims=True)
+            self.layers.setdefault(site, Moments((2, 1))).add(means[None])
 
 
 def _tables(changed: _Sums, floor: _Sums) -> tuple[pd.DataFrame, pd.DataFrame]:

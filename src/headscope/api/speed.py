@@ -82,7 +82,7 @@ def _speed(model: AttentionModel | str | Path, config: SpeedConfig, run: Run) ->
             progress=run.progress,
         )
         if run.out is not None:
-            from headscope.report.drawing.mask_speed import draw_mask_speed
+            from headscope.report.drawing.masks import draw_mask_speed
             from headscope.report.rendered_figures import save_figure
 
             save_figure(draw_mask_speed(result), run.out)

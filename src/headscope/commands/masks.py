@@ -110,7 +110,7 @@ def show(
             f"{empty} of {length} positions may attend to nothing: these attend to themselves"
         )
     if out is not None:
-        from headscope.report.drawing.mask import draw_mask
+        from headscope.report.drawing.masks import draw_mask
         from headscope.report.rendered_figures import save_figure
 
         typer.echo(save_figure(draw_mask(one, length), out))

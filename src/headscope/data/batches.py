@@ -30,7 +30,8 @@ def batches(
     remaining = iter(examples)
     start = 0
     while window := list(islice(remaining, WINDOW)):
-        sequences = sorted(encoder.encode(window, start), key=_lengths, reverse=True)
+        sequences = list(encoder.encode(window, start))
+        sequences.sort(key=lambda sequence: sequence.lengths, reverse=True)
         start += len(window)
         for first in range(0, len(sequences), batch_size):
             yield collate(encoder.model, sequences[first : first + batch_size])
@@ -56,15 +57,9 @@ def batch_of_texts(model: AttentionModel, texts: str | Iterable[str | tuple[str,
     sequences = list(Encoder(model, long="error").encode(examples, 0))
     if len(sequences) < len(examples):
         missing = min(set(range(len(examples))) - {one.index for one in sequences})
-        raise HeadscopeError(
-            f"text {missing + 1} becomes no tokens", where="texts", expected="texts with tokens"
-        )
+        what = f"text {missing + 1} becomes no tokens"
+        raise HeadscopeError(what, where="texts", expected="texts with tokens")
     return collate(model, sequences)
-
-
-def _lengths(sequence: Sequence) -> tuple[int, int]:
-    target = 0 if sequence.target is None else len(sequence.target.ids)
-    return len(sequence.source.ids), target
 
 
 def collate(model: AttentionModel, sequences: list[Sequence]) -> Batch:
@@ -72,10 +67,8 @@ def collate(model: AttentionModel, sequences: list[Sequence]) -> Batch:
     sources = [sequence.source for sequence in sequences]
     targets = [sequence.target for sequence in sequences if sequence.target is not None]
     if targets and len(targets) < len(sources):
-        raise HeadscopeError(
-            "some texts have a target and some have none",
-            expected="pairs throughout, or single texts",
-        )
+        what = "some texts have a target and some have none"
+        raise HeadscopeError(what, expected="pairs throughout, or single texts")
     padding = model.marks.padding or 0
     tokens = _tokens(model, sources, padding)
     assert tokens.ids is not None
@@ -84,12 +77,9 @@ def collate(model: AttentionModel, sequences: list[Sequence]) -> Batch:
     if len(types) == len(sources) and model.takes_segments:
         inputs["token_type_ids"] = _padded(types, 0)
     indices = tuple(sequence.index for sequence in sequences)
-    if not model.is_encoder_decoder:
-        decoder_only = {site.stack for site in model.sites} == {"decoder"}
-        return Batch(
-            inputs, Layout(decoder=tokens) if decoder_only else Layout(encoder=tokens), indices
-        )
-    if not targets:
+    if not model.is_encoder_decoder and {site.stack for site in model.sites} == {"decoder"}:
+        return Batch(inputs, Layout(decoder=tokens), indices)
+    if not (targets and model.is_encoder_decoder):
         return Batch(inputs, Layout(encoder=tokens), indices)
     decoder = _tokens(model, targets, padding)
     assert decoder.ids is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from headscope.data.text_lines import STDIN
@@ -13,12 +14,15 @@ BUNDLED = {"wikipedia-pairs": FOLDER / "wikipedia-pairs.jsonl"}
 
 def named(path: str | Path) -> str | Path:
     """The file of a bundled corpus if this is its name (unless a file here has it); else what was given."""
-    if Path(path).exists() or str(path) == STDIN:
+    return bundled_file(path, BUNDLED, "corpus")
+
+
+def bundled_file(path: str | Path, bundled: Mapping[str, Path], kind: str) -> str | Path:
+    """The bundled file of this name, unless a file here has it; what was given if it is a path or stdin."""
+    name = str(path)
+    if Path(path).exists() or name == STDIN or Path(path).name != name:
         return path
-    if str(path) not in BUNDLED and Path(path).name == str(path):
-        raise HeadscopeError(
-            "there is no such file here",
-            where=path,
-            expected=f"a file, or a corpus that comes with headscope: {choices(str(path), BUNDLED)}",
-        )
-    return BUNDLED.get(str(path), path)
+    if name not in bundled:
+        expected = f"a file, or a {kind} that comes with headscope: {choices(name, bundled)}"
+        raise HeadscopeError("there is no such file here", where=path, expected=expected)
+    return bundled[name]

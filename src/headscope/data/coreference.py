@@ -12,12 +12,13 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Literal
 
 from headscope.data.encode import Counts, Encoder
 from headscope.data.examples import Example
-from headscope.data.text_lines import read_lines
+from headscope.data.text_lines import count_columns, read_lines
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 
@@ -44,6 +45,7 @@ _BEGIN = re.compile(
 )
 _MARK = re.compile(r"(?P<opens>\()?(?P<entity>[^()|\s]+)(?P<closes>\))?\|?")
 LEAVE_OUT = "Mend the file, or pass `lenient=True` to leave such documents out"
+MARKS = "coreference marks such as (12, 12), (12) or (12|3), or - for none"
 COLUMNS = "document, part, number, word, … , coreference: at least 5 columns, as many in every line of a sentence"
 
 
@@ -56,6 +58,10 @@ class Mention:
     entity: str
     head: int
     kind: Kind
+
+    def moved(self, by: int) -> Mention:
+        """The same mention where words are counted from another one."""
+        return Mention(self.start + by, self.end + by, self.entity, self.head + by, self.kind)
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class Document:
 
     @property
     def words(self) -> tuple[str, ...]:
-        return tuple(word for sentence in self.sentences for word in sentence)
+        return tuple(chain.from_iterable(self.sentences))
 
 
 @dataclass(frozen=True)
@@ -149,20 +155,14 @@ def _documents(path: str | Path) -> Iterator[tuple[int, Lines]]:
 def _parsed(path: str | Path, number: int, lines: Lines) -> Document:
     where = f"{path}:{number}"
     if not lines[-1][1].startswith("#end document"):
-        raise HeadscopeError(
-            "the document that begins here does not end",
-            where=where,
-            expected='"#end document"',
-            mend=LEAVE_OUT,
-        )
+        raise _malformed("the document that begins here does not end", where, '"#end document"')
     sentences: list[_Sentence] = []
     before = 0
     for rows in _blocks(lines):
-        sentence = _Sentence(path, rows, before)
-        sentences.append(sentence)
-        before += len(sentence.words)
+        sentences.append(_Sentence(path, rows, before))
+        before += len(sentences[-1].words)
     if not sentences:
-        raise HeadscopeError("a document without words", where=where, mend=LEAVE_OUT)
+        raise _malformed("a document without words", where)
     has_tags = any(
         tag not in ("", "-", "_", "*") for sentence in sentences for tag in sentence.tags
     )
@@ -209,21 +209,15 @@ class _Sentence:
             self._take(_cells(line), width, f"{path}:{number}")
         if self._open:
             entity, _, where = self._open[0]
-            raise HeadscopeError(
-                f'"({entity}" is not closed within its sentence',
-                where=where,
-                expected=f'"{entity})"',
-                mend=LEAVE_OUT,
-            )
+            what = f'"({entity}" is not closed within its sentence'
+            raise _malformed(what, where, f'"{entity})"')
 
     def _take(self, cells: list[str], width: int, where: str) -> None:
         if len(cells) != width or width < 5:
             before = f", {width} in the lines before" if width != len(cells) else ""
-            raise HeadscopeError(
-                _columns(len(cells)) + before, where=where, expected=COLUMNS, mend=LEAVE_OUT
-            )
+            raise _malformed(count_columns(cells) + before, where, COLUMNS)
         if not cells[3].strip():
-            raise HeadscopeError("column 4 (the word) is empty", where=where, mend=LEAVE_OUT)
+            raise _malformed("column 4 (the word) is empty", where)
         self.words.append(_BRACKETS.get(cells[3], cells[3]))
         self.tags.append(cells[4] if width > 5 else "")
         if cells[-1] not in _NONE:
@@ -234,12 +228,7 @@ class _Sentence:
         if "".join(mark[0] for mark in marks) != cell or not all(
             mark["opens"] or mark["closes"] for mark in marks
         ):
-            raise HeadscopeError(
-                f'the last column is "{cell}"',
-                where=where,
-                expected="coreference marks such as (12, 12), (12) or (12|3), or - for none",
-                mend=LEAVE_OUT,
-            )
+            raise _malformed(f'the last column is "{cell}"', where, MARKS)
         last = len(self.words) - 1
         for mark in marks:
             if mark["opens"]:
@@ -252,12 +241,8 @@ class _Sentence:
         for i in reversed(range(len(self._open))):
             if self._open[i][0] == entity:
                 return self._open.pop(i)[1]
-        raise HeadscopeError(
-            f'"{entity})" closes a mention that is not open',
-            where=where,
-            expected=f'"({entity}" before it in the sentence',
-            mend=LEAVE_OUT,
-        )
+        what = f'"{entity})" closes a mention that is not open'
+        raise _malformed(what, where, f'"({entity}" before it in the sentence')
 
     def mentions(self, has_tags: bool) -> list[Mention]:
         """In the order of their words, an outer mention before those within it."""
@@ -265,8 +250,7 @@ class _Sentence:
         for start, end, entity in sorted(set(self._spans), key=lambda span: (span[0], -span[1])):
             head = start + head_word(self.words[start:end])
             kind = kind_of(self.words, start, head, self.tags[head] if has_tags else None)
-            shift = self._before
-            found.append(Mention(start + shift, end + shift, entity, head + shift, kind))
+            found.append(Mention(start, end, entity, head, kind).moved(self._before))
         return found
 
 
@@ -275,8 +259,8 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
 
 
-def _columns(count: int) -> str:
-    return "1 column" if count == 1 else f"{count} columns"
+def _malformed(what: str, where: str, expected: str | None = None) -> HeadscopeError:
+    return HeadscopeError(what, where=where, expected=expected, mend=LEAVE_OUT)
 
 
 # What a mention is
@@ -323,15 +307,8 @@ def windows(
 
 def _cut(document: Document, measure: Encoder) -> Iterator[Window]:
     words = document.words
-    tags = (
-        None
-        if document.tags is None
-        else tuple(tag for sentence in document.tags for tag in sentence)
-    )
-    ends, end = [], 0
-    for sentence in document.sentences:
-        end += len(sentence)
-        ends.append(end)
+    tags = None if document.tags is None else tuple(chain.from_iterable(document.tags))
+    ends = list(accumulate(map(len, document.sentences)))
     start = 0
     while start < len(words):
         stop = _furthest(words, start, ends, measure)
@@ -360,13 +337,7 @@ def _furthest(words: tuple[str, ...], start: int, ends: list[int], measure: Enco
 
 def _within(document: Document, start: int, stop: int) -> tuple[Mention, ...]:
     return tuple(
-        Mention(
-            mention.start - start,
-            mention.end - start,
-            mention.entity,
-            mention.head - start,
-            mention.kind,
-        )
+        mention.moved(-start)
         for mention in document.mentions
         if start <= mention.start and mention.end <= stop
     )

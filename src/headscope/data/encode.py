@@ -34,6 +34,15 @@ class Sequence:
     source: Side
     target: Side | None = None
 
+    @property
+    def sides(self) -> list[Side]:
+        return [self.source] if self.target is None else [self.source, self.target]
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Tokens of source and target."""
+        return len(self.source.ids), 0 if self.target is None else len(self.target.ids)
+
 
 @dataclass
 class Counts:
@@ -109,17 +118,10 @@ class Encoder:
             made = self._sequences(index, example)
             if made:
                 self.counts.used += 1
-                for one in made:
-                    self.counts.add_lengths(
-                        len(one.source.ids), 0 if one.target is None else len(one.target.ids)
-                    )
-                ids = [
-                    token
-                    for one in made
-                    for side in (one.source, one.target)
-                    if side
-                    for token in side.ids
-                ]
+                ids: list[int] = []
+                for sequence in made:
+                    self.counts.add_lengths(*sequence.lengths)
+                    ids += [token for side in sequence.sides for token in side.ids]
                 self.unknown.add(ids, (example.first, example.second), example.where)
                 yield from made
 
@@ -131,18 +133,15 @@ class Encoder:
             target = None if example.second is None else self._target(example.second)
         else:
             source = self._side(example.first, example.second)
-        if self._is_empty(source, example) or (
-            target is not None and self._is_empty(target, example)
-        ):
+        if any(self._is_empty(side, example) for side in (source, target) if side is not None):
             self.counts.skip("no tokens")
             return []
         if not _is_aligned(example, source, target):
             self.counts.skip("words without tokens of their own")
             return []
-        length = max(len(source.ids), 0 if target is None else len(target.ids))
-        if length <= self.max_length:
-            return [Sequence(index, source, target)]
-        return self._too_long(index, example, length)
+        sequence = Sequence(index, source, target)
+        length = max(sequence.lengths)
+        return [sequence] if length <= self.max_length else self._too_long(index, example, length)
 
     def _is_empty(self, side: Side, example: Example) -> bool:
         """Whether the text became no tokens but those added around every text: zero-width characters do."""
@@ -171,18 +170,15 @@ class Encoder:
 
     def _windows(self, index: int, example: Example) -> list[Sequence]:
         if example.second is not None:
-            raise HeadscopeError(
-                "a pair cannot be cut into windows",
-                where='`long="window"`',
-                mend="Choose truncate or skip for pairs",
-            )
+            what, mend = "a pair cannot be cut into windows", "Choose truncate or skip for pairs"
+            raise HeadscopeError(what, where='`long="window"`', mend=mend)
         self.counts.windowed += 1
         if not isinstance(example.first, str):
-            raise HeadscopeError(
+            what, mend = (
                 "a text given as words cannot be cut into windows",
-                where='`long="window"`',
-                mend="Choose truncate or skip",
+                "Choose truncate or skip",
             )
+            raise HeadscopeError(what, where='`long="window"`', mend=mend)
         pieces = self.tokenizer(example.first, add_special_tokens=False, verbose=False)["input_ids"]
         room = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=False)
         whole = self._side(example.first)
@@ -228,22 +224,19 @@ class Encoder:
             return self._marked(self.tokenizer(**given, is_split_into_words=True, **options))
         pieces = [self._pieces(word, target) for word in words]
         room = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=False)
-        flat = [(i, piece) for i, ids in enumerate(pieces) for piece in ids][
-            : room if cut else None
-        ]
-        ids = self.tokenizer.build_inputs_with_special_tokens([piece for _, piece in flat])
-        # The added ones stand before or after all of the text: where the text begins is where it is found.
+        flat = [(i, piece) for i, ids in enumerate(pieces) for piece in ids]
+        flat = flat[:room] if cut else flat
         text = [piece for _, piece in flat]
+        ids = self.tokenizer.build_inputs_with_special_tokens(text)
+        # The added ones stand before or after all of the text: where the text begins is where it is found.
         start = next(i for i in range(len(ids) - len(text) + 1) if ids[i : i + len(text)] == text)
         of_words = [-1] * start + [i for i, _ in flat] + [-1] * (len(ids) - start - len(text))
         return Side(ids, of_words, [0] * len(ids))
 
     def _pieces(self, word: str, target: bool) -> list[int]:
         given = {"text_target": word} if target else {"text": word}
-        ids: list[int] = self.tokenizer(**given, add_special_tokens=False, verbose=False)[
-            "input_ids"
-        ]
-        return ids
+        encoding = self.tokenizer(**given, add_special_tokens=False, verbose=False)
+        return list(encoding["input_ids"])
 
     def _target(self, text: Text, *, cut: bool = False) -> Side:
         """What the decoder reads when it is taught: its start token, then the target without its end."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from headscope.data.bundled import BUNDLED, named
 from headscope.data.fasta import is_fasta, read_fasta
 from headscope.data.records import JSONL, Record, read_records
-from headscope.data.text_lines import read_lines, suffix_of
+from headscope.data.text_lines import count_columns, read_lines, suffix_of
 from headscope.errors import HeadscopeError, choices
 
 TABLES = (".csv", ".tsv", *JSONL)
@@ -48,11 +48,9 @@ def examples_of(texts: Iterable[str | tuple[str, str]]) -> list[Example]:
 
 
 def _is_pair(text: object) -> bool:
-    return (
-        isinstance(text, tuple | list)
-        and len(text) == 2
-        and all(isinstance(one, str) for one in text)
-    )
+    if not isinstance(text, tuple | list) or len(text) != 2:
+        return False
+    return all(isinstance(part, str) for part in text)
 
 
 def columns_of(column: Column) -> tuple[str, ...] | None:
@@ -80,7 +78,7 @@ def read_examples(
     columns = columns_of(column)
     if columns is not None and len(columns) != (2 if pairs else 1):
         raise HeadscopeError(
-            f"{len(columns)} {'column' if len(columns) == 1 else 'columns'} given: {', '.join(columns)}",
+            f"{count_columns(columns)} given: {', '.join(columns)}",
             where=option,
             expected="two for `pairs=True`, as in a,b" if pairs else "one; or add `pairs=True`",
         )
@@ -96,9 +94,8 @@ def read_examples(
             raise HeadscopeError(
                 "this corpus holds pairs of texts", where=Path(path).stem, mend="Add `pairs=True`"
             )
-        if suffix_of(path) in TABLES and not (
-            suffix_of(path) == ".tsv" and pairs and columns is None
-        ):
+        has_header = not (suffix_of(path) == ".tsv" and pairs and columns is None)
+        if suffix_of(path) in TABLES and has_header:
             yield from _read_table(path, columns or (("a", "b") if pairs else ("text",)), option)
         else:
             yield from _read_pairs(path) if pairs else _read_text(path)
@@ -125,17 +122,14 @@ def _read_pairs(path: str | Path) -> Iterator[Example]:
     for number, line in _content_lines(read_lines(path)):
         where = f"{path}:{number}"
         cells = line.split("\t")
-        if len(cells) != 2 or not all(cell.strip() for cell in cells):
-            columns = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
+        empty = [f"column {i} is empty" for i, cell in enumerate(cells, 1) if not cell.strip()]
+        if len(cells) != 2 or empty:
+            mend = "Mend the line, or leave `pairs` out if each line is one text"
             raise HeadscopeError(
-                columns
-                if len(cells) != 2
-                else f"column {1 if not cells[0].strip() else 2} is empty",
+                count_columns(cells) if len(cells) != 2 else empty[0],
                 where=where,
                 expected="two texts with one tab between them (`pairs=True`)",
-                mend="Mend the line, or leave `pairs` out if each line is one text"
-                if len(cells) == 1
-                else None,
+                mend=mend if len(cells) == 1 else None,
             )
         yield Example(cells[0], cells[1], where)
 
@@ -162,11 +156,9 @@ def _read_table(path: str | Path, columns: tuple[str, ...], option: str) -> Iter
 
 def _text(record: Record, column: str, option: str) -> str:
     if column not in record.cells:
-        names = choices(column, record.cells)
+        others = f" among {choices(column, record.cells)}" if record.cells else ", nor any other"
         raise HeadscopeError(
-            f'no column "{column}" among {names}'
-            if record.cells
-            else f'no column "{column}", nor any other',
+            f'no column "{column}"{others}',
             where=record.where,
             mend=f"Name the column to read with {option}",
         )

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from headscope.data.bundled import FOLDER
-from headscope.data.text_lines import STDIN, read_lines
-from headscope.errors import HeadscopeError, choices
+from headscope.data.bundled import FOLDER, bundled_file
+from headscope.data.text_lines import count_columns, read_lines
+from headscope.errors import HeadscopeError
 
 LISTS = {"english": FOLDER / "english-frequencies.tsv.gz"}
 FORMAT = "a word and its frequency, with a tab or a blank between them"
@@ -29,12 +29,10 @@ class Frequencies:
 
     def __init__(self, frequencies: Mapping[str, float]) -> None:
         """Of spellings that differ only in case the most frequent counts; punctuation and clitics are dropped."""
-        found: dict[str, float] = {}
-        for word, frequency in frequencies.items():
-            spelt = _spelt(word)
-            if self.is_counted(spelt):
-                found[spelt] = max(frequency, found.get(spelt, -math.inf))
-        self._ranks = _ranks(found)
+        spelt = ((_spelt(word), frequency) for word, frequency in frequencies.items())
+        self._ranks = _ranks(
+            _most_frequent((word, n) for word, n in spelt if self.is_counted(word))
+        )
         self._has_numbers_as_zeros = all(_zeroed(word) == word for word in self._ranks)
 
     def __len__(self) -> int:
@@ -64,6 +62,14 @@ def _zeroed(word: str) -> str:
     return _NUMBER.sub(lambda number: re.sub(r"\d", "0", number[0]), word)
 
 
+def _most_frequent(frequencies: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The largest frequency that is given for each word."""
+    largest: dict[str, float] = {}
+    for word, frequency in frequencies:
+        largest[word] = max(frequency, largest.get(word, -math.inf))
+    return largest
+
+
 def _ranks(frequencies: Mapping[str, float]) -> dict[str, int]:
     """Equally frequent words have one rank."""
     ranks: dict[str, int] = {}
@@ -87,26 +93,15 @@ def words_in(text: str) -> tuple[str, ...]:
 
 def read_frequencies(path: str | Path) -> Frequencies:
     """Ranks from a file, or from a list that comes with headscope, by its name."""
-    frequencies: dict[str, float] = {}
-    for word, frequency in _read(frequency_file(path)):
-        frequencies[word] = max(frequency, frequencies.get(word, -math.inf))
-    found = Frequencies(frequencies)
-    if not len(found):
+    frequencies = Frequencies(_most_frequent(_read(frequency_file(path))))
+    if not len(frequencies):
         raise HeadscopeError("no word in it", where=path, expected=f"{FORMAT}, a line each")
-    return found
+    return frequencies
 
 
 def frequency_file(path: str | Path) -> str | Path:
     """The file of a bundled list if this is its name, unless a file here has it."""
-    if Path(path).exists() or str(path) == STDIN or Path(path).name != str(path):
-        return path
-    if str(path) not in LISTS:
-        raise HeadscopeError(
-            "there is no such file here",
-            where=path,
-            expected=f"a file, or a frequency list that comes with headscope: {choices(str(path), LISTS)}",
-        )
-    return LISTS[str(path)]
+    return bundled_file(path, LISTS, "frequency list")
 
 
 def _read(path: str | Path) -> Iterator[tuple[str, float]]:
@@ -116,8 +111,7 @@ def _read(path: str | Path) -> Iterator[tuple[str, float]]:
         where = f"{path}:{number}"
         cells = [cell.strip(" ") for cell in line.split("\t")] if "\t" in line else line.split()
         if len(cells) != 2:
-            columns = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
-            raise HeadscopeError(columns, where=where, expected=FORMAT)
+            raise HeadscopeError(count_columns(cells), where=where, expected=FORMAT)
         word, given = cells
         frequency = _number(given)
         if frequency is None and number == 1:

@@ -27,56 +27,43 @@ def is_id(data: str | Path) -> bool:
 def fetched(data: str, split: str, words: tuple[str, ...]) -> Path:
     """The table of a data set's split: the first of its splits that is called by one of these words."""
     name, _, config = data.removeprefix(PREFIX).partition(":")
+    where = f'`data="{data}"`'
     if not name:
-        raise HeadscopeError(
-            "no data set is named",
-            where=f'`data="{data}"`',
-            expected="datasets:OWNER/NAME[:CONFIG]",
-        )
-    found = _loaded(name, config or None, data)
-    chosen = next((one for one in found if any(word in one.split("_") for word in words)), None)
+        expected = "datasets:OWNER/NAME[:CONFIG]"
+        raise HeadscopeError("no data set is named", where=where, expected=expected)
+    splits = _load(name, config or None, where)
+    chosen = next((one for one in splits if any(word in one.split("_") for word in words)), None)
     if chosen is None:
-        expected = choices(split, list(found))
-        raise HeadscopeError(
-            f"no split for {split} in it", where=f'`data="{data}"`', expected=expected
-        )
-    rows = found[chosen]
+        expected = choices(split, list(splits))
+        raise HeadscopeError(f"no split for {split} in it", where=where, expected=expected)
+    rows = splits[chosen]
     stamp = hashlib.sha256(f"{data} {chosen} {rows._fingerprint}".encode()).hexdigest()[:12]
-    place = (
-        cache_directory()
-        / "data"
-        / f"{_plain(name)}-{_plain(config) or 'default'}-{chosen}-{stamp}.jsonl"
-    )
-    if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=place.parent) as aside:  # one for each process that fetches it
-            beside = Path(aside) / place.name
-            with beside.open("w", encoding="utf-8") as file:
+    file_name = f"{_plain(name)}-{_plain(config) or 'default'}-{chosen}-{stamp}.jsonl"
+    path = cache_directory() / "data" / file_name
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A directory for each process that fetches the data set: a file is complete when it gets its name.
+        with TemporaryDirectory(dir=path.parent) as temporary:
+            written = Path(temporary) / path.name
+            with written.open("w", encoding="utf-8") as file:
                 file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in _named(rows))
-            beside.replace(place)
-    return place
+            written.replace(path)
+    return path
 
 
-def _loaded(name: str, config: str | None, data: str) -> Any:
+def _load(name: str, config: str | None, where: str) -> Any:
     try:
         import datasets
     except ImportError as cause:
-        raise HeadscopeError(
-            "data sets by id take the library datasets",
-            where=f'`data="{data}"`',
-            mend="pip install datasets",
-        ) from cause
+        what = "data sets by id take the library datasets"
+        raise HeadscopeError(what, where=where, mend="pip install datasets") from cause
     datasets.disable_progress_bars()
     try:
         return datasets.load_dataset(name, config)
-    except (
-        Exception
-    ) as cause:  # the library raises its own, those of its file formats and those of the network
-        raise HeadscopeError(
-            f"cannot be had ({reason(cause)})",
-            where=f'`data="{data}"`',
-            expected="the id of a data set, and a connection the first time",
-        ) from cause
+    except Exception as cause:  # its own errors, those of its file formats and those of the network
+        expected = "the id of a data set, and a connection the first time"
+        what = f"cannot be had ({reason(cause)})"
+        raise HeadscopeError(what, where=where, expected=expected) from cause
 
 
 def _named(rows: Any) -> Iterator[dict[str, object]]:

@@ -32,22 +32,19 @@ def packed(
             continue
         counts.used += 1
         encoder.unknown.add(pieces, (text.first,), text.where)
-        waiting += [
-            same[piece] for piece in [*(separator if waiting else []), *pieces]
-        ]  # one object a token id
+        # One object a token id.
+        waiting += [same[piece] for piece in [*(separator if waiting else []), *pieces]]
         while len(waiting) >= room:
             found.append([*before, *waiting[:room], *after])
             waiting = waiting[room:]
     encoder.unknown.warn()
     found.append([*before, *waiting, *after])
-    found = [
-        ids for ids in found if not model.marks.special.issuperset(ids)
-    ]  # of unknown tokens alone, say
+    # Sequences of unknown tokens alone are special throughout.
+    found = [ids for ids in found if not model.marks.special.issuperset(ids)]
     for ids in found:
         counts.add_lengths(len(ids), 0)
-    return [
-        Sequence(i, _side(ids, len(before), len(after), encoder)) for i, ids in enumerate(found)
-    ], counts
+    sides = [_side(ids, len(before), len(after), encoder) for ids in found]
+    return [Sequence(i, side) for i, side in enumerate(sides)], counts
 
 
 def _around(encoder: Encoder) -> tuple[list[int], list[int]]:

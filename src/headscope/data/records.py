@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from headscope.data import hf_datasets as hub
-from headscope.data.text_lines import read_lines, suffix_of
+from headscope.data.text_lines import count_columns, read_lines, suffix_of
 from headscope.errors import HeadscopeError, choices, reason
 
 SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
@@ -72,21 +72,18 @@ def _read_table(path: str | Path, separator: str) -> Iterator[Record]:
     """Cells of a tsv are as they are written; those of a csv may be in quotes, over several lines."""
     names: list[str] | None = None
     for number, cells in _rows(path, separator):
+        where = f"{path}:{number}"
         if names is None:
             names = [name.strip() for name in cells]
             twice = {name for name in names if names.count(name) > 1}
             if twice:
-                raise HeadscopeError(
-                    f'two columns are called "{min(twice)}"', where=f"{path}:{number}"
-                )
+                raise HeadscopeError(f'two columns are called "{min(twice)}"', where=where)
             continue
         if len(cells) != len(names):
-            raise HeadscopeError(
-                f"{len(cells)} {'column' if len(cells) == 1 else 'columns'}",
-                where=f"{path}:{number}",
-                expected=f"{len(names)}, as in line 1 ({', '.join(names[:6])}{' …' if len(names) > 6 else ''})",
-            )
-        yield Record(dict(zip(names, cells, strict=True)), f"{path}:{number}")
+            listed = ", ".join(names[:6]) + (" …" if len(names) > 6 else "")
+            expected = f"{len(names)}, as in line 1 ({listed})"
+            raise HeadscopeError(count_columns(cells), where=where, expected=expected)
+        yield Record(dict(zip(names, cells, strict=True)), where)
 
 
 def lone_header(path: str | Path) -> list[str] | None:
@@ -149,53 +146,41 @@ def find_split(
     """
     split, _, half = split.partition(":")
     if split not in SPLITS:
-        raise HeadscopeError(
-            f'"{split}" is no split', where="`split`", expected=choices(split, SPLITS)
-        )
+        expected = choices(split, SPLITS)
+        raise HeadscopeError(f'"{split}" is no split', where="`split`", expected=expected)
     if half not in ("", *HALVES):
-        raise HeadscopeError(
-            f'"{half}" is no half of {split}',
-            where="`split`",
-            expected=f"{split}, {split}:even or {split}:odd",
-        )
+        expected = f"{split}, {split}:even or {split}:odd"
+        raise HeadscopeError(f'"{half}" is no half of {split}', where="`split`", expected=expected)
     if hub.is_id(data):
         return hub.fetched(str(data), split, SPLITS[split])
-    place = Path(data)
-    if not place.exists():
-        raise HeadscopeError(
-            "not there",
-            where=data,
-            expected="a file, or a directory with train, dev and test files",
-        )
-    if place.is_file():
-        return place
-    words = SPLITS[split]
-    files = [
-        file for file in sorted(place.iterdir()) if file.is_file() and suffix_of(file) in suffixes
-    ]
-    named = [file for file in files if any(word in _words(file) for word in words)]
-    if len(named) > 1 and task:
-        mine = [file for file in named if task in _words(file)]
-        if not mine and any(task in _words(file) for file in files):
-            listed = ", ".join(file.name for file in files if task in _words(file))
-            raise HeadscopeError(
-                f"no file for {split} of {task} here, only {listed}", where=data, mend="Name a file"
-            )
-        named = mine or named
-    if len(named) == 1:
-        return named[0]
-    if not named:
-        listed = ", ".join(file.name for file in files[:8]) or "no table at all"
-        raise HeadscopeError(
-            f"no file for {split} here, only {listed}", where=data, expected=f"{words[0]}.tsv, say"
-        )
-    raise HeadscopeError(
-        f"several files for {split}: {', '.join(file.name for file in named[:8])}",
-        where=data,
-        mend="Name one of them",
-    )
+    path = Path(data)
+    if not path.exists():
+        expected = "a file, or a directory with train, dev and test files"
+        raise HeadscopeError("not there", where=data, expected=expected)
+    if path.is_file():
+        return path
+    files = [file for file in sorted(path.iterdir()) if file.is_file()]
+    words = {file: _words(file) for file in files if suffix_of(file) in suffixes}
+    matches = [file for file in words if words[file] & set(SPLITS[split])]
+    of_task = [file for file in words if task in words[file]] if task else []
+    if len(matches) > 1 and of_task:
+        matches = [file for file in matches if file in of_task]
+        if not matches:
+            what = f"no file for {split} of {task} here, only {_names(of_task)}"
+            raise HeadscopeError(what, where=data, mend="Name a file")
+    if not matches:
+        what = f"no file for {split} here, only {_names(list(words)[:8]) or 'no table at all'}"
+        raise HeadscopeError(what, where=data, expected=f"{SPLITS[split][0]}.tsv, say")
+    if len(matches) > 1:
+        what = f"several files for {split}: {_names(matches[:8])}"
+        raise HeadscopeError(what, where=data, mend="Name one of them")
+    return matches[0]
 
 
-def _words(file: Path) -> list[str]:
+def _words(file: Path) -> set[str]:
     stem = file.name.split(".")[0].lower()
-    return stem.replace("-", "_").split("_")
+    return set(stem.replace("-", "_").split("_"))
+
+
+def _names(files: Iterable[Path]) -> str:
+    return ", ".join(file.name for file in files)

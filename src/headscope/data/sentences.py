@@ -33,15 +33,11 @@ class Sentence:
 
     def __post_init__(self) -> None:
         if self.between != "words" and self.target is None:
-            raise HeadscopeError(
-                "the pairs join words of a target that is missing", where=self.where or None
-            )
+            what = "the pairs join words of a target that is missing"
+            raise HeadscopeError(what, where=self.where or None)
         source, target = len(self.words), len(self.target or ())
-        queries, keys = {
-            "words": (source, source),
-            "target": (target, target),
-            "across": (target, source),
-        }[self.between]
+        queries = source if self.between == "words" else target
+        keys = target if self.between == "target" else source
         for relation, pairs in self.pairs.items():
             for query, key in pairs:
                 if not (0 <= query < queries and 0 <= key < keys):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headscope.data.records import read_records
-from headscope.data.text_lines import read_lines
+from headscope.data.text_lines import read_lines, suffix_of
 from headscope.errors import HeadscopeError, reason
 
 LAYOUT = "SQuAD's layout: data[].paragraphs[].{context, qas[].{id, question, answers}}"
@@ -28,7 +28,7 @@ class Question:
 
 def read_squad(path: str | Path) -> Iterator[Question]:
     """The questions of one file in order: SQuAD's own json, or a table with one question a line."""
-    if Path(str(path).removesuffix(".gz")).suffix == ".jsonl":
+    if suffix_of(path) == ".jsonl":
         yield from _read_table(path)
         return
     text = "\n".join(line for _, line in read_lines(path))
@@ -58,17 +58,14 @@ def _read_table(path: str | Path) -> Iterator[Question]:
                 {"text": text, "answer_start": start}
                 for text, start in zip(nested["text"], nested["answer_start"], strict=True)  # type: ignore[index]
             ]
-            yield _question(
-                record.cells | {"answers": answers}, str(record.cells["context"]), record.where
-            )
+            cells = record.cells | {"answers": answers}
+            yield _question(cells, str(cells["context"]), record.where)
         except (KeyError, TypeError, ValueError) as cause:
-            expected = "id, question, context and answers"
-            raise HeadscopeError(
-                f"no question ({reason(cause)})", where=record.where, expected=expected
-            ) from cause
+            what, expected = f"no question ({reason(cause)})", "id, question, context and answers"
+            raise HeadscopeError(what, where=record.where, expected=expected) from cause
 
 
-def _question(asked: dict[str, Any], context: str, where: str) -> Question:
+def _question(asked: Mapping[str, Any], context: str, where: str) -> Question:
     name = str(asked["id"])
     given = [] if asked.get("is_impossible") else asked["answers"]
     answers = tuple((str(one["text"]), int(one["answer_start"])) for one in given)

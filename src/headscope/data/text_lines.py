@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -40,6 +40,11 @@ def can_be_read_again(path: str | Path) -> bool:
 def suffix_of(path: str | Path) -> str:
     """The suffix of a file, that of the unpacked file if it ends in .gz: `.csv`."""
     return Path(str(path).removesuffix(".gz")).suffix
+
+
+def count_columns(cells: Sized) -> str:
+    """`1 column`, `3 columns`: for messages about a line."""
+    return f"{len(cells)} column{'' if len(cells) == 1 else 's'}"
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headscope.data.text_lines import read_lines
+from headscope.data.text_lines import count_columns, read_lines
 from headscope.errors import HeadscopeError
 
 COLUMNS = 10
@@ -130,10 +130,8 @@ class _Block:
         for at, line in self.lines:
             cells = line.split("\t")
             if len(cells) != COLUMNS:
-                columns = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
-                raise self._malformed(
-                    "wrong number of columns", columns, at, "ten columns with a tab between them"
-                )
+                expected = "ten columns with a tab between them"
+                raise self._malformed("wrong number of columns", count_columns(cells), at, expected)
             if _NOT_A_WORD.fullmatch(cells[0]):
                 continue
             if cells[0] != str(len(rows) + 1):
@@ -154,24 +152,20 @@ class _Block:
         return rows
 
     def _governor(self, i: int, head: str, count: int) -> int:
+        word = f"word {i + 1}"
         if not re.fullmatch("[0-9]+", head):
-            what, expected = (
-                f'word {i + 1} has the HEAD "{head}"',
-                "the ID of a word, or 0 for the root",
-            )
+            what, expected = f'{word} has the HEAD "{head}"', "the ID of a word, or 0 for the root"
             raise self._malformed("HEAD is not a number", what, self.at[i], expected)
         governor = int(head[:9]) - 1
         if governor >= count:
             what, expected = (
-                f"word {i + 1} has the HEAD {head}",
+                f"{word} has the HEAD {head}",
                 f"a number from 0 to {count}, the last word",
             )
             raise self._malformed("HEAD out of range", what, self.at[i], expected)
         if governor == i:
-            what = f"word {i + 1} is its own HEAD"
-            raise self._malformed(
-                "word governs itself", what, self.at[i], "another word, or 0 for the root"
-            )
+            what, expected = f"{word} is its own HEAD", "another word, or 0 for the root"
+            raise self._malformed("word governs itself", what, self.at[i], expected)
         return governor
 
     def _check_one_root(self, governors: list[int]) -> None:

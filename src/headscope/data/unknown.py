@@ -61,11 +61,11 @@ class UnknownTokens:
         self._has_warned = True
         if self._where:
             self._warned_files.add(self._where)
-        line = f"{self._where or 'texts'}: {said(self.counts.content, self.counts.tokens, self.counts.pieces)}. "
-        line += (
+        counted = said(self.counts.content, self.counts.tokens, self.counts.pieces)
+        check = (
             "Check that the model was trained on such text, and that the file holds nothing else"
         )
-        note(line)
+        note(f"{self._where or 'texts'}: {counted}. {check}")
 
     def _pieces_of(self, text: Text) -> list[str]:
         """The parts of a text that become the unknown token, in order."""
@@ -74,15 +74,10 @@ class UnknownTokens:
         if not getattr(tokenizer, "is_fast", False):
             pieces = tokenizer.tokenize(text if is_text else " ".join(text))
             ids = tokenizer.convert_tokens_to_ids(pieces)
-            return [
-                piece[:LONGEST_PIECE]
-                for piece, token in zip(pieces, ids, strict=True)
-                if token == self._id
-            ]
-        given = text if is_text else list(text)
-        encoding = tokenizer(
-            given, add_special_tokens=False, is_split_into_words=not is_text, verbose=False
-        )
+            pairs = zip(pieces, ids, strict=True)
+            return [piece[:LONGEST_PIECE] for piece, token in pairs if token == self._id]
+        options = {"add_special_tokens": False, "is_split_into_words": not is_text}
+        encoding = tokenizer(text if is_text else list(text), verbose=False, **options)
         found = []
         for place, token in enumerate(encoding["input_ids"]):
             span = encoding.token_to_chars(place) if token == self._id else None
@@ -103,11 +98,6 @@ def _unknown_id(model: AttentionModel) -> int | None:
     """The unknown token's id; None if there is none, or if it has another meaning too (GPT-2: the end of a text)."""
     tokenizer = model.tokenizer
     assert tokenizer is not None
-    others = {
-        tokenizer.bos_token_id,
-        tokenizer.eos_token_id,
-        tokenizer.pad_token_id,
-        tokenizer.cls_token_id,
-    }
+    others = {getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad", "cls")}
     unknown: int | None = tokenizer.unk_token_id
     return None if unknown in others else unknown

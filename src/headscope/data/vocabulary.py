@@ -29,20 +29,13 @@ def learned_tokenizer(
 
     translates: letters as they are, a text closed by </s>; else lower case, a text between [CLS] and [SEP]
     """
-    from tokenizers import (
-        Tokenizer,
-        decoders,
-        models,
-        normalizers,
-        pre_tokenizers,
-        processors,
-        trainers,
-    )
+    import tokenizers
+    from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
     check_vocabulary(size)
     names = TRANSLATOR if translates else ENCODER
-    core = Tokenizer(models.BPE())
+    core = tokenizers.Tokenizer(models.BPE())
     core.normalizer = (
         normalizers.NFKC() if translates else normalizers.BertNormalizer(lowercase=True)
     )

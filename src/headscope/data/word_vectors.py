@@ -28,20 +28,15 @@ class WordVectors:
     ) -> None:
         """`trained` are the words to train on: they alone decide on centre, directions and scale."""
         self._row = {key: 1 + i for i, key in enumerate(known)}
-        table = torch.stack(
-            [torch.zeros_like(next(iter(known.values()))), *known.values()]
-        ).double()
-        basis = table[
-            sorted(self._row[key] for key in trained if key in self._row)
-            or list(self._row.values())
-        ]
+        vectors = list(known.values())
+        table = torch.stack([torch.zeros_like(vectors[0]), *vectors]).double()
+        rows = sorted(self._row[key] for key in trained if key in self._row)
+        basis = table[rows or list(self._row.values())]
         centre = basis.mean(dim=0)
+        directions = torch.eye(basis.shape[1], dtype=torch.float64)
         if basis.shape[1] > dimensions:
-            directions = torch.linalg.eigh((basis - centre).T @ (basis - centre))[1][
-                :, -dimensions:
-            ]
-        else:
-            directions = torch.eye(basis.shape[1], dtype=torch.float64)
+            _, vectors_by_size = torch.linalg.eigh((basis - centre).T @ (basis - centre))
+            directions = vectors_by_size[:, -dimensions:]
         table = (table - centre) @ directions
         scale = ((basis - centre) @ directions).square().mean().sqrt().clamp_min(1e-12)
         self.table = (table / scale).float()

@@ -5,17 +5,14 @@ from __future__ import annotations
 import ipaddress
 import socket
 
-NOWHERE = {
-    socket.AF_INET: "192.0.2.1",
-    socket.AF_INET6: "2001:db8::1",
-}  # reserved for documents: nobody is there
+# Reserved for documentation: no machine has these addresses.
+NOWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 
 
 def is_loopback(host: str) -> bool:
     """Whether this name is this machine, seen from itself."""
-    return host.lower() == "localhost" or (
-        is_address(host) and ipaddress.ip_address(host).is_loopback
-    )
+    is_named = host.lower() == "localhost"
+    return is_named or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def is_everywhere(host: str) -> bool:

@@ -7,7 +7,6 @@ study shows that it costs at most a small margin: the whole interval of its chan
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from headscope.ablation.ablation_results import LOSS
 from headscope.heads import Head
@@ -30,13 +29,14 @@ def cheap_heads(study: Study, there: set[Head]) -> tuple[str, str, set[Head]] | 
         return None
     losses = table[(table["statistic"] == LOSS) & table["high"].notna()]
     margin, of_what = _margin(study)
-    highs = {head_in(row): float(row["high"]) for row in losses.to_dict("records")}
+    rows = {Head.of_row(row): row for row in losses.to_dict("records")}
+    highs = {head: float(row["high"]) for head, row in rows.items()}
     chosen = {head for head, high in highs.items() if high < margin and head in there}
     chosen -= _last_ones(chosen, highs, there)
     if not chosen:
         return None
-    counts = [int(row["count"]) for row in losses.to_dict("records") if head_in(row) in chosen]
-    few, many = min(counts), max(counts)
+    counts = sorted(int(rows[head]["count"]) for head in chosen)
+    few, many = counts[0], counts[-1]
     examples = f"{few:,}" if few == many else f"{few:,} to {many:,}"
     task = recorded(study.record, "importance", "task")
     why = (
@@ -59,12 +59,7 @@ def _last_ones(chosen: set[Head], highs: dict[Head, float], there: set[Head]) ->
     """Of each layer that would lose all its heads, the one that may cost most."""
     kept = set()
     for site in {head.site for head in chosen}:
-        mine = {head for head in chosen if head.site == site}
-        if mine == {head for head in there if head.site == site}:
-            kept.add(max(sorted(mine), key=lambda head: highs[head]))
+        of_site = sorted(head for head in there if head.site == site)
+        if chosen.issuperset(of_site):
+            kept.add(max(of_site, key=lambda head: highs[head]))
     return kept
-
-
-def head_in(row: dict[Any, Any]) -> Head:
-    """The head that a row of a table is about."""
-    return Head(str(row["stack"]), int(row["layer"]), int(row["head"]))

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import astuple, dataclass
+from itertools import chain
+from typing import Any, NamedTuple
 
 from headscope.analysis.token_maps import one_input
 from headscope.errors import HeadscopeError
-from headscope.explorer.cheap_heads import head_in
+from headscope.explorer.responses import Answer
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Tokens
@@ -50,6 +51,20 @@ class Shown:
         return Shown(words, place[self.query], place[self.key], expected)
 
 
+class Opened(NamedTuple):
+    """The text of an example as the page opens it.
+
+    is_whole  whether it is the text that the study keeps, rather than one put together from the words shown
+    token     the token that looks, None where it is not found; level is what the page shows, tokens or words
+    """
+
+    text: str
+    second: str | None
+    is_whole: bool
+    token: int | None
+    level: str
+
+
 class CorpusExamples:
     """The examples of each head of a study. They are tokenized: ask in the thread in which the model runs."""
 
@@ -59,48 +74,43 @@ class CorpusExamples:
         self._rows: dict[Head, list[dict[Any, Any]]] = {}
         table = study.tables.get("examples")
         for row in [] if table is None else table.to_dict("records"):
-            self._rows.setdefault(head_in(row), []).append(row)
+            self._rows.setdefault(Head.of_row(row), []).append(row)
 
-    def of(self, head: Head, max_length: int | None = None) -> list[dict[str, Any]]:
+    def of(self, head: Head, max_length: int | None = None) -> list[Answer]:
         """Those of one head, the main role's first. What shows several roles is told once, with all of them."""
-        order = [role.name for role in self._roles.get((head.stack, head.layer, head.head), [])]
-        rank = {name: place for place, name in enumerate(order)}
-        found: dict[object, dict[str, Any]] = {}
-        rows = [
-            row
-            for row in self._rows.get(head, [])
-            if called(row["role"]) in rank and words_of(row["words"])
-        ]
-        for row in sorted(rows, key=lambda row: rank[called(row["role"])]):
+        order = [role.name for role in self._roles.get(astuple(head), [])]
+        rows = [(called(row["role"]), row) for row in self._rows.get(head, [])]
+        rows = [(role, row) for role, row in rows if role in order and words_of(row["words"])]
+        examples: dict[object, Answer] = {}
+        roles: dict[object, list[str]] = {}
+        for role, row in sorted(rows, key=lambda item: order.index(item[0])):
             name = (row["kind"], row["words"], row["query"], row["key"])
-            told = found.get(name) or self._told(head, row, max_length)
-            if (role := called(row["role"])) not in told["roles"]:
-                told["roles"].append(role)
-            found[name] = told
-        return list(found.values())
+            if name not in examples:
+                roles[name] = []
+                examples[name] = {"roles": roles[name], **self._describe(head, row, max_length)}
+            if role not in roles[name]:
+                roles[name].append(role)
+        return list(examples.values())
 
-    def _told(self, head: Head, row: dict[Any, Any], max_length: int | None) -> dict[str, Any]:
+    def _describe(self, head: Head, row: dict[Any, Any], max_length: int | None) -> Answer:
         expected = None if is_missing(row["expected"]) else int(row["expected"])
         shown = Shown(words_of(row["words"]), int(row["query"]), int(row["key"]), expected)
-        opened = self._kept(head, row, shown, max_length) or self._put_together(
-            head, shown, max_length
-        )
-        direction = plain(row["direction"], 20)
+        opened = self._kept(head, row, shown, max_length)
+        opened = opened or self._put_together(head, shown, max_length)
         return {
-            "roles": [],
             "kind": plain(row["kind"], 20),
-            "direction": direction,
+            "direction": plain(row["direction"], 20),
             "words": [inert(word) for word in shown.words],
             "query": shown.query,
             "key": shown.key,
             "expected": shown.expected,
             "weight": short(row["weight"]),
-            **opened,
+            **opened._asdict(),
         }
 
     def _kept(
         self, head: Head, row: dict[Any, Any], shown: Shown, max_length: int | None
-    ) -> dict[str, Any] | None:
+    ) -> Opened | None:
         """With the text that the study keeps; None where it does not, or where that cannot be asked."""
         texts, starts = (_list_in(row.get(name)) for name in ("text", "starts"))
         numbers = _numbers(shown.words, starts)
@@ -109,22 +119,15 @@ class CorpusExamples:
             return None
         query, key = sides
         tokens = [*self._written(query), *([] if key is query else [BETWEEN, *self._written(key)])]
-        opened = {
-            "text": texts[0],
-            "second": texts[1] if len(texts) > 1 else None,
-            "is_whole": True,
-        }
-        if all(
-            n is None or (n < len(tokens) and tokens[n] == word)
-            for n, word in zip(numbers, shown.words, strict=True)
-        ):
-            return {**opened, "token": numbers[shown.query], "level": "tokens"}
-        number = numbers[shown.query]
-        said = texts[1] if head.stack in ("cross", "decoder") and len(texts) > 1 else texts[0]
+        number, second = numbers[shown.query], texts[1] if len(texts) > 1 else None
+        pairs = zip(numbers, shown.words, strict=True)
+        if all(n is None or (n < len(tokens) and tokens[n] == word) for n, word in pairs):
+            return Opened(texts[0], second, True, number, "tokens")
+        said = second if head.stack in ("cross", "decoder") and second is not None else texts[0]
         token = None if number is None else self._token_of(query, said.split(), number)
-        return {**opened, "token": token, "level": "words"}
+        return Opened(texts[0], second, True, token, "words")
 
-    def _put_together(self, head: Head, shown: Shown, max_length: int | None) -> dict[str, Any]:
+    def _put_together(self, head: Head, shown: Shown, max_length: int | None) -> Opened:
         """With a text of the words that are shown: pieces joined, special tokens and what was left out not in it."""
         tokenizer: Any = self.model.tokenizer
         continues = [word.startswith("##") and len(word) > 2 for word in shown.words]
@@ -144,29 +147,17 @@ class CorpusExamples:
         sides = self._sides(head.stack, texts[:2], max_length) if texts[0] else None
         token = None
         if sides is not None and whole.query in places:
-            words = [
-                word
-                for part in (parts[:1] if head.stack == "cross" else parts[:2])
-                for word in part
-            ]
+            words = list(chain.from_iterable(parts[: 1 if head.stack == "cross" else 2]))
             number = places.index(whole.query)
             token = self._token_of(sides[0], words, number) if number < len(words) else None
-        second = texts[1] if len(texts) > 1 else None
-        return {
-            "text": texts[0],
-            "second": second,
-            "is_whole": False,
-            "token": token,
-            "level": "words",
-        }
+        return Opened(texts[0], texts[1] if len(texts) > 1 else None, False, token, "words")
 
     def _sides(
         self, stack: str, texts: list[str], max_length: int | None
     ) -> tuple[Tokens, Tokens] | None:
+        second = texts[1] if len(texts) > 1 else None
         try:
-            batch = one_input(
-                self.model, texts[0], texts[1] if len(texts) > 1 else None, max_length=max_length
-            )
+            batch = one_input(self.model, texts[0], second, max_length=max_length)
         except HeadscopeError:  # too long, or a model that reads no pairs
             return None
         return batch.layout.sides(stack)
@@ -177,26 +168,20 @@ class CorpusExamples:
         tokenizer: Any = self.model.tokenizer
         ids = tokens.ids[0].tolist()
         names = tokenizer.convert_ids_to_tokens(ids)
-        return [
-            plain(tokenizer.decode([i]).strip() or str(token), 40)
-            for i, token in zip(ids, names, strict=True)
-        ]
+        pairs = zip(ids, names, strict=True)
+        return [plain(tokenizer.decode([i]).strip() or str(token), 40) for i, token in pairs]
 
     def _token_of(self, tokens: Tokens, words: list[str], number: int) -> int | None:
         """The first token of a word of the text, by how many letters come before it; else the nearest that is alike."""
         side = axis_of(self.model, tokens)
         first = {unit: token for token, unit in reversed(list(enumerate(side.units())))}
-        labels = [
-            (unit, _bare(label))
-            for unit, label in enumerate(side.word_labels())
-            if not side.unit_special()[unit]
-        ]
+        special = side.unit_special()
+        labels = [(i, _bare(label)) for i, label in enumerate(side.word_labels()) if not special[i]]
         before, wanted = sum(len(_bare(word)) for word in words[:number]), _bare(words[number])
         found, passed = None, 0
         for place, (unit, label) in enumerate(labels):
-            if passed <= before < passed + len(label) and (
-                label.startswith(wanted) or wanted.startswith(label)
-            ):
+            is_alike = label.startswith(wanted) or wanted.startswith(label)
+            if passed <= before < passed + len(label) and is_alike:
                 return first[unit]
             if label == wanted and (found is None or abs(place - number) < abs(found[0] - number)):
                 found = place, unit

@@ -19,20 +19,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headscope.explorer.addresses import is_address, is_everywhere, is_loopback
-from headscope.explorer.http_errors import Refusal
-from headscope.explorer.responses import refused
+from headscope.explorer.responses import Refusal, refused
 
-POLICY = "; ".join(
-    [
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data: blob:",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    ]
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -83,11 +74,8 @@ class Guard:
     def _check_host(self, given: Iterable[str]) -> None:
         hosts = list(given)
         if len(hosts) != 1 or not self._is_ours(_name(hosts[0])):
-            raise Refusal(
-                403,
-                f'the request is for host "{", ".join(hosts)[:80]}"',
-                expected="the address that headscope serve printed",
-            )
+            what = f'the request is for host "{", ".join(hosts)[:80]}"'
+            raise Refusal(403, what, expected="the address that headscope serve printed")
 
     def _is_ours(self, name: str) -> bool:
         if is_loopback(name) or name == self.host.lower():
@@ -100,15 +88,10 @@ class Guard:
     def _check_origin(self, headers: Headers) -> None:
         for origin in headers.getlist("origin"):
             parts = urlsplit(origin) if _can_be_split(origin) else urlsplit("")
-            if (
-                parts.scheme not in ("http", "https")
-                or parts.netloc.lower() != headers["host"].lower()
-            ):
-                raise Refusal(
-                    403,
-                    f'the request comes from "{origin[:80]}"',
-                    expected="the explorer's own page",
-                )
+            is_same_host = parts.netloc.lower() == headers["host"].lower()
+            if parts.scheme not in ("http", "https") or not is_same_host:
+                what = f'the request comes from "{origin[:80]}"'
+                raise Refusal(403, what, expected="the explorer's own page")
 
     def _entry(self, scope: Scope, headers: Headers) -> Response | None:
         """None where the request may pass; a redirection where it brought its token in the address."""
@@ -116,17 +99,13 @@ class Guard:
             return None
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if scope["path"] == "/" and self._is_token(query.pop("token", [""])[0]):
-            answer = RedirectResponse(
-                "/" + (f"?{urlencode(query, doseq=True)}" if query else ""), 303
-            )
+            rest = f"?{urlencode(query, doseq=True)}" if query else ""
+            answer = RedirectResponse(f"/{rest}", 303)
             answer.set_cookie(self._cookie, self.token, httponly=True, samesite="strict")
             return answer
         if not any(self._is_token(one) for one in self._brought(headers)):
-            raise Refusal(
-                401,
-                "the token is missing or wrong",
-                expected="the address with ?token=… that headscope serve printed",
-            )
+            expected = "the address with ?token=… that headscope serve printed"
+            raise Refusal(401, "the token is missing or wrong", expected=expected)
         return None
 
     def _brought(self, headers: Headers) -> list[str]:

@@ -16,9 +16,12 @@ from typing import Any
 
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from headscope.explorer.http_errors import Refusal
+from headscope.explorer.responses import Refusal
 
 STOPPING_SECONDS = 1.0  # that the work under way may take to come to its end
+
+
+_Item = tuple[Future[Any], Callable[[], Any]]
 
 
 class _Stopped(BaseException):
@@ -29,9 +32,7 @@ class ModelThread:
     """`await run(work, …)` gives what the work gives, or raises what it raises."""
 
     def __init__(self) -> None:
-        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._work: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._waited_for: set[Future[Any]] = set()
         self._lock = threading.Lock()
         self._is_ended = False

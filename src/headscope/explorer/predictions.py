@@ -16,6 +16,7 @@ from torch import Tensor
 
 from headscope.data.batches import collate
 from headscope.errors import HeadscopeError
+from headscope.explorer.responses import Answer
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.report.look.token_axis import TokenAxis, inert
@@ -55,18 +56,16 @@ class Prediction(ABC):
         """The numbers that are kept of a pass."""
 
     @abstractmethod
-    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> dict[str, Any]:
+    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> Answer:
         """What the page is told of them."""
 
     def _token(self, number: int) -> str:
         """A token of the vocabulary as it is read by people."""
         assert self.model.tokenizer is not None
         token = self.model.tokenizer.convert_ids_to_tokens(number)
-        return (
-            TokenAxis((token,), (False,), (None,)).token_labels()[0]
-            if isinstance(token, str)
-            else f"token {number}"
-        )
+        if not isinstance(token, str):
+            return f"token {number}"
+        return TokenAxis((token,), (False,), (None,)).token_labels()[0]
 
 
 class Classes(Prediction):
@@ -80,15 +79,14 @@ class Classes(Prediction):
             return logits
         return logits.sigmoid() if self._is_multiple() else logits.softmax(dim=-1)
 
-    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> dict[str, Any]:
+    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> Answer:
         names = labels_of(self.model)
         what = "number" if len(names) == 1 else "several" if self._is_multiple() else "one"
         return {"kind": self.kind, "what": what, "rows": _rows(names, before, after)}
 
     def _is_multiple(self) -> bool:
-        return (
-            getattr(self.model.model.config, "problem_type", None) == "multi_label_classification"
-        )
+        problem = getattr(self.model.model.config, "problem_type", None)
+        return bool(problem == "multi_label_classification")
 
 
 class MaskedTokens(Prediction):
@@ -100,16 +98,12 @@ class MaskedTokens(Prediction):
         """[mask, vocabulary]: probabilities."""
         return output.logits[0, self._places(reading)].float().softmax(dim=-1)  # type: ignore[no-any-return]
 
-    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> dict[str, Any]:
-        places = self._places(reading).tolist()
-        rows = [
-            {
-                "token": place,
-                "rows": _candidates(self._token, before[i], None if after is None else after[i]),
-            }
-            for i, place in enumerate(places)
-        ]
-        return {"kind": self.kind, "masks": rows}
+    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> Answer:
+        now = [None] * len(before) if after is None else after
+        rows = [_candidates(self._token, *pair) for pair in zip(before, now, strict=True)]
+        tokens = self._places(reading).tolist()
+        masks = [{"token": token, "rows": r} for token, r in zip(tokens, rows, strict=True)]
+        return {"kind": self.kind, "masks": masks}
 
     def _places(self, reading: EncodedInput) -> Tensor:
         mask = getattr(self.model.tokenizer, "mask_token_id", None)
@@ -125,7 +119,7 @@ class NextToken(Prediction):
     def read(self, output: Any, reading: EncodedInput) -> Tensor:
         return output.logits[0, -1].float().softmax(dim=-1)  # type: ignore[no-any-return]
 
-    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> dict[str, Any]:
+    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> Answer:
         return {"kind": self.kind, "rows": _candidates(self._token, before, after)}
 
 
@@ -142,17 +136,13 @@ class GivenTarget(Prediction):
         chances: Tensor = output.logits[0].float().log_softmax(dim=-1).cpu()
         return chances.gather(1, labels[:, None])[:, 0]
 
-    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> dict[str, Any]:
+    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> Answer:
         if not len(before):
             return {"kind": self.kind, "before": None, "after": None, "rows": []}
         names = [self._token(number) for number in self._labels(reading).tolist()]
-        total = None if after is None else _number(after.double().sum())
-        return {
-            "kind": self.kind,
-            "before": _number(before.double().sum()),
-            "after": total,
-            "rows": _rows(names, before, after),
-        }
+        sums = [None if told is None else _number(told.double().sum()) for told in (before, after)]
+        rows = _rows(names, before, after)
+        return {"kind": self.kind, "before": sums[0], "after": sums[1], "rows": rows}
 
     def _labels(self, reading: EncodedInput) -> Tensor:
         """What the decoder is to say: what it reads without its start, and the end."""
@@ -179,9 +169,8 @@ class Alike(Prediction):
     def notes(self) -> tuple[str, ...]:
         if self.model.reading.is_stated:
             return ()
-        return (
-            "no file states the pooling: the sentence vector is the mean of the token states; see `pooling`",
-        )
+        what = "no file states the pooling: the sentence vector is the mean of the token states"
+        return (f"{what}; see `pooling`",)
 
     def run(self, reading: EncodedInput) -> Any:
         """The output of the model below its head, which has the states."""
@@ -205,30 +194,23 @@ class Alike(Prediction):
         vectors = []
         for text, sequence, skip in zip(texts, found, skipped, strict=True):
             if sequence is None:
-                raise HeadscopeError(
-                    "there are no tokens in it", where=f'text "{text[:40]}"', expected="some text"
-                )
+                where = f'text "{text[:40]}"'
+                raise HeadscopeError("there are no tokens in it", where=where, expected="some text")
             batch = collate(self.model, [sequence])
-            is_shown = torch.equal(
-                batch.inputs["input_ids"], reading.batch.inputs["input_ids"].cpu()
-            )
+            shown = reading.batch.inputs["input_ids"].cpu()
+            is_shown = torch.equal(batch.inputs["input_ids"], shown)
             states = output if is_shown else self.run(EncodedInput(text, None, batch))
             vectors.append(pooled(states, batch, how, skip))
         return torch.cat(vectors)
 
-    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> dict[str, Any]:
-        told = {"kind": self.kind, "of": "pair" if self._is_pair(reading) else "itself"}
-        if self._is_pair(reading):
-            one, other = (
-                _number(before[0] @ before[1]),
-                None if after is None else _number(after[0] @ after[1]),
-            )
-        else:
-            one, other = 1.0, None if after is None else _number(before[0] @ after[0])
-        return {**told, "before": one, "after": other}
-
-    def _is_pair(self, reading: EncodedInput) -> bool:
-        return reading.second is not None and not self.model.is_encoder_decoder
+    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> Answer:
+        is_pair = reading.second is not None and not self.model.is_encoder_decoder
+        one = _number(before[0] @ before[1]) if is_pair else 1.0
+        other = None
+        if after is not None:
+            other = _number(after[0] @ after[1]) if is_pair else _number(before[0] @ after[0])
+        of = "pair" if is_pair else "itself"
+        return {"kind": self.kind, "of": of, "before": one, "after": other}
 
 
 def prediction_of(model: AttentionModel) -> Prediction:
@@ -258,22 +240,19 @@ def _main_side(batch: Batch) -> Batch:
     return batch if mask is None else Batch({"attention_mask": mask}, batch.layout)
 
 
-def _rows(names: list[str], before: Tensor, after: Tensor | None) -> list[dict[str, Any]]:
+def _rows(names: list[str], before: Tensor, after: Tensor | None) -> list[Answer]:
     others = [None] * len(names) if after is None else after.tolist()
-    pairs = zip(names, before.tolist(), others, strict=True)
-    return [
-        {"name": name, "before": _number(one), "after": _number(other)}
-        for name, one, other in pairs
-    ]
+    rows = zip(names, map(_number, before.tolist()), map(_number, others), strict=True)
+    return [{"name": name, "before": one, "after": other} for name, one, other in rows]
 
 
-def _candidates(
-    name: Callable[[int], str], before: Tensor, after: Tensor | None
-) -> list[dict[str, Any]]:
+def _candidates(name: Callable[[int], str], before: Tensor, after: Tensor | None) -> list[Answer]:
     """The best tokens of either, those of the edited model first where heads are off."""
     now = before if after is None else after
-    best = [*now.topk(min(CANDIDATES, len(now))).indices.tolist()]
-    best += [i for i in before.topk(min(CANDIDATES, len(before))).indices.tolist() if i not in best]
+    largest = [
+        scores.topk(min(CANDIDATES, len(scores))).indices.tolist() for scores in (now, before)
+    ]
+    best = list(dict.fromkeys(largest[0] + largest[1]))
     return _rows([name(i) for i in best], before[best], None if after is None else after[best])
 
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from headscope.explorer.http_errors import Refusal
+from headscope.explorer.responses import Refusal
 
 WAITING = 8
 KNOWN_PAGES = 256
@@ -32,9 +32,7 @@ class RequestQueue:
         self.most = most
         self._waiting: deque[_Waiting] = deque()
         self._is_busy = False
-        self._newest: OrderedDict[str, int] = (
-            OrderedDict()
-        )  # of each page, as many as are remembered
+        self._newest: OrderedDict[str, int] = OrderedDict()  # turns by page, the latest pages
 
     @property
     def waiting(self) -> int:
@@ -76,13 +74,10 @@ class RequestQueue:
         try:
             await mine.called
         except asyncio.CancelledError:
+            called = mine.called
             if mine in self._waiting:
                 self._waiting.remove(mine)
-            elif (
-                mine.called.done()
-                and not mine.called.cancelled()
-                and mine.called.exception() is None
-            ):
+            elif called.done() and not called.cancelled() and called.exception() is None:
                 self._call_next()  # it was this one's turn when it went away
             raise
 
@@ -96,8 +91,5 @@ class RequestQueue:
 
 
 def _stale(turn: int, newest: int) -> Refusal:
-    return Refusal(
-        409,
-        f"turn {turn} is over: this page has asked turn {newest} since",
-        mend="Nothing is to be done",
-    )
+    what = f"turn {turn} is over: this page has asked turn {newest} since"
+    return Refusal(409, what, mend="Nothing is to be done")

@@ -9,11 +9,12 @@ from typing import Any, Self
 
 from starlette.requests import ClientDisconnect, Request
 
-from headscope.explorer.http_errors import Refusal
+from headscope.explorer.responses import Refusal
 
 BODY_BYTES = 64_000
 DRAINED_BYTES = 1_000_000  # of a body that is too long, read before saying so: a client that still writes hears nothing
 BODY_SECONDS = 10
+BODY = '{"model": "a", "text": "…"}'  # the least that a request must hold
 LONGEST_PAGE = 64  # characters of a page's name for itself
 
 
@@ -36,9 +37,8 @@ class AskedToAttend:
     def of(cls, given: dict[str, Any]) -> Self:
         names = {field.name for field in fields(cls)}
         if strange := sorted(set(given) - names):
-            raise Refusal(
-                400, f'"{strange[0][:40]}" is not a key', expected=", ".join(sorted(names))
-            )
+            expected = ", ".join(sorted(names))
+            raise Refusal(400, f'"{strange[0][:40]}" is not a key', expected=expected)
         for name in ("model", "text", "off", "lens", "client"):
             if not isinstance(given.get(name, ""), str):
                 raise Refusal(400, f"{name} is not a text", expected=f'"{name}": "…"')
@@ -48,7 +48,7 @@ class AskedToAttend:
         if turn is not None and (type(turn) is not int or not 0 <= turn < 2**53):
             raise Refusal(400, "turn is not a number", expected="a whole number from 0")
         if missing := sorted({"model", "text"} - set(given)):
-            raise Refusal(400, f"there is no {missing[0]}", expected='{"model": "a", "text": "…"}')
+            raise Refusal(400, f"there is no {missing[0]}", expected=BODY)
         if len(given.get("client", "")) > LONGEST_PAGE:
             raise Refusal(400, "client is too long", expected=f"at most {LONGEST_PAGE} characters")
         return cls(**given)
@@ -56,30 +56,24 @@ class AskedToAttend:
 
 async def body_of(request: Request) -> dict[str, Any]:
     """The JSON object that a request carries."""
-    if (
-        request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        != "application/json"
-    ):
-        raise Refusal(
-            415, "the body is not said to be JSON", expected="Content-Type: application/json"
-        )
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        expected = "Content-Type: application/json"
+        raise Refusal(415, "the body is not said to be JSON", expected=expected)
     try:
         async with asyncio.timeout(BODY_SECONDS):
             body = await _read(request)
     except TimeoutError as cause:
-        raise Refusal(
-            408, f"the body did not come within {BODY_SECONDS} seconds", mend="Ask again"
-        ) from cause
+        what = f"the body did not come within {BODY_SECONDS} seconds"
+        raise Refusal(408, what, mend="Ask again") from cause
     except ClientDisconnect as cause:
         raise Refusal(400, "the body broke off", mend="Ask again") from cause
     try:
         given = json.loads(body)
     except (ValueError, RecursionError) as cause:
-        raise Refusal(
-            400, "the body is not JSON", expected='{"model": "a", "text": "…"}'
-        ) from cause
+        raise Refusal(400, "the body is not JSON", expected=BODY) from cause
     if not isinstance(given, dict):
-        raise Refusal(400, "the body is not a JSON object", expected='{"model": "a", "text": "…"}')
+        raise Refusal(400, "the body is not a JSON object", expected=BODY)
     return given
 
 

@@ -1,14 +1,24 @@
-"""Answers as they are sent: JSON whose signs steer nothing, and refusals in one shape."""
+"""Answers as they are sent: JSON whose signs steer nothing, and refusals with a status and one sentence."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
 from headscope.errors import HeadscopeError
-from headscope.explorer.http_errors import Refusal
 from headscope.report.page.payload import to_json
 
 UNPROCESSABLE = 422
+Answer = dict[str, object]  # a JSON object
+
+
+class Refusal(HeadscopeError):
+    """An error with the HTTP status that goes with it."""
+
+    def __init__(
+        self, status: int, what: str, *, expected: str | None = None, mend: str | None = None
+    ) -> None:
+        super().__init__(what, expected=expected, mend=mend)
+        self.status = status
 
 
 def answered(value: object, status: int = 200) -> Response:

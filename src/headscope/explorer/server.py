@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,11 @@ from starlette.staticfiles import StaticFiles
 
 from headscope.config.command_line import command_line
 from headscope.errors import HeadscopeError, reason
-from headscope.explorer.http_errors import Refusal
 from headscope.explorer.model_thread import ModelThread
 from headscope.explorer.predictions import Alike
 from headscope.explorer.request_queue import WAITING, RequestQueue
 from headscope.explorer.requests import BODY_BYTES, AskedToAttend, body_of
-from headscope.explorer.responses import answered, refused
+from headscope.explorer.responses import Refusal, answered, refused
 from headscope.explorer.session import Session, State, States
 from headscope.explorer.study_view import StudyView
 from headscope.explorer.thumbnails import SIDE, thumbnails
@@ -70,12 +69,8 @@ class Server:
         ]
         if STATIC.is_dir():  # not in a checkout whose page was not built
             routes.append(Mount("/static", StaticFiles(directory=STATIC)))
-        handlers: dict[Any, Any] = {
-            HeadscopeError: _refuse,
-            HTTPException: _refuse_http,
-            Exception: _fail,
-        }
-        return Starlette(routes=routes, exception_handlers=handlers)
+        handlers = {HeadscopeError: _refuse, HTTPException: _refuse_http, Exception: _fail}
+        return Starlette(routes=routes, exception_handlers=cast("Any", handlers))
 
     async def page(self, request: Request) -> Response:
         if not (STATIC / "index.html").is_file():
@@ -87,21 +82,16 @@ class Server:
 
     async def attend(self, request: Request) -> Response:
         asked = AskedToAttend.of(await body_of(request))
-        session = self._session(asked.model)
-        return answered(
-            await self._run(asked, session.attend, asked.text, asked.second, asked.off, asked.lens)
-        )
+        question = (asked.text, asked.second, asked.off, asked.lens)
+        return answered(await self._run(asked, self._session(asked.model).attend, *question))
 
     async def maps(self, request: Request) -> Response:
         state = self._state(request.path_params["id"])
         stack, layer = request.path_params["stack"], _number(request.path_params["layer"])
         site, maps = _layer(state, stack, layer)
         places = [(layer, head.head) for head in site.heads(len(maps))]
-        return await _bytes(
-            request,
-            f"{state.id}-{stack}-{layer}",
-            lambda: packed(places, maps, signed=state.is_signed),
-        )
+        name = f"{state.id}-{stack}-{layer}"
+        return await _bytes(request, name, lambda: packed(places, maps, signed=state.is_signed))
 
     async def difference(self, request: Request) -> Response:
         """The other's maps minus the one's, of the heads that both have."""
@@ -109,13 +99,10 @@ class Server:
         stack, layer = given["stack"], _number(given["layer"])
         one, other = self._two_states(given["one"], given["other"], stack)
         numbers, _ = _in_common(one, other, stack, layer)
+        places = [(layer, number) for number in numbers]
 
         def pack() -> bytes:
-            return packed(
-                [(layer, number) for number in numbers],
-                _apart(one, other, stack, layer),
-                signed=True,
-            )
+            return packed(places, _apart(one, other, stack, layer), signed=True)
 
         return await _bytes(request, f"{one.id}-{other.id}-{stack}-{layer}", pack)
 
@@ -126,10 +113,8 @@ class Server:
         layers = [site.layer for site in one.weights if site.stack == given["stack"]]
 
         def largest() -> float:
-            sizes = [
-                float(np.abs(_apart(one, other, given["stack"], layer)).max(initial=0))
-                for layer in layers
-            ]
+            apart = (_apart(one, other, given["stack"], layer) for layer in layers)
+            sizes = [float(np.abs(maps).max(initial=0)) for maps in apart]
             return float(f"{max(sizes, default=0):.5g}") or 1.0
 
         return answered({"full": await asyncio.to_thread(largest)})
@@ -141,27 +126,20 @@ class Server:
             raise Refusal(422, "these models do not give vectors", expected="two sentence encoders")
         if (one.reading.text, one.reading.second) != (other.reading.text, other.reading.second):
             raise Refusal(422, "the two states are of different texts", expected="the same text")
-        same = one.answer.shape == other.answer.shape
-        return answered(
-            {"cosines": (one.answer * other.answer).sum(dim=-1).tolist() if same else None}
-        )
+        if one.answer.shape != other.answer.shape:
+            return answered({"cosines": None})
+        return answered({"cosines": (one.answer * other.answer).sum(dim=-1).tolist()})
 
     def _two_states(self, name: str, other_name: str, stack: str) -> tuple[State, State]:
         """Two states whose maps of this stack can be compared."""
         one, other = self._state(name), self._state(other_name)
         for state in (one, other):
             if stack not in state.sides:
-                raise Refusal(
-                    404, f'there is no stack "{stack[:40]}" in this state', expected=_extent(state)
-                )
-        if [side.tokens for side in one.sides[stack]] != [
-            side.tokens for side in other.sides[stack]
-        ]:
-            raise Refusal(
-                422,
-                "the two states are of different tokens",
-                expected="the same text, tokenized alike",
-            )
+                raise _no_stack(stack, state)
+        tokens = [[side.tokens for side in state.sides[stack]] for state in (one, other)]
+        if tokens[0] != tokens[1]:
+            what = "the two states are of different tokens"
+            raise Refusal(422, what, expected="the same text, tokenized alike")
         return one, other
 
     async def thumbnails(self, request: Request) -> Response:
@@ -169,14 +147,9 @@ class Server:
         stack = request.path_params["stack"]
         sites = {site: maps for site, maps in state.weights.items() if site.stack == stack}
         if not sites:
-            raise Refusal(
-                404, f'there is no stack "{stack[:40]}" in this state', expected=_extent(state)
-            )
-        places = [
-            (head.layer, head.head)
-            for site, maps in sites.items()
-            for head in site.heads(len(maps))
-        ]
+            raise _no_stack(stack, state)
+        heads = [head for site, maps in sites.items() for head in site.heads(len(maps))]
+        places = [(head.layer, head.head) for head in heads]
 
         def pack() -> bytes:
             small = np.concatenate([thumbnails(maps) for maps in sites.values()])
@@ -198,18 +171,14 @@ class Server:
 
     async def study_examples(self, request: Request) -> Response:
         study = self._study()
-        head, session = study.head(request.path_params["head"]), self.sessions["a"]
-        return answered(
-            await self.model_thread.run(study.examples, head, session.max_tokens)
-        )  # it uses the tokenizer
+        head, longest = study.head(request.path_params["head"]), self.sessions["a"].max_tokens
+        # In the model's thread, since the tokenizer is used.
+        return answered(await self.model_thread.run(study.examples, head, longest))
 
     def _study(self) -> StudyView:
         if self.study is None:
-            raise Refusal(
-                404,
-                "there is no study",
-                mend=f"Start it with one: {command_line('serve', 'MODEL', study='DIR')}",
-            )
+            start = command_line("serve", "MODEL", study="DIR")
+            raise Refusal(404, "there is no study", mend=f"Start it with one: {start}")
         return self.study
 
     async def _run(self, asked: AskedToAttend, work: Callable[..., Any], *given: Any) -> Any:
@@ -218,15 +187,13 @@ class Server:
             try:
                 return await self.model_thread.run(work, *given)
             except MemoryError as cause:
-                raise Refusal(
-                    503, "there is not enough memory for this", mend="Ask for a shorter text"
-                ) from cause
+                what = "there is not enough memory for this"
+                raise Refusal(503, what, mend="Ask for a shorter text") from cause
 
     def _session(self, name: str) -> Session:
         if name not in self.sessions:
-            raise Refusal(
-                404, f'there is no model "{name[:40]}"', expected=" or ".join(self.sessions)
-            )
+            expected = " or ".join(self.sessions)
+            raise Refusal(404, f'there is no model "{name[:40]}"', expected=expected)
         return self.sessions[name]
 
     def _state(self, name: str) -> State:
@@ -253,13 +220,11 @@ def _number(text: str) -> int:
 
 
 def _layer(state: State, stack: str, layer: int) -> tuple[Site, NDArray[np.float32]]:
-    found = next(
-        ((site, maps) for site, maps in state.weights.items() if site == Site(stack, layer)), None
-    )
-    if found is None:
-        what = f'there are no maps of "{stack[:40]}" layer {layer} in this state'
-        raise Refusal(404, what, expected=_extent(state))
-    return found
+    for site, maps in state.weights.items():
+        if site == Site(stack, layer):
+            return site, maps
+    what = f'there are no maps of "{stack[:40]}" layer {layer} in this state'
+    raise Refusal(404, what, expected=_extent(state))
 
 
 def _in_common(
@@ -270,11 +235,8 @@ def _in_common(
     numbers = {head.head for head in site.heads(len(maps))}
     both = [head.head for head in other_site.heads(len(other_maps)) if head.head in numbers]
     if not both:
-        raise Refusal(
-            422,
-            f"the two have no head of {stack} layer {layer} in common",
-            expected="heads that both have",
-        )
+        what = f"the two have no head of {stack} layer {layer} in common"
+        raise Refusal(422, what, expected="heads that both have")
     return both, (site, other_site)
 
 
@@ -291,14 +253,15 @@ def _apart(one: State, other: State, stack: str, layer: int) -> NDArray[np.float
     return difference
 
 
+def _no_stack(stack: str, state: State) -> Refusal:
+    return Refusal(404, f'there is no stack "{stack[:40]}" in this state', expected=_extent(state))
+
+
 def _extent(state: State) -> str:
-    stacks = dict.fromkeys(site.stack for site in state.weights)
-    layers = {
-        stack: [site.layer for site in state.weights if site.stack == stack] for stack in stacks
-    }
-    return ", ".join(
-        f"{stack} layers {', '.join(map(str, numbers))}" for stack, numbers in layers.items()
-    )
+    layers: dict[str, list[str]] = {site.stack: [] for site in state.weights}
+    for site in state.weights:
+        layers[site.stack].append(str(site.layer))
+    return ", ".join(f"{stack} layers {', '.join(numbers)}" for stack, numbers in layers.items())
 
 
 async def _refuse(request: Request, error: HeadscopeError) -> Response:
@@ -306,9 +269,8 @@ async def _refuse(request: Request, error: HeadscopeError) -> Response:
 
 
 async def _refuse_http(request: Request, error: HTTPException) -> Response:
-    return answered(
-        {"error": f"{error.detail}. Expected an address of docs/explorer.md."}, error.status_code
-    )
+    message = f"{error.detail}. Expected an address of docs/explorer.md."
+    return answered({"error": message}, error.status_code)
 
 
 async def _fail(request: Request, error: Exception) -> Response:

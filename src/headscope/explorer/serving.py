@@ -205,14 +205,10 @@ def read_studies(given: Given | Sequence[Given] | None) -> tuple[Study | None, l
         return None, []
     chapters = join(studies).chapters
     if len(chapters) != 1:
-        named = " and ".join(
-            f"{chapter.members[0].name} of {model_name(chapter.study)}" for chapter in chapters
-        )
-        raise HeadscopeError(
-            f"the studies are of different models: {named}" if chapters else "this is a comparison",
-            where="`study`",
-            expected="studies of one model",
-        )
+        named = [f"{one.members[0].name} of {model_name(one.study)}" for one in chapters]
+        what = f"the studies are of different models: {' and '.join(named)}"
+        what = what if chapters else "this is a comparison"
+        raise HeadscopeError(what, where="`study`", expected="studies of one model")
     return chapters[0].study, list(chapters[0].notes)
 
 
@@ -224,12 +220,10 @@ def _listen(host: str, port: int) -> tuple[socket.socket, bool]:
             return _bound(host, tried), tried != port
         except OSError as cause:
             if cause.errno != errno.EADDRINUSE:
-                raise HeadscopeError(
-                    f"cannot listen on {host} port {tried} ({reason(cause)})", where="`host`"
-                ) from cause
-    raise HeadscopeError(
-        f"ports {port} to {last - 1} are all taken", where="`port`", expected="a free port"
-    )
+                what = f"cannot listen on {host} port {tried} ({reason(cause)})"
+                raise HeadscopeError(what, where="`host`") from cause
+    what = f"ports {port} to {last - 1} are all taken"
+    raise HeadscopeError(what, where="`port`", expected="a free port")
 
 
 def _bound(host: str, port: int) -> socket.socket:

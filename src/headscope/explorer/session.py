@@ -11,10 +11,9 @@ import json
 import secrets
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from functools import cached_property
 from threading import Lock
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,8 +25,8 @@ from headscope.analysis.token_maps import TOKEN_LENSES, Input, one_input
 from headscope.config.command_line import command_line
 from headscope.data.encode import Encoder
 from headscope.errors import HeadscopeError, choices
-from headscope.explorer.http_errors import Refusal
 from headscope.explorer.predictions import EncodedInput, labels_of, prediction_of
+from headscope.explorer.responses import Answer, Refusal
 from headscope.heads import HeadSet, Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
@@ -106,9 +105,7 @@ class States:
         self.most, self.most_bytes = most, most_bytes
         self._kept: OrderedDict[str, State] = OrderedDict()
         self._lock = Lock()  # the model's thread writes, those that pack maps read
-        self._secret = secrets.token_bytes(
-            16
-        )  # a browser must not take another run's maps for these
+        self._secret = secrets.token_bytes(16)  # a browser must not use another run's maps
 
     def name_of(self, asked: Asked) -> str:
         """The same for the same question while this server runs, and for no other."""
@@ -124,13 +121,12 @@ class States:
         with self._lock:
             self._kept[state.id] = state
             self._kept.move_to_end(state.id)
-            while len(self._kept) > 1 and (
-                len(self._kept) > self.most or self._bytes() > self.most_bytes
-            ):
+            while len(self._kept) > 1 and self._is_full():
                 self._kept.popitem(last=False)
 
-    def _bytes(self) -> int:
-        return sum(state.size for state in self._kept.values())
+    def _is_full(self) -> bool:
+        size = sum(state.size for state in self._kept.values())
+        return len(self._kept) > self.most or size > self.most_bytes
 
 
 class Session:
@@ -145,27 +141,19 @@ class Session:
         self.prediction = prediction_of(model)
         self._said: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Answer:
         """What the page is told of the model once."""
         model, kind = self.model, self.prediction.kind
-        stacks = dict.fromkeys(site.stack for site in model.sites)
+        stacks: dict[str, list[Answer]] = {site.stack: [] for site in model.sites}
+        for site in model.sites:
+            stacks[site.stack].append({"layer": site.layer, "heads": list(site.numbers or ())})
         mask = getattr(model.tokenizer, "mask_token", None) if kind == "masked" else None
         return {
             "id": self.name,
             "name": inert(model.name),
             "sha256": weights_sha256(model),
             "kind": kind,
-            "stacks": [
-                {
-                    "name": stack,
-                    "layers": [
-                        {"layer": site.layer, "heads": list(site.numbers or ())}
-                        for site in model.sites
-                        if site.stack == stack
-                    ],
-                }
-                for stack in stacks
-            ],
+            "stacks": [{"name": name, "layers": layers} for name, layers in stacks.items()],
             "labels": labels_of(model) if kind == "classifier" else [],
             "mask_token": mask,
             "takes_pair": kind != "causal",
@@ -187,37 +175,32 @@ class Session:
         start, word, end = min(EXAMPLES, key=strange)
         return start + (word if mask is None else mask) + end
 
-    def attend(self, text: str, second: str | None, off: str, lens: str) -> dict[str, Any]:
+    def attend(self, text: str, second: str | None, off: str, lens: str) -> Answer:
         """The state of an input with some heads off, as the page is told it."""
         asked = self.asked(text, second, off, lens)
         before = self.state(replace(asked, off=""))
         after = self.state(asked) if asked.off else None
-        now = before if after is None else after
+        now, changed = (before, None) if after is None else (after, after.answer)
         self.states.keep(before)  # it is compared with as long as heads are switched
         self.states.keep(now)
         return {
             "id": now.id,
             "off": asked.off,
             "sides": {stack: axes_payload(query, key) for stack, (query, key) in now.sides.items()},
-            "prediction": self.prediction.told(
-                now.reading, before.answer, None if after is None else after.answer
-            ),
+            "prediction": self.prediction.told(now.reading, before.answer, changed),
             "summary": _summary(now, before, self._heads(asked.off)),
             "lens": _told_lens(asked.lens, now),
         }
 
-    def translate(self, text: str, off: str) -> dict[str, Any]:
+    def translate(self, text: str, off: str) -> Answer:
         """The model's own translation, and the one without these heads."""
         if self.prediction.kind != "translation":
             what = f"{self.model.name} does not translate"
             raise HeadscopeError(what, expected="an encoder-decoder with a language model's head")
         heads = str(self._heads(off))
         before = self._translation(text, "")
-        return {
-            "off": heads,
-            "before": before,
-            "after": self._translation(text, heads) if heads else None,
-        }
+        after = self._translation(text, heads) if heads else None
+        return {"off": heads, "before": before, "after": after}
 
     def _translation(self, text: str, off: str) -> str:
         if (text, off) not in self._said:
@@ -225,9 +208,8 @@ class Session:
             with torch.inference_mode(), self._without(off):
                 said = said_by(self.model, batch)[0]
             assert self.model.tokenizer is not None
-            self._said[text, off] = inert(
-                self.model.tokenizer.decode(said, skip_special_tokens=True)
-            )
+            decoded = self.model.tokenizer.decode(said, skip_special_tokens=True)
+            self._said[text, off] = inert(decoded)
             if len(self._said) > KEPT_TRANSLATIONS:
                 self._said.popitem(last=False)
         return self._said[text, off]
@@ -238,9 +220,8 @@ class Session:
     def asked(self, text: str, second: str | None, off: str, lens: str) -> Asked:
         """What is asked, checked and in the one way it is written."""
         if lens not in LENSES:
-            raise HeadscopeError(
-                f'"{lens}" is no lens', where="lens", expected=choices(lens, LENSES)
-            )
+            expected = choices(lens, LENSES)
+            raise HeadscopeError(f'"{lens}" is no lens', where="lens", expected=expected)
         return Asked(self.name, text, second or None, str(self._heads(off)), lens)
 
     def _heads(self, named: str) -> HeadSet:
@@ -253,11 +234,8 @@ class Session:
 
     def _run(self, name: str, asked: Asked) -> State:
         model = self.model
-        reading = EncodedInput(
-            asked.text,
-            asked.second,
-            one_input(model, asked.text, asked.second, max_length=self.max_tokens),
-        )
+        batch = one_input(model, asked.text, asked.second, max_length=self.max_tokens)
+        reading = EncodedInput(asked.text, asked.second, batch)
         weights: dict[Site, NDArray[np.float32]] = {}
         entropy: dict[Site, NDArray[np.float32]] = {}
 
@@ -273,10 +251,8 @@ class Session:
         if asked.lens != "raw":
             lens = self._lens(reading, asked, max(maps.shape[-1] for maps in weights.values()))
             weights = self._through(lens)
-        if not (
-            torch.isfinite(answer).all()
-            and all(np.isfinite(maps).all() for maps in weights.values())
-        ):
+        are_finite = all(np.isfinite(maps).all() for maps in weights.values())
+        if not (are_finite and torch.isfinite(answer).all()):
             raise Refusal(
                 503,
                 f"{model.name} gave numbers that are not finite",
@@ -285,16 +261,10 @@ class Session:
             )
         order = {site: i for i, site in enumerate(model.sites)}
         weights = dict(sorted(weights.items(), key=lambda item: order[item[0]]))
-        return State(
-            name,
-            reading,
-            self._sides(reading, weights),
-            weights,
-            entropy,
-            answer,
-            lens,
-            self.prediction.kind,
-        )
+        stacks = dict.fromkeys(site.stack for site in weights)
+        sides = {stack: axes_of(model, batch, stack) for stack in stacks}
+        kind = self.prediction.kind
+        return State(name, reading, sides, weights, entropy, answer, lens, kind)
 
     def _lens(self, reading: EncodedInput, asked: Asked, length: int) -> LensMaps:
         if asked.lens in TRIED_ONE_BY_ONE and length > MOST_TRIED:
@@ -321,14 +291,8 @@ class Session:
                     found[site] = maps
         return found
 
-    def _sides(
-        self, reading: EncodedInput, weights: dict[Site, Any]
-    ) -> dict[str, tuple[TokenAxis, TokenAxis]]:
-        stacks = dict.fromkeys(site.stack for site in weights)
-        return {stack: axes_of(self.model, reading.batch, stack) for stack in stacks}
 
-
-def _summary(now: State, before: State, off: HeadSet) -> list[dict[str, Any]]:
+def _summary(now: State, before: State, off: HeadSet) -> list[Answer]:
     """Of each map the largest number, its rows' mean entropy in nats, and how far it is from the intact model's.
 
     `change` is the share of attention that went elsewhere: half the sum of differences, the mean over the rows. Where
@@ -338,15 +302,12 @@ def _summary(now: State, before: State, off: HeadSet) -> list[dict[str, Any]]:
     of_heads = now.lens is None or now.lens.forms is None
     told = []
     for site, maps in now.weights.items():
-        moved = (
-            np.zeros(len(maps)) if now is before else _moved(maps, before.weights[site], now.shares)
-        )
+        was = before.weights[site]
+        moved = np.zeros(len(maps)) if now is before else _moved(maps, was, now.shares)
         for i, head in enumerate(site.heads(len(maps))):
             told.append(
-                {
-                    "stack": head.stack,
-                    "layer": head.layer,
-                    "head": head.head,
+                asdict(head)
+                | {
                     "off": of_heads and head in off,
                     "largest": float(f"{np.abs(maps[i]).max():.5g}"),
                     "entropy": round(float(now.entropy[site][i]), 5) if of_heads else None,
@@ -367,7 +328,7 @@ def _moved(
     return np.asarray(apart.sum(axis=(-2, -1)) / np.where(both > 0, both, 1))
 
 
-def _told_lens(name: str, now: State) -> dict[str, Any]:
+def _told_lens(name: str, now: State) -> Answer:
     """How the maps are to be read: `forms` and `layers` name them where they are not of heads and layers."""
     lens = now.lens
     return {

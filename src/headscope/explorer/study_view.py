@@ -6,6 +6,8 @@ Everything is read off the study's tables, each of which may be missing; text fr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, astuple
 from functools import cached_property
 from typing import Any
 
@@ -13,8 +15,9 @@ import pandas as pd
 
 from headscope.ablation.glossary import DEFINITIONS
 from headscope.errors import HeadscopeError, reason
-from headscope.explorer.cheap_heads import cheap_heads, head_in
+from headscope.explorer.cheap_heads import cheap_heads
 from headscope.explorer.corpus_examples import CorpusExamples
+from headscope.explorer.responses import Answer
 from headscope.heads import Head, HeadSet
 from headscope.model.attention_model import AttentionModel
 from headscope.model.weights_hash import weights_sha256
@@ -50,46 +53,36 @@ class StudyView:
                 expected="a study of this model",
             )
 
-    def _about(self) -> dict[str, Any]:
+    def _about(self) -> Answer:
         names = statistics_of(self.study)
-        tables = self.study.tables
+        importances = [name for name in names if name in DEFINITIONS.keys() - {"cut", "random"}]
+        tables, sha256 = self.study.tables, recorded(self.study.record, "model", "sha256")
         return {
             "model": model_name(self.study),
-            "is_of_this_model": recorded(self.study.record, "model", "sha256")
-            == weights_sha256(self.model),
+            "is_of_this_model": sha256 == weights_sha256(self.model),
             "statistics": [plain(name) for name in names],
-            "importances": [
-                plain(name)
-                for name in names
-                if name in DEFINITIONS and name not in ("cut", "random")
-            ],
+            "importances": [plain(name) for name in importances],
             "has_roles": "roles" in tables,
             "has_clusters": "clusters" in tables,
             "has_examples": "examples" in tables,
             "unimportant": self._unimportant(),
         }
 
-    def _told_heads(self) -> dict[str, Any]:
+    def _told_heads(self) -> Answer:
         """Every head of the model with its numbers [value, low, high] by statistic, its roles and its cluster."""
         roles, clusters = roles_by_head(self.study), self._clusters()
         values = self.study.heads.groupby("statistic", sort=False)["value"]
-        told = []
-        for head in self.model.heads:
-            place = (head.stack, head.layer, head.head)
-            told.append(
-                {
-                    **_address(head),
-                    "roles": [role.name for role in roles.get(place, [])],
-                    "cluster": clusters.get(head),
-                    "values": self._rows.get(head, {}),
-                }
-            )
-        return {
-            "statistics": [
-                described(str(name), rows.to_numpy(dtype=float)) for name, rows in values
-            ],
-            "heads": told,
-        }
+        statistics = [described(str(name), rows.to_numpy(dtype=float)) for name, rows in values]
+        heads = [
+            {
+                **asdict(head),
+                "roles": [role.name for role in roles.get(astuple(head), [])],
+                "cluster": clusters.get(head),
+                "values": self._rows.get(head, {}),
+            }
+            for head in self.model.heads
+        ]
+        return {"statistics": statistics, "heads": heads}
 
     def head(self, named: str) -> Head:
         """One head of the model by its address."""
@@ -98,27 +91,22 @@ class StudyView:
             raise HeadscopeError(f'"{named}" are {len(found)} heads', expected="one, such as 3.2")
         return found[0]
 
-    def card(self, head: Head) -> dict[str, Any]:
+    def card(self, head: Head) -> Answer:
         """What is known of one head; its lists are empty where the study does not tell."""
         card = self._card(head)
-        twin, substitute = card.get("twin"), card.get("substitute")
         return {
-            **_address(head),
+            **asdict(head),
             "roles": card.get("roles", []),
             "relations": card.get("relations", []),
-            "twin": None
-            if twin is None
-            else {"layer": twin[0], "head": twin[1], "distance": twin[2]},
-            "substitute": None
-            if substitute is None
-            else {"pattern": substitute[0], "distance": substitute[1]},
+            "twin": _named(("layer", "head", "distance"), card.get("twin")),
+            "substitute": _named(("pattern", "distance"), card.get("substitute")),
             "cluster": self._clusters().get(head),
             "tests": self._tests(head),
             "importance": card.get("importance", []),
             "values": self._rows.get(head, {}),
         }
 
-    def examples(self, head: Head, max_length: int | None = None) -> list[dict[str, Any]]:
+    def examples(self, head: Head, max_length: int | None = None) -> list[Answer]:
         """Sentences in which the head does, or does not do, what its roles say; places count words."""
         return self._examples.of(head, max_length)
 
@@ -136,44 +124,39 @@ class StudyView:
         found: dict[Head, dict[str, list[float | None]]] = {}
         for row in self.study.heads.to_dict("records"):
             numbers = [short(row[name], 6) for name in ("value", "low", "high")]
-            found.setdefault(head_in(row), {})[plain(row["statistic"])] = numbers
+            found.setdefault(Head.of_row(row), {})[plain(row["statistic"])] = numbers
         return found
 
     def _clusters(self) -> dict[Head, int]:
         table = self.study.tables.get("clusters")
         known = [] if table is None else table.dropna(subset=["cluster"]).to_dict("records")
-        return {head_in(row): int(row["cluster"]) for row in known}
+        return {Head.of_row(row): int(row["cluster"]) for row in known}
 
-    def _tests(self, head: Head) -> list[dict[str, Any]]:
+    def _tests(self, head: Head) -> list[Answer]:
         """What removing the head does to the task, and whether that is more than chance."""
         table = self.study.tables.get("significance")
         rows = [] if table is None else table.to_dict("records")
+        numbers = ("value", "low", "high", "p", "p_adjusted")
         return [
             {
                 "statistic": plain(row["statistic"]),
-                **{
-                    name: short(row.get(name))
-                    for name in ("value", "low", "high", "p", "p_adjusted")
-                },
+                **{name: short(row.get(name)) for name in numbers},
                 "is_significant": row["is_significant"] is True,
             }
             for row in rows
-            if head_in(row) == head
+            if Head.of_row(row) == head
         ]
 
-    def _unimportant(self) -> list[dict[str, Any]]:
+    def _unimportant(self) -> list[Answer]:
         """Sets of heads that the study would do without: `what` they are, in a few words, and the reason `why`."""
         heads = self.study.heads
-        sets: list[tuple[str, str, set[Head]]] = []
         removed = heads[(heads["statistic"] == CUT) & (heads["value"] == 1)]
-        sets.append(("that the plan removes", "the study's plan removes them", _heads(removed)))
+        sets = [("that the plan removes", "the study's plan removes them", _heads(removed))]
         names = [StatisticName.parse(name) for name in statistics_of(self.study)]
         for name in [name for name in names if name.is_gate]:
             closed = heads[(heads["statistic"] == str(name)) & (heads["value"] == 0)]
-            aim = plain(name.aim)
-            sets.append(
-                (f"whose gates closed ({aim})", f"their gates closed ({aim})", _heads(closed))
-            )
+            gates = f"gates closed ({plain(name.aim)})"
+            sets.append((f"whose {gates}", f"their {gates}", _heads(closed)))
         if (cheap := cheap_heads(self.study, self._there)) is not None:
             sets.append(cheap)
         told = []
@@ -183,9 +166,9 @@ class StudyView:
         return told
 
 
-def _address(head: Head) -> dict[str, Any]:
-    return {"stack": head.stack, "layer": head.layer, "head": head.head}
+def _named(names: Sequence[str], values: Sequence[object] | None) -> Answer | None:
+    return None if values is None else dict(zip(names, values, strict=True))
 
 
 def _heads(rows: pd.DataFrame) -> set[Head]:
-    return {head_in(row) for row in rows.to_dict("records")}
+    return {Head.of_row(row) for row in rows.to_dict("records")}

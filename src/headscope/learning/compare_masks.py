@@ -20,6 +20,7 @@ from headscope.learning.learning_runs import Learning, Result, StudyWriter
 from headscope.masks import Mask, Masked, met, read_mask
 from headscope.masks.mask_spec import files_of, seeded
 from headscope.model.attention_model import AttentionModel
+from headscope.model.load import ModelSource
 from headscope.model.weights_hash import weights_sha256
 from headscope.pruning.pareto_front import changes
 from headscope.study.run_record import describe_files
@@ -59,7 +60,7 @@ class Case:
 
 
 def compare_masks(
-    model: AttentionModel | str | Path,
+    model: ModelSource,
     config: CompareMasksConfig,
     data: TaskData,
     reading: Reading,
@@ -86,7 +87,7 @@ class _MaskComparison(Learning[CompareMasksConfig]):
 
     def __init__(
         self,
-        model: AttentionModel | str | Path,
+        model: ModelSource,
         config: CompareMasksConfig,
         data: TaskData,
         reading: Reading,
@@ -98,8 +99,7 @@ class _MaskComparison(Learning[CompareMasksConfig]):
         files = sorted({file for name in config.masks for file in files_of(name)})
         self.header["mask_files"] = describe_files(files)
         if config.start is not None:
-            start = self._open_start(config.start, run.seed)
-            self.header["start"] = weights_sha256(start)
+            self.header["start"] = weights_sha256(self._open_start(run.seed))
 
     @property
     def trains(self) -> bool:
@@ -107,39 +107,35 @@ class _MaskComparison(Learning[CompareMasksConfig]):
 
     def cases(self) -> list[Case]:
         """All cases; in every mode the intact model is first, since the others are compared with it."""
-        names = [INTACT, *(name for name in self.config.masks if name != INTACT)]
-        cases = []
-        for mode in self._modes():
-            for seed in self.config.seeds:
-                for number, name in enumerate(names):
-                    case = Case(mode, name, seed, number)
-                    is_drawn = case.drawn != name
-                    if mode == "straight" and seed != self.config.seeds[0] and not is_drawn:
-                        continue  # nothing is trained: every seed is the same
-                    cases.append(case)
-        return cases
+        config = self.config
+        names = [INTACT, *(name for name in config.masks if name != INTACT)]
+        is_used = dict(zip(MODES, (True, config.repair > 0, config.start is not None), strict=True))
 
-    def _modes(self) -> list[str]:
-        is_used = {
-            "straight": True,
-            "repaired": self.config.repair > 0,
-            "from start": self.config.start is not None,
-        }
-        return [mode for mode in MODES if is_used[mode]]
+        def is_repeated(case: Case) -> bool:
+            # Nothing is trained: every seed is the same, unless the mask is drawn.
+            is_first = case.seed == config.seeds[0]
+            return case.mode == "straight" and not is_first and case.drawn == case.mask
+
+        cases = [
+            Case(mode, name, seed, number)
+            for mode in MODES
+            if is_used[mode]
+            for seed in config.seeds
+            for number, name in enumerate(names)
+        ]
+        return [case for case in cases if not is_repeated(case)]
 
     def judge(self, case: Case, folder: Path) -> Result:
         """Train one model under one mask, if the mode says so, and evaluate it on the split to report on."""
-        model = self._open_case(case)
+        is_new = case.mode == "from start"
+        model = self._open_start(case.seed) if is_new else self.open_to_train(case.seed)
         if case.mask != INTACT:
             model.wear(Masked(case.drawn, open_special=self.reading.open_special))
         if case.mode != "straight":
             epochs = self.config.repair if case.mode == "repaired" else self.settings.epochs
             settings = replace(self.settings, seed=case.seed, epochs=epochs)
-            run = Resumable(
-                Training(model, self.task, self.train_on, settings),
-                folder,
-                {**self.header, "case": case.name},
-            )
+            training = Training(model, self.task, self.train_on, settings)
+            run = Resumable(training, folder, {**self.header, "case": case.name})
             run.restore()
             for step in run.steps():
                 self.report_progress(case.name, step.number, step.total)
@@ -150,48 +146,32 @@ class _MaskComparison(Learning[CompareMasksConfig]):
         self.run.log(f"{case.mode}, {case.drawn}, seed {case.seed}: {name} {metric:.4f}")
         return {"metric": metric}
 
-    def _open_case(self, case: Case) -> AttentionModel:
-        if case.mode != "from start":
-            return self.open_to_train(case.seed)
+    def _open_start(self, seed: int) -> AttentionModel:
+        """The model that is trained under masks from the start."""
         assert self.config.start is not None
-        return self._open_start(self.config.start, case.seed)
-
-    def _open_start(self, start: str, seed: int) -> AttentionModel:
         torch.manual_seed(seed)  # determines new weights
-        return self.reload(start, labels=self.labels, reading=self.whole.reading)
+        return self.reload(self.config.start, labels=self.labels, reading=self.whole.reading)
 
     def study(self, cases: Sequence[Case], folder: Path) -> Study:
-        held = {case: _read_judged(folder / case.name) for case in cases}
+        judged = {}
+        for case in cases:
+            with np.load(folder / case.name / JUDGED) as arrays:
+                judged[case] = Judged(arrays["losses"], arrays["scores"])
         special = self.whole.marks.special if self.reading.open_special else frozenset()
         rows = []
         for case in cases:
             seed = self.config.seeds[0] if case.mode == "straight" else case.seed
-            intact = held[Case(case.mode, INTACT, seed, 0)]
-            share = forbidden_share(
-                read_mask(case.drawn), self.report_on.sequences, self.whole.sites, special
-            )
-            rows.append(
-                {
-                    "mode": case.mode,
-                    "mask": case.mask,
-                    "seed": case.seed,
-                    "sparsity": share,
-                    **changes(self.task, intact, held[case], self.draws),
-                }
-            )
+            intact = judged[Case(case.mode, INTACT, seed, 0)]
+            mask, texts = read_mask(case.drawn), self.report_on.sequences
+            row = {"mode": case.mode, "mask": case.mask, "seed": case.seed}
+            row["sparsity"] = forbidden_share(mask, texts, self.whole.sites, special)
+            rows.append(row | changes(self.task, intact, judged[case], self.draws))
         table = TABLES["mask_runs"].frame(rows)
         files = ("mask_files", "start")
         hashes = {name: value for name, value in self.header.items() if name in files}
         compared = self.section({**self.describe_examples(), **hashes})
-        record = self.record({"mask_table": compared})
-        return Study(
-            to_frame([]), {}, record, {"mask_runs": table, "mask_table": over_seeds(table)}
-        )
-
-
-def _read_judged(folder: Path) -> Judged:
-    with np.load(folder / JUDGED) as held:
-        return Judged(held["losses"], held["scores"])
+        tables = {"mask_runs": table, "mask_table": over_seeds(table)}
+        return Study(to_frame([]), {}, self.record({"mask_table": compared}), tables)
 
 
 def forbidden_share(
@@ -205,17 +185,16 @@ def forbidden_share(
     special  tokens that attend to and are attended by all, whatever the mask
     """
     own = [site for site in sites if site.stack in ("encoder", "decoder")]
-    where = (
-        own
-        if mask.per != "model"
-        else [next(site for site in own if site.stack == s) for s in _stacks(own)]
-    )
+    if mask.per == "model":  # the same at every site of a stack
+        first: dict[str, Site] = {}
+        for site in own:
+            first.setdefault(site.stack, site)
+        own = list(first.values())
     open_ = total = 0.0
-    for site in where:
+    for site in own:
         is_causal = site.stack == "decoder"
-        for (size, opened), count in Counter(
-            _shape(one, is_causal, special) for one in sequences
-        ).items():
+        shapes = Counter(_shape(sequence, is_causal, special) for sequence in sequences)
+        for (size, opened), count in shapes.items():
             allowed = mask.at(size, site).clone()
             allowed[:, list(opened)] = True
             allowed[:, :, list(opened)] = True
@@ -223,10 +202,6 @@ def forbidden_share(
             open_ += count * float(allowed.double().mean(dim=0).sum())
             total += count * (size * (size + 1) / 2 if is_causal else size**2)
     return 1.0 - open_ / total
-
-
-def _stacks(sites: Sequence[Site]) -> list[str]:
-    return list(dict.fromkeys(site.stack for site in sites))
 
 
 def _shape(
@@ -242,10 +217,9 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (mode, mask), part in table.groupby(["mode", "mask"], sort=False):
         count = part["seed"].nunique()
-        change = part["metric_change"]
         low, high = float(part["change_low"].iloc[0]), float(part["change_high"].iloc[0])
         if count > 1:
-            low, high = students_interval(change.to_numpy())
+            low, high = students_interval(part["metric_change"].to_numpy())
         rows.append(
             {
                 "mode": mode,
@@ -253,7 +227,7 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
                 "seeds": count,
                 "sparsity": part["sparsity"].mean(),
                 "metric": part["metric"].mean(),
-                "metric_change": change.mean(),
+                "metric_change": part["metric_change"].mean(),
                 "change_low": low,
                 "change_high": high,
                 "loss": part["loss"].mean(),

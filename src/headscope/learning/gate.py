@@ -14,19 +14,33 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.learning.gates import Gates
-from headscope.learning.learning_runs import Learning, Result, StudyWriter, by_target
+from headscope.learning.learning_runs import (
+    Learning,
+    Result,
+    StudyWriter,
+    by_name,
+    describe_trainings,
+)
 from headscope.model.attention_model import AttentionModel
+from headscope.model.load import ModelSource
 from headscope.model.saving import write_model
 from headscope.model.surgery import prune
 from headscope.pruning.compare_fronts import roles_in
-from headscope.pruning.pareto_front import UNTIMED, on_front, speeds_of, time_columns
+from headscope.pruning.pareto_front import (
+    UNTIMED,
+    change_text,
+    on_front,
+    speeds_of,
+    time_columns,
+)
 from headscope.pruning.plan import Plan
 from headscope.study.run_record import describe_model
 from headscope.study.schema.names import GATE, StatisticName
+from headscope.study.schema.record import Section
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
-from headscope.training.finetune import is_best, measured, told_of
+from headscope.training.finetune import describe_epoch, evaluate_epoch, is_best
 from headscope.training.learnable_edit import said_of_little
 from headscope.training.loop import Step, Training
 from headscope.training.resumable import BEST, Resumable, write_whole
@@ -37,7 +51,7 @@ SMALLER = "Take a smaller penalty, or `keep=N`"
 
 
 def gate(
-    model: AttentionModel | str | Path,
+    model: ModelSource,
     config: GateConfig,
     data: TaskData,
     reading: Reading,
@@ -84,28 +98,16 @@ class _GateLearning(Learning[GateConfig]):
         """New gates for a target."""
         # Frozen weights are not trained after the gates have settled: gates settle with the last step.
         settle = 1.0 if self.config.frozen else self.config.settle
-        return Gates(
-            model,
-            penalty=target.penalty,
-            keep=target.keep,
-            rate=self.config.gate_rate,
-            settle=settle,
-        )
+        penalty, keep, rate = target.penalty, target.keep, self.config.gate_rate
+        return Gates(model, penalty=penalty, keep=keep, rate=rate, settle=settle)
 
     def train(self, target: GateTarget, folder: Path) -> Result:
         """Train for one target; writes its plan and its model into the folder."""
         model = self.open_to_train(self.settings.seed)
         gates = self.gates(model, target)
-        training = Training(
-            model,
-            self.task,
-            self.train_on,
-            self.settings,
-            learned=gates,
-            frozen=self.config.frozen,
-        )
-        run = Resumable(training, folder, {**self.header, "target": asdict(target)}, may_slow=True)
-        run.restore(self.run.log)
+        inputs, frozen = (model, self.task, self.train_on), self.config.frozen
+        training = Training(*inputs, self.settings, learned=gates, frozen=frozen)
+        run = self.resume_training(training, target, folder)
         try:
             with model.edited(gates.edit()):
                 self._train_steps(run, gates, target)
@@ -114,24 +116,20 @@ class _GateLearning(Learning[GateConfig]):
             collapsed = self._keep_collapsed(target, closed, model, gates, folder)
             return {"collapsed": collapsed, **run.told}
         kept = gates.heads(gates.chosen().tolist())
+        values = [kept[head] for head in self.whole.heads]
         trace = [moment for moment in run.told["trace"] if moment[0] < training.total]
-        run.told["trace"] = [*trace, [training.total, [kept[head] for head in self.whole.heads]]]
+        run.told["trace"] = [*trace, [training.total, values]]
         row = self._write_plan(target, model, kept, folder)
+        metric = f"{self.task.metrics[0]} {row['metric']:.4f}"
         self.run.log(
-            f"{target.name}: {row['left']} heads kept, {self.task.metrics[0]} {row['metric']:.4f}, "
-            f"change {row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
+            f"{target.name}: {row['left']} heads kept, {metric}, change {change_text(row)}"
         )
         note = ""
         if bool(gates.hardly):
             steps = gates.settles_at(training.total)
             note = f"{target.name}: {said_of_little('gates', steps, '`gate_rate`')}"
             self.run.log(f"note: {note}")
-        return {
-            "row": row,
-            **run.told,
-            "gates": [kept[head] for head in self.whole.heads],
-            "note": note,
-        }
+        return {"row": row, **run.told, "gates": values, "note": note}
 
     def _train_steps(self, run: Resumable, gates: Gates, target: GateTarget) -> None:
         trace: list[list[Any]] = run.told.setdefault("trace", [])
@@ -146,24 +144,18 @@ class _GateLearning(Learning[GateConfig]):
             if step.ends_epoch:
                 gates.draw(run.training.progress)
                 _check_open(gates, target, step)
-                if target.keep is not None:
-                    gates.values = (
-                        gates.chosen()
-                    )  # without noise all may be closed while the number is right
+                if target.keep is not None:  # without noise all may be closed
+                    gates.values = gates.chosen()
                 left = sum(value > 0 for value in gates.heads(gates.values.tolist()).values())
                 stay = int(sum(gates.heads(gates.chosen().tolist()).values()))
-                epochs.append(
-                    {**measured(run.training.model, self.task, self.select_on, step), "heads": stay}
-                )
-                if (
-                    target.keep is None
-                    and stay
-                    and is_best([one for one in epochs if one["heads"]])
-                ):
+                epoch = evaluate_epoch(run.training.model, self.task, self.select_on, step)
+                epochs.append({**epoch, "heads": stay})
+                is_open = target.keep is None and stay
+                if is_open and is_best([epoch for epoch in epochs if epoch["heads"]]):
                     self._keep_best(run, gates)
                 run.save()
                 # Logged after saving: an epoch that a user has seen is not trained again.
-                self.run.log(f"{target.name}: {told_of(epochs[-1])}, {left} heads open")
+                self.run.log(f"{target.name}: {describe_epoch(epochs[-1])}, {left} heads open")
 
     def _keep_best(self, run: Resumable, gates: Gates) -> None:
         """Keep the best epoch, in case all heads close later on."""
@@ -178,13 +170,9 @@ class _GateLearning(Learning[GateConfig]):
         model: AttentionModel,
         gates: Gates,
         folder: Path,
-    ) -> dict[str, Any]:
+    ) -> Section:
         """Write the best epoch before all heads closed into the folder; a note for the run record."""
-        note: dict[str, Any] = {
-            "what": closed.what,
-            "where": str(closed.where),
-            "step": closed.step,
-        }
+        note = {"what": closed.what, "where": str(closed.where), "step": closed.step}
         if not (folder / BEST).exists():
             return note
         best = torch.load(folder / BEST, weights_only=True)
@@ -208,30 +196,24 @@ class _GateLearning(Learning[GateConfig]):
 
     def _write_plan(
         self, target: GateTarget, model: AttentionModel, kept: Mapping[Head, float], folder: Path
-    ) -> dict[str, Any]:
+    ) -> Section:
         """Write the plan and, unless weights were frozen, the trained model; returns the row of the pruned model."""
-        plan_of = self.whole if self.config.frozen else self._write_model(model, folder)
+        plan_of = self.whole
+        if not self.config.frozen:
+            write_model(model, folder)
+            # A plan is of the weights as they are loaded, under their final name.
+            plan_of = self.reload(folder, reading=model.reading)
+            plan_of.name = str(self.out / folder.name)
         removed = HeadSet([head for head, value in kept.items() if not value], among=plan_of.heads)
         cut = prune(plan_of, list(removed)) if removed else plan_of
         row = self._row(target.name, cut)
         # Without times, so that a plan has the same bytes whenever it is made.
         timeless = {name: value for name, value in row.items() if name not in UNTIMED}
-        chosen = {
-            "learned": target.name,
-            **self.describe_examples(),
-            "after": {"report": timeless},
-        }
+        chosen = {"learned": target.name, **self.describe_examples(), "after": {"report": timeless}}
         Plan.of(plan_of, removed, chosen).write(folder / PLAN)
         return {**row, "heads": str(removed)}
 
-    def _write_model(self, model: AttentionModel, folder: Path) -> AttentionModel:
-        """Write the trained model; returns it as loaded again, with its final name: a plan is of these weights."""
-        write_model(model, folder)
-        written = self.reload(folder, reading=model.reading)
-        written.name = str(self.out / folder.name)
-        return written
-
-    def _row(self, name: str, cut: AttentionModel) -> dict[str, Any]:
+    def _row(self, name: str, cut: AttentionModel) -> Section:
         return {
             "aim": name,
             "removed": len(self.whole.heads) - len(cut.heads),
@@ -246,47 +228,23 @@ class _GateLearning(Learning[GateConfig]):
 
     def study(self, results: Sequence[Result]) -> Study:
         """The study of all trainings."""
-        nothing = float("nan")
-        named = {
-            target.name: result for target, result in zip(self.config.targets, results, strict=True)
-        }
+        heads, count = self.whole.heads, len(self.train_on.items)
+        named = by_name(self.config.targets, results)
         rows = [
-            Row(
-                head.stack,
-                head.layer,
-                head.head,
-                str(StatisticName(GATE, name)),
-                value,
-                nothing,
-                nothing,
-                len(self.train_on.items),
-            )
+            Row.without_interval(head, str(StatisticName(GATE, name)), value, count)
             for name, result in named.items()
             if "gates" in result
-            for head, value in zip(self.whole.heads, result["gates"], strict=True)
+            for head, value in zip(heads, result["gates"], strict=True)
         ]
         over_time = [
-            {
-                "aim": name,
-                "step": step,
-                "stack": head.stack,
-                "layer": head.layer,
-                "head": head.head,
-                "gate": value,
-            }
+            {"aim": name, "step": step, **asdict(head), "gate": value}
             for name, result in named.items()
             for step, values in result["trace"]
-            for head, value in zip(self.whole.heads, values, strict=True)
+            for head, value in zip(heads, values, strict=True)
         ]
-        collapsed = {
-            name: result["collapsed"] for name, result in named.items() if "collapsed" in result
-        }
-        learned = {**by_target(self.config.targets, results), "collapsed": collapsed}
-        searched = {
-            **self.describe_examples(),
-            "metric": self.task.metrics[0],
-            "search": "gates",
-        }
+        collapsed = {name: r["collapsed"] for name, r in named.items() if "collapsed" in r}
+        learned = {**describe_trainings(named), "collapsed": collapsed}
+        searched = {**self.describe_examples(), "metric": self.task.metrics[0], "search": "gates"}
         record = self.record({"gates": self.section(learned), "pruning": searched})
         front = [
             {**self._row("", self.whole), "heads": ""},

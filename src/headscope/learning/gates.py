@@ -48,6 +48,11 @@ class Gates(Learned):
     keep     instead: so many heads stay; gates compete for a number of open heads that falls to it
     """
 
+    fixed: Tensor  # [unit]: 0 or 1 once settled
+    hardly: Tensor  # whether it was settled before it had moved
+    sizes: Tensor  # [unit]: number of heads
+    prices: Tensor  # [unit]: what each costs when it is open
+
     def __init__(
         self,
         model: AttentionModel,
@@ -61,25 +66,16 @@ class Gates(Learned):
         super().__init__()
         self.units: list[tuple[Head, ...]] = [tuple(unit) for unit in units(model)]
         self.penalty, self.keep, self.rate, self.settle = penalty, keep, rate, settle
-        self._check(model)
-        count = len(self.units)
-        self.log_alpha = nn.Parameter(torch.full((count,), start, device=model.device))
-        self.shift = torch.zeros((), device=model.device)  # what the competition adds to log α
-        self.register_buffer(
-            "fixed", torch.full((count,), -1.0, device=model.device)
-        )  # 0 or 1 once settled
-        self.register_buffer(
-            "hardly", torch.tensor(False, device=model.device)
-        )  # settled before it had moved
-        self.hardly: Tensor
         self.start = start
-        self.register_buffer(
-            "sizes", torch.tensor([float(len(unit)) for unit in self.units], device=model.device)
-        )
+        self._check(model)
+        count, device = len(self.units), model.device
+        self.log_alpha = nn.Parameter(torch.full((count,), start, device=device))
+        self.shift = torch.zeros((), device=device)  # what the competition adds to log α
+        sizes = [float(len(unit)) for unit in self.units]
+        self.register_buffer("fixed", torch.full((count,), -1.0, device=device))
+        self.register_buffer("hardly", torch.tensor(False, device=device))
+        self.register_buffer("sizes", torch.tensor(sizes, device=device))
         self.register_buffer("prices", self._prices(), persistent=False)
-        self.prices: Tensor
-        self.fixed: Tensor
-        self.sizes: Tensor
         begun = float(self._open_share(self.log_alpha.detach()))
         self.target = None if keep is None else TargetShare(keep / len(model.heads), begun)
         self.values = self.still()
@@ -91,23 +87,16 @@ class Gates(Learned):
             )
         if self.keep is not None:
             self._check_reachable(self.keep, len(model.heads))
-        prices = (
-            self.penalty.values() if isinstance(self.penalty, Mapping) else [self.penalty or 0.0]
-        )
-        wrong = [price for price in prices if not (price >= 0 and math.isfinite(price))]
-        if wrong:
-            raise HeadscopeError(
-                f"{wrong[0]} is no penalty", where="`penalty`", expected="0 or more"
-            )
-        if isinstance(self.penalty, Mapping):
-            stacks = sorted({head.stack for head in model.heads})
-            strangers = sorted(set(self.penalty) - set(stacks))
-            if strangers:
-                raise HeadscopeError(
-                    f"there is no {strangers[0]}",
-                    where="`penalty`",
-                    expected=f"some of {', '.join(stacks)}",
-                )
+        by_stack = self.penalty if isinstance(self.penalty, Mapping) else {}
+        prices = by_stack.values() if isinstance(self.penalty, Mapping) else [self.penalty or 0.0]
+        where = "`penalty`"
+        for price in prices:
+            if not (price >= 0 and math.isfinite(price)):
+                raise HeadscopeError(f"{price} is no penalty", where=where, expected="0 or more")
+        stacks = sorted({head.stack for head in model.heads})
+        for stack in sorted(set(by_stack) - set(stacks)):
+            expected = f"some of {', '.join(stacks)}"
+            raise HeadscopeError(f"there is no {stack}", where=where, expected=expected)
 
     def _check_reachable(self, keep: int, most: int) -> None:
         if not 1 <= keep <= most:
@@ -116,24 +105,20 @@ class Gates(Learned):
             )
         possible = [number for number in range(1, most + 1) if _sums(self.units)[0] >> number & 1]
         if keep not in possible:
-            below, above = (
-                max((n for n in possible if n < keep), default=None),
-                min(n for n in possible if n > keep),
-            )
+            nearest = [n for n in possible if n < keep][-1:] + [n for n in possible if n > keep][:1]
             raise HeadscopeError(
                 f"{keep} heads cannot be kept, as some share weights and stay together",
                 where="`keep`",
-                expected=f"{above}" if below is None else f"{below} or {above}",
+                expected=" or ".join(map(str, nearest)),
             )
 
     def _prices(self) -> Tensor:
         """[unit]: what each costs when it is open."""
-        if isinstance(self.penalty, Mapping):
-            prices = [
-                sum(self.penalty.get(head.stack, 0.0) for head in unit) for unit in self.units
-            ]
+        penalty = self.penalty
+        if isinstance(penalty, Mapping):
+            prices = [sum(penalty.get(head.stack, 0.0) for head in unit) for unit in self.units]
         else:
-            prices = [(self.penalty or 0.0) * len(unit) for unit in self.units]
+            prices = [(penalty or 0.0) * len(unit) for unit in self.units]
         return torch.tensor(prices, device=self.log_alpha.device)
 
     # As something that is learned
@@ -142,10 +127,8 @@ class Gates(Learned):
         """New noise; from the settling on, none."""
         if self.is_due(progress):
             chosen = self.chosen()
-            log_alpha = self.log_alpha.detach()
-            self.hardly.fill_(
-                hardly_moved(log_alpha, self.start, None if self.keep is None else chosen)
-            )
+            competing = None if self.keep is None else chosen
+            self.hardly.fill_(hardly_moved(self.log_alpha.detach(), self.start, competing))
             self.fixed.copy_(chosen)
         if self.is_settled:
             self.values = self.fixed
@@ -153,16 +136,14 @@ class Gates(Learned):
         if self.target is not None:
             self.shift = self.target.shift(self.log_alpha, self._open_share, progress)
         if self.training:
-            self.values = gate_of(
-                self.log_alpha + self.shift, torch.rand(len(self.units)).to(self.log_alpha.device)
-            )
+            uniform = torch.rand(len(self.units)).to(self.log_alpha.device)
+            self.values = gate_of(self.log_alpha + self.shift, uniform)
         else:
             self.values = self.still()
 
     def cost(self, progress: float) -> Tensor:
-        price = (
-            0.0 if self.is_settled or self.target is not None else self.prices
-        )  # who competes needs no price
+        # Gates that compete need no price.
+        price = 0.0 if self.is_settled or self.target is not None else self.prices
         return (open_probability(self.log_alpha) * price).sum()
 
     def _open_share(self, log_alpha: Tensor) -> Tensor:
@@ -190,9 +171,8 @@ class Gates(Learned):
         later = _sums([self.units[unit] for unit in order])[1:]
         for unit, reachable in zip(order, later, strict=True):
             size = len(self.units[unit])
-            if (
-                size <= left and reachable >> (left - size) & 1
-            ):  # the others can make up what is missing
+            # The others can make up what is missing.
+            if size <= left and reachable >> (left - size) & 1:
                 found[unit] = 1.0
                 left -= size
         return found
@@ -224,10 +204,8 @@ class GateEdit(Edit):
         by_site: dict[Site, list[int]] = {}
         for head in heads:
             by_site.setdefault(head.site, []).append(numbers[head])
-        self._unit = {
-            site: torch.tensor(here, device=self.gates.log_alpha.device)
-            for site, here in by_site.items()
-        }
+        device = self.gates.log_alpha.device
+        self._unit = {site: torch.tensor(n, device=device) for site, n in by_site.items()}
 
     def changes_output(self, site: Site) -> bool:
         return site in self._unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,18 +16,26 @@ from headscope.config.learn_mask import LearnMaskConfig, MaskTarget
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.learning.learned_mask import START, LearnedMask
-from headscope.learning.learning_runs import Learning, Result, StudyWriter, by_target
+from headscope.learning.learning_runs import (
+    Learning,
+    Result,
+    StudyWriter,
+    by_name,
+    describe_trainings,
+)
 from headscope.masks.mask_edit import Masked
 from headscope.masks.mask_file import groups_of, read_positions
 from headscope.masks.position_kinds import KINDS, by_kind, kinds_of
 from headscope.model.attention_model import AttentionModel
+from headscope.model.load import ModelSource
 from headscope.model.saving import write_model
+from headscope.pruning.pareto_front import change_text
 from headscope.study.schema.names import MASK_OPEN, StatisticName
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Prepared
-from headscope.training.finetune import measured, told_of
+from headscope.training.finetune import describe_epoch, evaluate_epoch
 from headscope.training.learnable_edit import said_of_little
 from headscope.training.loop import Training
 from headscope.training.resumable import Resumable
@@ -44,7 +52,7 @@ CLOSE, FEW = 0.005, 4
 
 
 def learn_mask(
-    model: AttentionModel | str | Path,
+    model: ModelSource,
     config: LearnMaskConfig,
     data: TaskData,
     reading: Reading,
@@ -84,11 +92,8 @@ class _MaskLearning(Learning[LearnMaskConfig]):
     @cached_property
     def longest(self) -> int:
         """The length of the longest text of all splits."""
-        return max(
-            length
-            for split in (self.train_on, self.select_on, self.report_on)
-            for length in _lengths(split)
-        )
+        splits = self.train_on, self.select_on, self.report_on
+        return max(length for split in splits for length in _lengths(split))
 
     def mask(self, model: AttentionModel, target: MaskTarget) -> LearnedMask:
         """A new mask for a target."""
@@ -101,12 +106,9 @@ class _MaskLearning(Learning[LearnMaskConfig]):
         """Train for one target; writes mask, map and model into the folder."""
         model = self.open_to_train(target.seed)
         mask = self.mask(model, target)
-        settings = replace(self.settings, seed=target.seed)
-        training = Training(
-            model, self.task, self.train_on, settings, learned=mask, frozen=self.config.frozen
-        )
-        run = Resumable(training, folder, {**self.header, "target": asdict(target)}, may_slow=True)
-        run.restore(self.run.log)
+        settings, frozen = replace(self.settings, seed=target.seed), self.config.frozen
+        training = Training(model, self.task, self.train_on, settings, learned=mask, frozen=frozen)
+        run = self.resume_training(training, target, folder)
         with model.edited(mask.edit()):
             self._train_steps(run, mask, target)
             mask.eval().draw(1.0)
@@ -127,23 +129,17 @@ class _MaskLearning(Learning[LearnMaskConfig]):
             self.run.log(
                 f"{target.name}: this penalty closes everything; only what is always open is left"
             )
-        note = "; ".join(
-            f"{target.name}: {line}" for line in _notes(mask, target, row, training.total)
-        )
+        notes = _notes(mask, target, row, training.total)
+        note = "; ".join(f"{target.name}: {line}" for line in notes)
         if note:
             self.run.log(f"note: {note}")
         return {"row": row, "closed": bool(mask.bare), "open": opened, "note": note, **run.told}
 
     def _log_result(self, target: MaskTarget, row: Mapping[str, Any]) -> None:
-        forbidden = (
-            ""
-            if "sparsity" not in row
-            else f"{100 * row['sparsity']:.1f} % of attention forbidden, "
-        )
-        self.run.log(
-            f"{target.name}: {self.task.metrics[0]} {row['metric']:.4f}, {forbidden}"
-            f"change {row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
-        )
+        metric, forbidden = f"{self.task.metrics[0]} {row['metric']:.4f}", ""
+        if "sparsity" in row:
+            forbidden = f"{100 * row['sparsity']:.1f} % of attention forbidden, "
+        self.run.log(f"{target.name}: {metric}, {forbidden}change {change_text(row)}")
 
     def _train_steps(self, run: Resumable, mask: LearnedMask, target: MaskTarget) -> None:
         epochs: list[dict[str, Any]] = run.told.setdefault("epochs", [])
@@ -151,12 +147,13 @@ class _MaskLearning(Learning[LearnMaskConfig]):
             self.report_progress(target.name, step.number, step.total)
             if step.ends_epoch:
                 mask.eval().draw(run.training.progress)
-                epochs.append(measured(run.training.model, self.task, self.select_on, step))
+                epochs.append(evaluate_epoch(run.training.model, self.task, self.select_on, step))
                 values = mask.alpha.detach().sigmoid() if mask.is_soft else mask.chosen()
                 share = float(mask.open_share(values))
                 run.save()
                 # Logged after saving: an epoch that a user has seen is not trained again.
-                self.run.log(f"{target.name}: {told_of(epochs[-1])}, {100 * share:.1f} % open")
+                epoch = describe_epoch(epochs[-1])
+                self.run.log(f"{target.name}: {epoch}, {100 * share:.1f} % open")
 
     def _check_written(self, folder: Path, model: AttentionModel, judged: dict[str, Any]) -> None:
         """Self-check: the model gives the same loss under the mask file."""
@@ -172,22 +169,20 @@ class _MaskLearning(Learning[LearnMaskConfig]):
         maps = {target.name: _mean_map(folder / target.name) for target in targets}
         kinds = kinds_of(self._texts(), self.whole.marks.special, self.longest)
         opened = self._opened() if self.config.structured else None
-        closed = [
-            target.name for target, result in zip(targets, results, strict=True) if result["closed"]
-        ]
+        named = by_name(targets, results)
         learned = {
             "options": {"is_soft": self.config.soft, "frozen": self.config.frozen},
             "intact": self.judge_changes(self.whole),
             "reached": self.reached,
-            "closed": closed,
-            **by_target(targets, results),
+            "closed": [name for name, result in named.items() if result["closed"]],
+            **describe_trainings(named),
         }
         record = self.record({"learned_masks": self.section(learned)})
         tables = {
             "learned_masks": TABLES["learned_masks"].frame(result["row"] for result in results),
             "positions": _positions_table(targets, maps, kinds, opened),
         }
-        return Study(to_frame(self._rows(results)), _over_seeds(targets, maps), record, tables)
+        return Study(to_frame(self._rows(named)), _over_seeds(targets, maps), record, tables)
 
     def _opened(self) -> np.ndarray[Any, Any]:
         """The pairs of each kind that a structured mask leaves open, at the ends of texts."""
@@ -200,21 +195,14 @@ class _MaskLearning(Learning[LearnMaskConfig]):
         sequences = self.train_on.sequences[:: max(1, len(self.train_on.sequences) // TEXTS)]
         return [list(sequence.source.ids) for sequence in sequences]
 
-    def _rows(self, results: Sequence[Result]) -> list[Row]:
+    def _rows(self, results: Mapping[str, Result]) -> list[Row]:
         """For each head the share of attention in the training texts that its mask leaves open."""
-        nothing, texts = float("nan"), len(self.train_on.sequences)
+        count = len(self.train_on.sequences)
         return [
-            Row(
-                head.stack,
-                head.layer,
-                head.head,
-                str(StatisticName(MASK_OPEN, target.name)),
-                result["open"][group],
-                nothing,
-                nothing,
-                texts,
+            Row.without_interval(
+                head, str(StatisticName(MASK_OPEN, name)), result["open"][group], count
             )
-            for target, result in zip(self.config.targets, results, strict=True)
+            for name, result in results.items()
             for head in self.whole.heads
             for group in groups_of([head], self.config.per)
             if group in result["open"]
@@ -242,25 +230,29 @@ def _mean_map(folder: Path) -> np.ndarray[Any, Any]:
     if not (folder / MASK).exists():
         return np.asarray(held.mean(axis=0))
     positions = read_positions(folder / MASK)
-    each = [
-        replace(positions, groups=("all",), per="model", allowed=row[None])
-        for row in positions.allowed
-    ]
-    allowed = np.stack([one.mask("").at(held.shape[1])[0].numpy() for one in each])
-    return np.asarray(allowed.mean(axis=0, dtype=np.float64))
+    masks = []
+    for row in positions.allowed:
+        group = replace(positions, groups=("all",), per="model", allowed=row[None])
+        masks.append(group.mask("").at(held.shape[1])[0].numpy())
+    return np.asarray(np.stack(masks).mean(axis=0, dtype=np.float64))
 
 
 def _over_seeds(
     targets: Sequence[MaskTarget], maps: Mapping[str, np.ndarray[Any, Any]]
 ) -> dict[str, np.ndarray[Any, Any]]:
     """The mean map over the seeds of each kind of target, as in maps.npz."""
-    kinds = dict.fromkeys(target.kind for target in targets)
-    alike = {
-        kind: [maps[target.name] for target in targets if target.kind == kind] for kind in kinds
-    }
-    return {
-        f"mask/{kind}": np.mean(values, axis=0).astype(np.float32) for kind, values in alike.items()
-    }
+    by_kind = _maps_by_kind(targets, maps).items()
+    return {f"mask/{kind}": np.mean(each, axis=0).astype(np.float32) for kind, each in by_kind}
+
+
+def _maps_by_kind(
+    targets: Sequence[MaskTarget], maps: Mapping[str, np.ndarray[Any, Any]]
+) -> dict[str, list[np.ndarray[Any, Any]]]:
+    """The maps of each kind of target, one for each seed."""
+    grouped: dict[str, list[np.ndarray[Any, Any]]] = {}
+    for target in targets:
+        grouped.setdefault(target.kind, []).append(maps[target.name])
+    return grouped
 
 
 def _lengths(examples: Prepared) -> list[int]:
@@ -270,24 +262,18 @@ def _lengths(examples: Prepared) -> list[int]:
 
 def _positions_table(
     targets: Sequence[MaskTarget],
-    maps: Mapping[str, Any],
+    maps: Mapping[str, np.ndarray[Any, Any]],
     kinds: np.ndarray[Any, Any],
     opened: np.ndarray[Any, Any] | None,
 ) -> pd.DataFrame:
     """The open share of attention of each kind of positions: mean over seeds, with Student's interval if several."""
     rows = []
-    for target_kind in dict.fromkeys(target.kind for target in targets):
-        alike = [maps[target.name] for target in targets if target.kind == target_kind]
-        per_seed = np.stack([by_kind(values, kinds, opened) for values in alike])
+    for target_kind, of_seeds in _maps_by_kind(targets, maps).items():
+        per_seed = np.stack([by_kind(values, kinds, opened) for values in of_seeds])
         for number, kind in enumerate(KINDS):
             values = per_seed[:, number]
             low, high = students_interval(values)
-            row = {
-                "aim": target_kind,
-                "positions": kind,
-                "value": values.mean(),
-                "low": low,
-                "high": high,
-            }
-            rows.append({**row, "seeds": len(values)})
+            interval = {"value": values.mean(), "low": low, "high": high}
+            row = {"aim": target_kind, "positions": kind, **interval, "seeds": len(values)}
+            rows.append(row)
     return TABLES["positions"].frame(rows)

@@ -45,6 +45,12 @@ class LearnedMask(Learned):
     start       α at the first step
     """
 
+    entry: Tensor  # [position, position]: the index of the pair in α
+    free: Tensor  # [entry]: its share of attention
+    fixed: Tensor  # [group, entry]: 0 or 1 once settled
+    bare: Tensor  # whether it was settled with all α closed
+    hardly: Tensor  # whether it was settled before it had moved
+
     def __init__(
         self,
         model: AttentionModel,
@@ -71,33 +77,17 @@ class LearnedMask(Learned):
         )
         self.opened_share, self.total = opened / total, total
         device = model.device
-        self.alpha = nn.Parameter(
-            torch.full((len(self.groups_named), len(free)), start, device=device)
-        )
-        self.register_buffer(
-            "entry", entry.to(device), persistent=False
-        )  # [position, position]: its place in α
-        self.register_buffer(
-            "free", (free / total).to(device), persistent=False
-        )  # [entry]: its share of attention
-        self.register_buffer(
-            "fixed", torch.full(self.alpha.shape, -1.0, device=device)
-        )  # 0 or 1 once settled
-        self.register_buffer(
-            "bare", torch.tensor(False, device=device)
-        )  # settled with all α closed
-        self.register_buffer(
-            "hardly", torch.tensor(False, device=device)
-        )  # settled before it had moved
+        shape = len(self.groups_named), len(free)
+        self.alpha = nn.Parameter(torch.full(shape, start, device=device))
+        self.register_buffer("entry", entry.to(device), persistent=False)
+        self.register_buffer("free", (free / total).to(device), persistent=False)
+        self.register_buffer("fixed", torch.full(shape, -1.0, device=device))
+        self.register_buffer("bare", torch.tensor(False, device=device))
+        self.register_buffer("hardly", torch.tensor(False, device=device))
         self.start = start
-        self.bare: Tensor
-        self.hardly: Tensor
-        self.entry: Tensor
-        self.free: Tensor
-        self.fixed: Tensor
         if self.sparsity is not None:
             self._check_reachable(self.sparsity)
-        begun = float(self.open_share(torch.sigmoid(self.alpha.detach())))
+        begun = float(self._expected_share(self.alpha.detach()))
         self.target = None if self.sparsity is None else TargetShare(1.0 - self.sparsity, begun)
         self.logits = self.alpha.detach()
         self.is_hard = False
@@ -131,10 +121,8 @@ class LearnedMask(Learned):
             chosen = self.chosen()
             self.hardly.fill_(self._hardly_moved(None if self.sparsity is None else chosen))
             self.fixed.copy_(chosen)
-            self.bare.fill_(
-                not bool((self.alpha.detach() > 0)[:, self.free > 0].any())
-                and self.sparsity is None
-            )
+            is_open = bool((self.alpha.detach() > 0)[:, self.free > 0].any())
+            self.bare.fill_(not is_open and self.sparsity is None)
         self.is_hard = self.is_settled or not self.training
         if self.is_hard:
             self.logits = self.chosen()
@@ -146,22 +134,20 @@ class LearnedMask(Learned):
     def _hardly_moved(self, chosen: Tensor | None) -> bool:
         """Of the pairs that occur in the texts."""
         occur = self.free > 0
-        return hardly_moved(
-            self.alpha.detach()[:, occur], self.start, None if chosen is None else chosen[:, occur]
-        )
+        chosen = None if chosen is None else chosen[:, occur]
+        return hardly_moved(self.alpha.detach()[:, occur], self.start, chosen)
 
     def competing(self, progress: float) -> Tensor:
         """α, with a `sparsity` such that just so much is open as shall be by now."""
         if self.target is None:
             return self.alpha
-        return self.alpha + self.target.shift(
-            self.alpha, lambda alpha: self.open_share(torch.sigmoid(alpha)), progress
-        )
+        return self.alpha + self.target.shift(self.alpha, self._expected_share, progress)
+
+    def _expected_share(self, alpha: Tensor) -> Tensor:
+        return self.open_share(torch.sigmoid(alpha))
 
     def cost(self, progress: float) -> Tensor:
-        return self.open_share(torch.sigmoid(self.alpha)) * (
-            0.0 if self.is_settled else self.penalty or 0.0
-        )
+        return self._expected_share(self.alpha) * (0.0 if self.is_settled else self.penalty or 0.0)
 
     def edit(self) -> Edit:
         return LearnedMaskEdit(self)
@@ -184,18 +170,17 @@ class LearnedMask(Learned):
         found = (alpha > 0).float() if self.sparsity is None else self._fitting(alpha)
         if not self.structured:
             return torch.maximum(found, self._best_of_rows(alpha))
-        found[:, self.free == 0] = (
-            0.0  # distances that occur on open ends alone, of which nothing was learned
-        )
+        # Distances that occur on open ends alone, of which nothing was learned.
+        found[:, self.free == 0] = 0.0
         return found
 
     def _fitting(self, alpha: Tensor) -> Tensor:
         """The most open entries, the best of every row before all others, while there is room for them."""
         assert self.sparsity is not None
         room = (1.0 - self.sparsity - self.opened_share) * len(alpha) + 1e-6
-        ranked = (
-            alpha if self.structured else alpha.masked_fill(self._best_of_rows(alpha) > 0, math.inf)
-        )
+        ranked = alpha
+        if not self.structured:
+            ranked = alpha.masked_fill(self._best_of_rows(alpha) > 0, math.inf)
         order = torch.argsort(ranked.flatten(), descending=True, stable=True)
         sizes = self.free.expand_as(alpha).flatten()[order].double()
         used = sizes.cumsum(0)
@@ -214,9 +199,8 @@ class LearnedMask(Learned):
         values = alpha[:, self.entry].clone()
         if not self.diagonal and self.length > 1:
             values.diagonal(dim1=1, dim2=2).fill_(-math.inf)
-        best = self.entry[
-            torch.arange(self.length, device=alpha.device), values.argmax(dim=-1)
-        ]  # [group, row]
+        rows = torch.arange(self.length, device=alpha.device)
+        best = self.entry[rows, values.argmax(dim=-1)]  # [group, row]
         return torch.zeros_like(alpha).scatter_(1, best, 1.0)
 
     def map(self) -> Tensor:
@@ -236,15 +220,12 @@ class LearnedMask(Learned):
     def positions(self) -> MaskPositions:
         """What is chosen now, as it is written and every `--mask` takes it."""
         allowed = self.chosen().bool()
-        held = allowed if self.structured else allowed[:, self.entry]
-        return MaskPositions(
-            self.groups_named, self.per, self.structured, self.diagonal, held.cpu()
-        )
+        held = (allowed if self.structured else allowed[:, self.entry]).cpu()
+        return MaskPositions(self.groups_named, self.per, self.structured, self.diagonal, held)
 
 
-Made = tuple[
-    Tensor, float | bool, float | bool
-]  # each entry's value, and what is always open and never open
+# Each entry's value, and the values of what is always open and never open.
+Made = tuple[Tensor, float | bool, float | bool]
 
 
 class LearnedMaskEdit(Edit):
@@ -274,11 +255,8 @@ class LearnedMaskEdit(Edit):
         return site in self._rows and not self.changes_weights(site)
 
     def changes_weights(self, site: Site) -> bool:
-        return (
-            site in self._rows
-            and self.learned.form == "multiplicative"
-            and not self.learned.is_hard
-        )
+        is_soft = self.learned.form == "multiplicative" and not self.learned.is_hard
+        return site in self._rows and is_soft
 
     def allowed(self, site: Site, shape: tuple[int, int, int, int], device: torch.device) -> Tensor:
         learned = self.learned
@@ -301,8 +279,9 @@ class LearnedMaskEdit(Edit):
     ) -> Tensor:
         """[sequence or 1, head or 1, query, key]: the entries' values at a batch's positions."""
         rows = tuple(self._rows[site])
-        if (site.stack, rows, shape) in self._made:
-            return self._made[site.stack, rows, shape]
+        cached = (site.stack, rows, shape)
+        if cached in self._made:
+            return self._made[cached]
         learned, keys = self.learned, shape[3]
         if keys > learned.length and not learned.structured:
             raise HeadscopeError(
@@ -325,9 +304,8 @@ class LearnedMaskEdit(Edit):
             full = own[:, entry[kept[:, :, None], kept[:, None, :]]].transpose(0, 1)
         if not learned.diagonal:
             full = torch.where(torch.eye(keys, dtype=torch.bool, device=full.device), closed, full)
-        found = full[:, :, -shape[2] :]
-        self._made[site.stack, rows, shape] = found
-        return found
+        self._made[cached] = full[:, :, -shape[2] :]
+        return self._made[cached]
 
     def _places(self, site: Site, shape: tuple[int, int, int, int]) -> Tensor:
         """[sequence or 1, key]: each token's position among the real ones; for an unstructured mask one row is enough
@@ -362,10 +340,7 @@ def _cells(
         if not diagonal:
             opened -= 0.0 if not structured else count * min(2.0, size)
             here.fill_diagonal_(False)
-        free.index_add_(
-            0,
-            entry[:size, :size][here],
-            torch.full((int(here.sum()),), float(count), dtype=torch.float64),
-        )
+        counts = torch.full((int(here.sum()),), float(count), dtype=torch.float64)
+        free.index_add_(0, entry[:size, :size][here], counts)
     total = float(sum(count * size**2 for size, count in lengths.items()))
     return entry, free.float(), opened, total

@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 
-from headscope.ablation.significance import resamples
+from headscope.ablation.significance import resamples_for
 from headscope.atomic_dir import drafted
 from headscope.config.option import recorded
 from headscope.config.shared import Reading, Run, TaskData, no_log
@@ -26,7 +26,7 @@ from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import load
+from headscope.model.load import ModelSource, load
 from headscope.pruning.pareto_front import changes
 from headscope.study.journal import remember_run
 from headscope.study.run_record import (
@@ -43,8 +43,8 @@ from headscope.tasks import Judged, Task, task_of
 from headscope.tasks.base import Item, Prepared, check_apart, spread
 from headscope.tasks.running import evaluate
 from headscope.training.from_scratch import build_model
-from headscope.training.loop import Diverged
-from headscope.training.resumable import BEST, DIVERGED, STATE
+from headscope.training.loop import Diverged, Training
+from headscope.training.resumable import BEST, DIVERGED, STATE, Resumable
 from headscope.training.settings import settings_of
 
 RESULT, HEADER = "found.json", "header.json"
@@ -124,24 +124,21 @@ class Learning(Generic[C]):
     out: Path  # the directory of the study; temporary if `run.out` is None
 
     def __init__(
-        self,
-        model: AttentionModel | str | Path,
-        config: C,
-        data: TaskData,
-        reading: Reading,
-        run: Run,
+        self, model: ModelSource, config: C, data: TaskData, reading: Reading, run: Run
     ) -> None:
         self.model, self.config, self.data = model, config, data
         self.reading, self.run = reading, run
         self.task = task_of(data)
         self.settings = settings_of(config, run.seed)
-        self.scratch = _scratch_of(config)
+        self.scratch: NewModelConfig | None = None
+        if isinstance(config, NewModelConfig) and config.from_scratch:
+            self.scratch = config
         self.started = time.perf_counter()
         self._check_model()
         files, items = read_splits(self.task, data, trains=self.trains)
         self.labels = self.task.labels(items[0] or items[2])
-        self.texts = (
-            [text for item in items[0] for text in item.texts] if self.scratch is not None else []
+        self.texts: list[str] = (
+            [text for item in items[0] for text in item.texts] if self.scratch else []
         )
         self.whole = self._open(run.seed, run)
         self.task.check(self.whole)
@@ -152,17 +149,16 @@ class Learning(Generic[C]):
             else Prepared([], [], [], None, Counts())
             for split in items
         )
-        self.draws = None if self.task.mean_column is not None else resamples(len(items[2]), 0)
+        self.draws = resamples_for(self.task, len(items[2]))
         self.files = describe_files(files)
         self.options = recorded(data, reading, run, config)
-        self.header: dict[str, Any] = {
+        options = self.options.items()
+        self.header: Section = {
             "model": describe_model(self.whole)["sha256"],
             "reading": self.whole.reading.record(),
             "task": self._describe_task(),
             "data": self.files,
-            "config": {
-                name: value for name, value in self.options.items() if name not in self.of_targets
-            },
+            "config": {name: value for name, value in options if name not in self.of_targets},
             "code": code_of(*CODE),
             "versions": versions(),
         }
@@ -189,18 +185,12 @@ class Learning(Generic[C]):
         """The model as it is before training; a model that was passed in is not copied."""
         torch.manual_seed(seed)  # determines new weights
         reading = replace(self.reading, open_special=False)  # for the masks, not for loading
+        kind, labels = self.task.model_class, self.labels
         if self.scratch is None:
-            return open_model(
-                self.model, reading, run, model_class=self.task.model_class, labels=self.labels
-            )
+            return open_model(self.model, reading, run, model_class=kind, labels=labels)
         assert not isinstance(self.model, AttentionModel)
         model = build_model(
-            self.model,
-            self.scratch,
-            self.texts,
-            model_class=self.task.model_class,
-            labels=self.labels,
-            run=run,
+            self.model, self.scratch, self.texts, model_class=kind, labels=labels, run=run
         )
         model.untrained = ()  # new parameters are about to be trained
         model.reading = model.reading.overridden(reading.pooling, reading.prompt)
@@ -213,14 +203,15 @@ class Learning(Generic[C]):
 
     def reload(self, spec: str | Path, **how: Any) -> AttentionModel:
         """Another model for the same task, on the device and in the precision of this one."""
+        kind, device = self.task.model_class, str(self.whole.device)
         dtype = str(self.whole.model.dtype).removeprefix("torch.")
-        return load(
-            spec,
-            model_class=self.task.model_class,
-            device=str(self.whole.device),
-            dtype=dtype,
-            **how,
-        )
+        return load(spec, model_class=kind, device=device, dtype=dtype, **how)
+
+    def resume_training(self, training: Training, target: Any, folder: Path) -> Resumable:
+        """The training for a target, restored if it was begun. target: a dataclass."""
+        run = Resumable(training, folder, {**self.header, "target": asdict(target)}, may_slow=True)
+        run.restore(self.run.log)
+        return run
 
     @cached_property
     def before(self) -> Judged:
@@ -229,10 +220,9 @@ class Learning(Generic[C]):
 
     def judge_changes(self, after: AttentionModel) -> Section:
         """The changes on the split to report on, as in the front of a search."""
-        reported = (
-            self.before if after is self.whole else evaluate(after, self.task, self.report_on)
-        )
-        chosen_on = evaluate(after, self.task, self.select_on)
+        task, is_whole = self.task, after is self.whole
+        reported = self.before if is_whole else evaluate(after, task, self.report_on)
+        chosen_on = evaluate(after, task, self.select_on)
         return {
             "selection_loss": float(chosen_on.losses.mean()),
             "selection_metric": float(self.task.measure(chosen_on.scores)[self.task.metrics[0]]),
@@ -241,11 +231,8 @@ class Learning(Generic[C]):
 
     def _describe_task(self) -> Section:
         """Name, columns and labels; a `Task` object may have columns that the config does not name."""
-        return {
-            "task": self.task.name,
-            "columns": self.task.columns,
-            "labels": self.task.renamed,
-        }
+        task = self.task
+        return {"task": task.name, "columns": task.columns, "labels": task.renamed}
 
     def describe_examples(self) -> Section:
         """Task, files, splits and numbers of examples."""
@@ -272,11 +259,8 @@ class Learning(Generic[C]):
     def record(self, sections: RunRecord) -> RunRecord:
         """The run record with these sections, the config and the duration."""
         seconds = round(time.perf_counter() - self.started, 1)
-        every: RunRecord = {
-            **sections,
-            "config": self.options,
-            "durations": {self.config.command: seconds},
-        }
+        durations = {self.config.command: seconds}
+        every: RunRecord = {**sections, "config": self.options, "durations": durations}
         return build_record(self.whole, every, command=self.run.typed, seed=self.settings.seed)
 
     def report_progress(self, name: str, done: int, total: int) -> None:
@@ -298,13 +282,13 @@ class Learning(Generic[C]):
                 temporary = tempfile.TemporaryDirectory(prefix="headscope-")
                 out = Path(stack.enter_context(temporary)) / "study"
             self.out = out
+            overwrite, resume, kept = (
+                self.run.overwrite,
+                self.run.resume,
+                [HEADER, DIVERGED, *names],
+            )
             folder = stack.enter_context(
-                drafted(
-                    out,
-                    overwrite=self.run.overwrite,
-                    resume=self.run.resume,
-                    kept=[HEADER, DIVERGED, *names],
-                )
+                drafted(out, overwrite=overwrite, resume=resume, kept=kept)
             )
             self._write_header(folder)
             try:
@@ -361,14 +345,11 @@ class Learning(Generic[C]):
             self.delete_trainings(folder)
         elif isinstance(error, Diverged) and self.can_reduce_rate:
             rate = self.settings.learning_rate
-            (folder / DIVERGED).write_text(
-                json.dumps({"what": error.what, "learning_rate": rate}), "utf-8"
-            )
+            note = {"what": error.what, "learning_rate": rate}
+            (folder / DIVERGED).write_text(json.dumps(note), "utf-8")
             if "`resume=True`" not in (error.mend or ""):
-                error.mend = (
-                    f"What is done is kept: go on with `resume=True` and a smaller `learning_rate` than"
-                    f" {rate:g}"
-                )
+                smaller = f"a smaller `learning_rate` than {rate:g}"
+                error.mend = f"What is done is kept: go on with `resume=True` and {smaller}"
 
     def delete_trainings(self, folder: Path) -> None:
         """Delete the header and the directories of all trainings."""
@@ -378,20 +359,16 @@ class Learning(Generic[C]):
                 shutil.rmtree(path)
 
 
-def _scratch_of(config: TrainingConfig) -> NewModelConfig | None:
-    if not isinstance(config, NewModelConfig) or not config.from_scratch:
-        return None
-    return config
+def by_name(targets: Sequence[TrainingTarget], results: Sequence[Result]) -> dict[str, Result]:
+    """The results by the name of their target."""
+    return {target.name: result for target, result in zip(targets, results, strict=True)}
 
 
-def by_target(targets: Sequence[TrainingTarget], results: Sequence[Result]) -> Section:
+def describe_trainings(results: Mapping[str, Result]) -> Section:
     """Epochs, learning rates and notes of each training, for the run record."""
-    named = {target.name: result for target, result in zip(targets, results, strict=True)}
     return {
-        "epochs": {name: result["epochs"] for name, result in named.items()},
-        "learning_rates": {name: result["learning_rate"] for name, result in named.items()},
-        "notes": [result["note"] for result in results if result.get("note")],
-        "diverged": {
-            name: result["diverged"] for name, result in named.items() if "diverged" in result
-        },
+        "epochs": {name: result["epochs"] for name, result in results.items()},
+        "learning_rates": {name: result["learning_rate"] for name, result in results.items()},
+        "notes": [result["note"] for result in results.values() if result.get("note")],
+        "diverged": {name: r["diverged"] for name, r in results.items() if "diverged" in r},
     }

@@ -1,18 +1,20 @@
-"""Attention under a mask that leaves work out, in plain torch: strips of queries against the keys any of them sees.
+"""Attention under a mask that leaves work out: in plain torch, and by torch's FlexAttention, compiled.
 
-A window, even with a few global positions, needs few of the keys for each strip; scattered masks need all of them for
-every strip, and then nothing is saved. No compiler is needed.
+In plain torch, strips of queries attend to the keys that any of them sees. A window, even with a few global positions,
+needs few of the keys for each strip; scattered masks need all of them for every strip, and then nothing is saved. No
+compiler is needed. FlexAttention leaves out the blocks in which a mask allows nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 BLOCK = 128
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -66,3 +68,28 @@ def _run(places: Tensor) -> slice | Tensor:
     """A slice where the places follow each other: nothing is copied then."""
     first, last = int(places[0]), int(places[-1])
     return slice(first, last + 1) if last - first + 1 == len(places) else places
+
+
+def compiled_flex(allowed: Tensor) -> Attend:
+    """Attention under a mask [head or 1, query, key], to be compiled at its first call; what fails then is torch's.
+
+    Every mask is compiled anew: what torch has compiled before in this process is forgotten, as it gives up in silence
+    after a few shapes of one function.
+    """
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    heads, queries, keys = allowed.shape
+
+    def allows(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return allowed[head, query, key] if heads > 1 else allowed[0, query, key]
+
+    size = (None, heads if heads > 1 else None, queries, keys)  # batch, heads, queries, keys
+    blocks = create_block_mask(allows, *size, device=str(allowed.device), BLOCK_SIZE=BLOCK)
+    torch.compiler.reset()
+    run = torch.compile(flex_attention, fullgraph=True, dynamic=False)
+
+    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        output: Tensor = run(query, key, value, block_mask=blocks)
+        return output
+
+    return attend

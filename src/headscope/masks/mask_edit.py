@@ -9,8 +9,8 @@ from torch import Tensor
 
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, Site
-from headscope.masks.mask import Mask
 from headscope.masks.mask_spec import read_mask
+from headscope.masks.patterns import Mask
 from headscope.model.edits import Edit
 from headscope.model.tokens import Layout, over_positions
 
@@ -46,19 +46,15 @@ class Masked(Edit):
     def allowed(self, site: Site, shape: tuple[int, int, int, int], device: torch.device) -> Tensor:
         key = (site.stack if self.of.per == "model" else site, shape)
         if key not in self._made:
+            sequences, _, queries, keys = shape
             made = over_positions(
-                self._layout,
-                site.stack,
-                shape[0],
-                shape[3],
-                lambda length: self.of.at(length, site),
+                self._layout, site.stack, sequences, keys, lambda length: self.of.at(length, site)
             )
             if self.open_special:
                 special = self._special(site, shape)
                 made = made | special[:, None, :, None] | special[:, None, None, :]
-            self._made[key] = made[:, :, -shape[2] :].to(
-                device
-            )  # with a cache the queries are the last of the keys
+            # With a cache the queries are the last of the keys.
+            self._made[key] = made[:, :, -queries:].to(device)
         return self._made[key]
 
     def _special(self, site: Site, shape: tuple[int, int, int, int]) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -16,7 +17,7 @@ from torch import Tensor
 from headscope.config.masks import MASK_FILE
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Head, Site
-from headscope.masks.mask import Mask
+from headscope.masks.patterns import Mask
 
 Per = Literal["model", "layer", "head"]
 PLAIN = ".npy"
@@ -25,11 +26,8 @@ PLAIN = ".npy"
 def groups_of(heads: Iterable[Head], per: Per) -> tuple[str, ...]:
     """What has a mask of its own: `all`, layers as `encoder.0`, or heads as `encoder.0.0`; cross attention has none."""
     own = [head for head in heads if head.stack in ("encoder", "decoder")]
-    return tuple(
-        dict.fromkeys(
-            {"model": "all", "layer": str(head.site), "head": str(head)}[per] for head in own
-        )
-    )
+    names = ({"model": "all", "layer": str(head.site), "head": str(head)}[per] for head in own)
+    return tuple(dict.fromkeys(names))
 
 
 @dataclass(frozen=True)
@@ -85,14 +83,10 @@ class MaskPositions:
             return [0]
         if self.per == "layer":
             return [self.groups.index(str(site))]
-        numbers = site.numbers
-        if numbers is None:
-            numbers = tuple(
-                int(name.rsplit(".", 1)[1])
-                for name in self.groups
-                if name.rsplit(".", 1)[0] == str(site)
-            )
-        return [self.groups.index(f"{site}.{number}") for number in numbers]
+        if site.numbers is None:
+            owners = [name.rpartition(".")[0] for name in self.groups]
+            return [i for i, owner in enumerate(owners) if owner == str(site)]
+        return [self.groups.index(f"{site}.{number}") for number in site.numbers]
 
     def _check(self, heads: Iterable[Head], name: str) -> None:
         """Refuse a model with layers or heads that the mask does not have."""
@@ -121,56 +115,34 @@ def read_positions(path: str | Path) -> MaskPositions:
 
 def _read_plain(path: str | Path) -> MaskPositions:
     """One array [position, position], of a mask that was made elsewhere: for all heads."""
-    try:
+    with _reading(path):
         held = np.load(path, allow_pickle=False)
-    except FileNotFoundError as cause:
-        raise HeadscopeError("not there", where=path, expected=MASK_FILE) from cause
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as cause:
-        raise HeadscopeError(
-            f"not a mask: {reason(cause)}", where=path, expected=MASK_FILE
-        ) from cause
     if not isinstance(held, np.ndarray):
         raise HeadscopeError("not a mask: it is an archive", where=path, expected=MASK_FILE)
     if held.ndim != 2 or held.shape[0] != held.shape[1] or not held.size:
         shape = " x ".join(map(str, held.shape)) or "one number"
-        raise HeadscopeError(
-            f"it is {shape}, not square",
-            where=path,
-            expected="n x n: rows attend, columns are seen",
-        )
+        expected = "n x n: rows attend, columns are seen"
+        raise HeadscopeError(f"it is {shape}, not square", where=path, expected=expected)
     if held.dtype.kind not in "buif" or not np.isin(held, (0, 1)).all():
         what = f"its values are {held.dtype}, and not all 0 or 1"
-        raise HeadscopeError(
-            what, where=path, expected="true or 1 where attention may go, else false or 0"
-        )
-    return MaskPositions(
-        ("all",),
-        "model",
-        structured=False,
-        diagonal=True,
-        allowed=torch.from_numpy(held == 1)[None],
-    )
+        expected = "true or 1 where attention may go, else false or 0"
+        raise HeadscopeError(what, where=path, expected=expected)
+    allowed = torch.from_numpy(held == 1)[None]
+    return MaskPositions(("all",), "model", structured=False, diagonal=True, allowed=allowed)
 
 
 def _read_learned(path: str | Path) -> MaskPositions:
     """As `write` leaves it."""
-    try:
-        with np.load(path, allow_pickle=False) as held:
-            missing = [name for name in ("allowed", "about") if name not in held]
-            if missing:
-                raise HeadscopeError(
-                    f'there is no field "{missing[0]}" in it, but {", ".join(held) or "nothing"}',
-                    where=path,
-                    expected="allowed, true or false by position, and about, as docs/learning.md has them",
-                    mend="One n x n array of true and false is taken from an .npy file as it is",
-                )
-            allowed, about = held["allowed"], json.loads(str(held["about"]))
-    except FileNotFoundError as cause:
-        raise HeadscopeError("not there", where=path, expected=MASK_FILE) from cause
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as cause:
-        raise HeadscopeError(
-            f"not a mask: {reason(cause)}", where=path, expected=MASK_FILE
-        ) from cause
+    with _reading(path), np.load(path, allow_pickle=False) as held:
+        missing = [name for name in ("allowed", "about") if name not in held]
+        if missing:
+            raise HeadscopeError(
+                f'there is no field "{missing[0]}" in it, but {", ".join(held) or "nothing"}',
+                where=path,
+                expected="allowed, true or false by position, and about, as docs/learning.md has them",
+                mend="One n x n array of true and false is taken from an .npy file as it is",
+            )
+        allowed, about = held["allowed"], json.loads(str(held["about"]))
     _check_content(allowed, about, path)
     found = torch.from_numpy(allowed)
     return MaskPositions(
@@ -178,23 +150,32 @@ def _read_learned(path: str | Path) -> MaskPositions:
     )
 
 
+@contextmanager
+def _reading(path: str | Path) -> Iterator[None]:
+    """Raise what goes wrong while the file is read as an error that names it."""
+    try:
+        yield
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as cause:
+        is_missing = isinstance(cause, FileNotFoundError)
+        what = "not there" if is_missing else f"not a mask: {reason(cause)}"
+        raise HeadscopeError(what, where=path, expected=MASK_FILE) from cause
+
+
 def _check_content(allowed: Any, about: Any, path: str | Path) -> None:
     def refuse(what: str) -> None:
         raise HeadscopeError(what, where=path, expected=MASK_FILE)
 
-    if not isinstance(about, dict) or about.get("schema") != 1:
-        refuse(
-            f"a mask of schema {about.get('schema') if isinstance(about, dict) else None!r}, not 1"
-        )
+    schema = about.get("schema") if isinstance(about, dict) else None
+    if schema != 1:
+        refuse(f"a mask of schema {schema!r}, not 1")
     if about.get("per") not in get_args(Per) or not isinstance(about.get("diagonal"), bool):
         refuse("it does not say what it is a mask of")
     groups = about.get("groups")
     if not isinstance(groups, list) or not all(isinstance(name, str) for name in groups):
         refuse("it does not name its layers or heads")
     if allowed.dtype != bool or allowed.ndim not in (2, 3) or 0 in allowed.shape:
-        refuse(
-            f"its values are {allowed.dtype} {list(allowed.shape)}, not true or false by position"
-        )
+        values = f"{allowed.dtype} {list(allowed.shape)}"
+        refuse(f"its values are {values}, not true or false by position")
     if allowed.ndim == 3 and allowed.shape[1] != allowed.shape[2]:
         refuse(f"it is {allowed.shape[1]} by {allowed.shape[2]} positions, not square")
     if len(allowed) != len(groups):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, reduce
 
 import torch
 from torch import Tensor
@@ -14,9 +14,8 @@ from torch import Tensor
 from headscope.config.masks import FILES, WITHOUT_DIAGONAL, read_parameters, split_mask
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head, Site
-from headscope.masks.mask import Mask
 from headscope.masks.mask_file import read_positions
-from headscope.masks.patterns import PATTERNS, Pattern
+from headscope.masks.patterns import PATTERNS, Mask, Pattern
 
 
 def read_mask(spec: str, option: str = "`mask`") -> Mask:
@@ -26,10 +25,7 @@ def read_mask(spec: str, option: str = "`mask`") -> Mask:
         return parts[0]
 
     def either(length: int, site: Site | None) -> Tensor:
-        together = parts[0].at(length, site)
-        for part in parts[1:]:
-            together = together | part.at(length, site)
-        return together
+        return reduce(operator.or_, (part.at(length, site) for part in parts))
 
     def check(heads: Iterable[Head]) -> None:
         known = tuple(heads)
@@ -49,9 +45,8 @@ def met(allowed: Tensor, *, is_causal: bool = False) -> Tensor:
     """A mask as attention meets it: nothing later in a decoder, and a query that may attend to nothing sees itself."""
     if is_causal:
         allowed = allowed.tril()
-    return allowed | (
-        torch.eye(allowed.shape[-1], dtype=torch.bool) & ~allowed.any(dim=-1, keepdim=True)
-    )
+    itself = torch.eye(allowed.shape[-1], dtype=torch.bool)
+    return allowed | (itself & ~allowed.any(dim=-1, keepdim=True))
 
 
 def seeded(spec: str, seed: int) -> str:
@@ -79,25 +74,25 @@ def check_fits(spec: str, length: int, option: str = "`mask`") -> None:
     for part in map(str.strip, spec.split("+")):
         name, told, _ = split_mask(part)
         where = f'{option} "{spec}"'
-        given = (
-            read_parameters(told, defaults_of(PATTERNS[name]), where) if name in PATTERNS else {}
-        )
+        if name not in PATTERNS:
+            continue
+        given = read_parameters(told, defaults_of(PATTERNS[name]), where)
         beyond = [one for one in given.get("globals", ()) if one.isdecimal() and int(one) >= length]
         if beyond:
+            what = f"{length} positions have no position {beyond[0]}"
             expected = f"0 to {length - 1}, or a larger `length`"
-            raise HeadscopeError(
-                f"{length} positions have no position {beyond[0]}", where=where, expected=expected
-            )
+            raise HeadscopeError(what, where=where, expected=expected)
         if given.get("drop", 0) >= length:
             what = f"{given['drop']} of {length} keys cannot be dropped"
-            raise HeadscopeError(
-                what, where=where, expected=f"less than {length}, or a larger `length`"
-            )
+            expected = f"less than {length}, or a larger `length`"
+            raise HeadscopeError(what, where=where, expected=expected)
 
 
 def _read_part(part: str, where: str) -> Mask:
-    if part.removesuffix(WITHOUT_DIAGONAL).endswith(FILES):
-        return _read_file(part)
+    file = part.removesuffix(WITHOUT_DIAGONAL)
+    if file.endswith(FILES):
+        held = read_positions(file)
+        return replace(held, diagonal=held.diagonal and part == file).mask(part)
     name, told, without = split_mask(part)
     if name not in PATTERNS:
         raise HeadscopeError(f'"{name}" is no mask', where=where, expected=choices(name, PATTERNS))
@@ -113,11 +108,6 @@ def _read_part(part: str, where: str) -> Mask:
     return Mask(part, lambda length, site: made(length))
 
 
-def _read_file(part: str) -> Mask:
-    held = read_positions(part.removesuffix(WITHOUT_DIAGONAL))
-    return replace(held, diagonal=held.diagonal and not part.endswith(WITHOUT_DIAGONAL)).mask(part)
-
-
-def defaults_of(make: Pattern) -> dict[str, Any]:
+def defaults_of(make: Pattern) -> dict[str, object]:
     """The parameters of a mask besides its length, with their defaults."""
     return {one.name: one.default for one in list(inspect.signature(make).parameters.values())[1:]}

@@ -1,4 +1,4 @@
-"""The named masks: from a length to which position (row) may attend to which (column).
+"""What a mask is, and the named ones: from a length to which position (row) may attend to which (column).
 
 The defaults of those in SparseBERT's table give its printed sparsities at 128 positions: star, logsparse, strided
 and fixed exactly; longformer and bigbird agree with the print, but their parameters were not published.
@@ -6,15 +6,37 @@ and fixed exactly; longformer and bigbird agree with the print, but their parame
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from headscope.heads import Head, Site
 
 Positions = tuple[str, ...]  # numbers from 0, or first, middle, last
 Pattern = Callable[..., Tensor]
 
 PATTERNS: dict[str, Pattern] = {}
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Which position may attend to which, at any length.
+
+    make   from a length and a site to bool [head, position, position], or [1, …] where all heads are alike
+    per    what has a mask of its own: the model, each layer or each head
+    check  refuses a model that the mask is not for
+    """
+
+    name: str
+    make: Callable[[int, Site | None], Tensor]
+    per: str = "model"
+    check: Callable[[Iterable[Head]], None] = lambda heads: None
+
+    def at(self, length: int, site: Site | None = None) -> Tensor:
+        """Bool [head or 1, length, length]: True where the row's position may attend to the column's."""
+        return self.make(length, site)
 
 
 def pattern(make: Pattern) -> Pattern:
@@ -93,10 +115,8 @@ def bigbird(
     With the seed 0, 1,126 pairs of 128 positions are open, 93.13 % forbidden; over seeds 93.16 %.
     """
     drawn = torch.randint(length, (length, random), generator=_chance(seed, length))
-    return (
-        longformer(length, width, globals)
-        | torch.zeros(length, length).scatter(1, drawn, 1.0).bool()
-    )
+    by_chance = torch.zeros(length, length).scatter(1, drawn, 1.0).bool()
+    return longformer(length, width, globals) | by_chance
 
 
 @pattern

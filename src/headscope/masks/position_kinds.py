@@ -47,9 +47,8 @@ def by_kind(
     opened  those of the pairs, as many for each kind as in `kinds`, that are open whatever their value
     """
     learned = kinds if opened is None else kinds - opened
+    always = 0.0 if opened is None else opened.sum(axis=(1, 2))
     with np.errstate(invalid="ignore"):
-        total = np.einsum("...ij,kij->...k", values, learned) + (
-            0.0 if opened is None else opened.sum(axis=(1, 2))
-        )
+        total = np.einsum("...ij,kij->...k", values, learned) + always
         found: NDArray[np.float64] = total / kinds.sum(axis=(1, 2))
     return found

@@ -20,10 +20,15 @@ from headscope.config.masks import check_sizes
 from headscope.config.speed import LENGTHS, REPEATS
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Site
-from headscope.masks.block_sparse import attend_by_blocks, share_of_blocks, strips_of
-from headscope.masks.flex import compiled_flex
-from headscope.masks.mask import Mask
+from headscope.masks.block_sparse import (
+    Attend,
+    attend_by_blocks,
+    compiled_flex,
+    share_of_blocks,
+    strips_of,
+)
 from headscope.masks.mask_spec import met, read_mask, sparsity
+from headscope.masks.patterns import Mask
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.latency import (
@@ -42,7 +47,6 @@ if TYPE_CHECKING:
 DENSE, MASKED, BY_BLOCKS, FLEX = "dense", "masked", "by blocks", "flex"
 SPARSE = (BY_BLOCKS, FLEX)  # the ways that leave work out
 
-Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 Progress = Callable[[int, int], None]
 
 
@@ -116,9 +120,8 @@ def mask_speed(
     one = read_mask(mask) if isinstance(mask, str) else mask
     batch = inputs_of(model, batch_size, longest(model, min(lengths)))
     shape = _shape_of(model, batch)
-    masks = [
-        met(one.at(length, shape.site), is_causal=shape.is_causal) for length in sorted(lengths)
-    ]
+    whole = (one.at(length, shape.site) for length in sorted(lengths))
+    masks = [met(allowed, is_causal=shape.is_causal) for allowed in whole]
     besides = _besides(model, shape, batch, repeats)
     rows: list[AtLength] = []
     without = ""
@@ -218,9 +221,8 @@ def _ways(
 def _check_same(found: Tensor, right: Tensor) -> None:
     largest = float((found - right).abs().max())
     if not largest <= torch.finfo(right.dtype).eps ** 0.5:
-        raise HeadscopeError(
-            f"block-sparse attention differs from masked attention by {largest:.1e}"
-        )
+        what = f"block-sparse attention differs from masked attention by {largest:.1e}"
+        raise HeadscopeError(what)
 
 
 def _row(

@@ -105,6 +105,7 @@ def load(
     )
 
 
+ModelSource = AttentionModel | str | Path  # a loaded model, or the name or directory of one
 Loadable = AttentionModel | str | Path | Callable[..., AttentionModel]
 
 

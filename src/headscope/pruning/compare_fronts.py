@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headscope.config.fronts import FrontsConfig
 from headscope.config.option import recorded
@@ -13,7 +13,7 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.study.run_record import build_record
 from headscope.study.schema.names import RoleName
-from headscope.study.schema.record import RunRecord
+from headscope.study.schema.record import RunRecord, Section
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.study.study_dir import place_of
@@ -42,17 +42,15 @@ def fronts(studies: Sequence[str | Path], config: FrontsConfig, run: Run) -> Stu
             "one front is no comparison", where="fronts", expected="two or more studies"
         )
     results = [(Path(folder), _study_in(Path(folder))) for folder in studies]
-    for folder, study in results[1:]:
-        if other := unlike(results[0][1].record, study.record):
-            raise HeadscopeError(
-                f"another {other} than {results[0][0]} has", where=folder, expected="all alike"
-            )
-    table = one_table([(folder.name, study) for folder, study in results])
     first = results[0][1].record
+    for folder, study in results[1:]:
+        if other := unlike(first, study.record):
+            what = f"another {other} than {results[0][0]} has"
+            raise HeadscopeError(what, where=folder, expected="all alike")
+    table = one_table([(folder.name, study) for folder, study in results])
     fronts = {key: first["pruning"].get(key) for key in ("task", "metric", "reported_on")}
     record = build_record(first["model"], {"fronts": fronts, "durations": {}}, command=run.typed)
-    options = {"studies": [str(folder) for folder, _ in results], **recorded(config)}
-    record["config"] = options
+    record["config"] = {"studies": [str(folder) for folder, _ in results], **recorded(config)}
     tables = {"fronts": table}
     if config.roles is not None:
         tables["survivors"] = survivors(table, roles_in(config.roles, first["model"]["sha256"]))
@@ -66,48 +64,36 @@ def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
     """
     from scipy.stats import hypergeom
 
-    every = [
-        Head(row["stack"], int(row["layer"]), int(row["head"])) for row in roles.to_dict("records")
-    ]
-    heads = tuple(dict.fromkeys(every))
-    having: dict[str, set[Head]] = {}
-    for head, role in zip(every, roles["role"], strict=True):
-        having.setdefault(_group(str(role)), set()).add(head)
+    with_role: dict[str, set[Head]] = {}
+    for row in roles.to_dict("records"):
+        group = GROUPS.get(str(row["role"]), RoleName.parse(str(row["role"])).kind)
+        head = Head(row["stack"], int(row["layer"]), int(row["head"]))
+        with_role.setdefault(group, set()).add(head)
+    heads = tuple(sorted({head for members in with_role.values() for head in members}))
     rows = []
-    for one in fronts.to_dict("records"):
-        removed = set(HeadSet(one["heads"], among=heads)) if one["heads"] else set()
-        left = set(heads) - removed
-        for role, those in having.items():
-            kept = len(those & left)
-            chance = float(hypergeom.sf(kept - 1, len(heads), len(those), len(left)))
+    for row in fronts.to_dict("records"):
+        left = set(heads).difference(HeadSet(row["heads"], among=heads) if row["heads"] else ())
+        for role, members in with_role.items():
+            kept = len(members & left)
             rows.append(
                 {
-                    "search": one["search"],
-                    "draw": one["draw"],
-                    "removed": one["removed"],
+                    **{name: row[name] for name in ("search", "draw", "removed")},
                     "left": len(left),
                     "role": role,
-                    "with_role": len(those),
+                    "with_role": len(members),
                     "kept": kept,
-                    "expected": len(those) * len(left) / len(heads),
-                    "p": chance,
+                    "expected": len(members) * len(left) / len(heads),
+                    "p": float(hypergeom.sf(kept - 1, len(heads), len(members), len(left))),
                 }
             )
     return TABLES["survivors"].frame(rows)
 
 
-def _group(role: str) -> str:
-    return GROUPS.get(role, RoleName.parse(role).kind)
-
-
-def _study_in(place: Path) -> Study:
-    study = Study(place_of(place))
+def _study_in(folder: Path) -> Study:
+    study = Study(place_of(folder))
     if "front" not in study.tables or "pruning" not in study.record:
-        raise HeadscopeError(
-            "a study without a front",
-            where=place,
-            expected="one of headscope prune or headscope gate",
-        )
+        expected = "one of headscope prune or headscope gate"
+        raise HeadscopeError("a study without a front", where=folder, expected=expected)
     return study
 
 
@@ -125,7 +111,7 @@ def roles_in(place: Path, sha256: str) -> pd.DataFrame:
 
 def unlike(first: RunRecord, second: RunRecord) -> str | None:
     """What keeps two fronts from being drawn on the same axes, by the records of their studies; None: nothing."""
-    asked: dict[str, Callable[[RunRecord], object]] = {
+    compared: dict[str, Callable[[RunRecord], Any]] = {
         "model": lambda record: record["model"]["sha256"],
         "task": lambda record: record["pruning"]["task"],
         "split that is reported on": lambda record: record["pruning"].get("reported_on"),
@@ -133,51 +119,37 @@ def unlike(first: RunRecord, second: RunRecord) -> str | None:
             {file["sha256"] for file in record["pruning"].get("data", [])} or None
         ),
     }
-    for name, of in asked.items():
-        mine, other = of(first), of(second)
-        same = (
-            bool(mine & other)
-            if isinstance(mine, set) and isinstance(other, set)
-            else mine == other
-        )
-        if not same:
+    for name, value_of in compared.items():
+        mine, other = value_of(first), value_of(second)
+        are_sets = isinstance(mine, set) and isinstance(other, set)
+        if not (mine & other if are_sets else mine == other):
             return name
     return None
 
 
-def one_table(found: Sequence[tuple[str, Study]]) -> pd.DataFrame:
-    """The fronts of studies by name, one under the other."""
+def one_table(studies: Sequence[tuple[str, Study]]) -> pd.DataFrame:
+    """The fronts of studies by name, one under the other; the column `search` names each of them."""
     import pandas as pd
 
-    parts = [_front_of(study, name) for (_, study), name in zip(found, _names(found), strict=True)]
+    names = [_search_name(study.record["pruning"]) for _, study in studies]
+    parts = []
+    for name, (folder, study) in zip(names, studies, strict=True):
+        full = f"{name} ({folder})" if names.count(name) > 1 else name
+        table = study.tables["front"]
+        labels = [f"{full}, {repair}" if repair else full for repair in table["repair"]]
+        parts.append(table.assign(search=labels))
     return TABLES["fronts"].convert(pd.concat(parts, ignore_index=True))
 
 
-def _names(found: Sequence[tuple[str, Study]]) -> list[str]:
-    """By the search, and by what it went; by the study too where that is not enough."""
-
-    def named(record: RunRecord) -> str:
-        told = record["pruning"]
-        by = told.get("by") if told["search"] in ("rank", "iterative") else None
-        return f"{told['search']}{f' by {by}' if by else ''}"
-
-    names = [named(study.record) for _, study in found]
-    return [
-        f"{name} ({place})" if names.count(name) > 1 else name
-        for name, (place, _) in zip(names, found, strict=True)
-    ]
-
-
-def _front_of(study: Study, name: str) -> pd.DataFrame:
-    table = study.tables["front"]
-    labels = [f"{name}, {repair}" if repair else name for repair in table["repair"]]
-    return table.assign(search=labels)
+def _search_name(pruning: Section) -> str:
+    """The search, with the importance that it goes by."""
+    by = pruning.get("by") if pruning["search"] in ("rank", "iterative") else None
+    return f"{pruning['search']}{f' by {by}' if by else ''}"
 
 
 def lines(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Each search with its sizes in order, random draws averaged."""
     for name, part in table.groupby("search", sort=False):
-        mean = part.groupby("removed", as_index=False)[
-            ["metric", "metric_low", "metric_high", "metric_change"]
-        ].mean()
+        columns = ["metric", "metric_low", "metric_high", "metric_change"]
+        mean = part.groupby("removed", as_index=False)[columns].mean()
         yield str(name), mean.sort_values("removed")

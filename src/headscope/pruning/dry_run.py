@@ -8,6 +8,7 @@ from typing import Any
 
 from headscope.config.command_line import option_words
 from headscope.model.attention_model import AttentionModel
+from headscope.pruning.pareto_front import change_text
 from headscope.pruning.plan import Plan
 
 WEIGHTS = {"small": "model.safetensors", "plain": "model.safetensors", "onnx": "model.onnx"}
@@ -24,11 +25,8 @@ class Size:
     @staticmethod
     def of(model: AttentionModel) -> Size:
         weights = list(model.model.parameters())
-        return Size(
-            len(model.heads),
-            sum(one.numel() for one in weights),
-            sum(one.numel() * one.element_size() for one in weights) / 1e6,
-        )
+        size = sum(weight.numel() * weight.element_size() for weight in weights)
+        return Size(len(model.heads), sum(weight.numel() for weight in weights), size / 1e6)
 
 
 @dataclass(frozen=True)
@@ -79,37 +77,28 @@ class DryRun:
     def _sized(self) -> list[str]:
         before, after = self.sizes
         heads = f"{before.heads - after.heads} of {before.heads} heads"
+        parameters, megabytes = f"{before.parameters / 1e6:.2f}", f"{before.megabytes:.1f}"
         if self.form == "plain":
-            same = f"{before.parameters / 1e6:.2f} million parameters, {before.megabytes:.1f} MB"
+            same = f"{parameters} million parameters, {megabytes} MB"
             return [f"size: {heads} would be zeros; the form plain keeps its {same}"]
-        parameters = (
-            f"{before.parameters / 1e6:.2f} to {after.parameters / 1e6:.2f} million parameters"
-        )
-        return [
-            f"size: {heads} would go, {parameters}, {before.megabytes:.1f} to {after.megabytes:.1f} MB"
-        ]
+        parameters += f" to {after.parameters / 1e6:.2f} million parameters"
+        return [f"size: {heads} would go, {parameters}, {megabytes} to {after.megabytes:.1f} MB"]
 
     def _chosen(self) -> list[str]:
         """Target, splits and result, if a search made the plan."""
         chosen = self.plan.chosen
         if "search" not in chosen:
             return []
-        target = next(
-            f"{name.replace('_', '-')} {value:g}"
-            for name, value in chosen["target"].items()
-            if value
+        name, value = next((name, value) for name, value in chosen["target"].items() if value)
+        target = f"{name.replace('_', '-')} {value:g}"
+        selected, reported = (
+            f"{chosen[side]['split']}, {chosen[side]['examples']} examples"
+            for side in ("selected_on", "reported_on")
         )
-        row, on = (
-            chosen["after"]["report"],
-            [chosen[side] for side in ("selected_on", "reported_on")],
-        )
-        change = (
-            f"{row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
-        )
+        row = chosen["after"]["report"]
         return [
             f"target: {target}, by the search {chosen['search']} for {chosen['task']}",
-            f"chosen on: {on[0]['split']}, {on[0]['examples']} examples",
-            f"reported on: {on[1]['split']}, {on[1]['examples']} examples: "
-            f"{chosen['metric']} {row['metric']:.4f}, change {change}",
+            f"chosen on: {selected}",
+            f"reported on: {reported}: {chosen['metric']} {row['metric']:.4f}, change {change_text(row)}",
             chosen["advice"],
         ]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from headscope.config.option import options_of, recorded
 from headscope.config.prune import PruneConfig
@@ -24,10 +22,12 @@ from headscope.pruning.search_inputs import SearchInputs, read_inputs
 from headscope.pruning.search_result import SearchResult, make_result
 from headscope.pruning.subset_evaluator import Memory, Removed, Selection, SubsetState
 from headscope.pruning.target import heads_to_remove
-from headscope.study.journal import check_same_run
+from headscope.study.journal import remember_run
 from headscope.study.run_record import code_of, describe_files
 
 HEADER = "steps.json"
+# Packages that determine the numbers.
+CODE = ("model", "data", "tasks", "ablation", "pruning", "training", "statistics", "study")
 STEPS = tuple(f"step-{number}" for number in range(1, 1000))
 
 
@@ -53,7 +53,7 @@ def prune_in_steps(
     report = Report(selection, inputs.report_set, cut=steps.model_of)
     if report.knows_nothing is not None:
         run.log(f"note: {report.knows_nothing}")
-    path = steps.followed(wanted)
+    path = steps.follow(wanted)
     front = report.front([path], path[-1], config.front_sizes, run.log)
     in_steps = {name: getattr(config, name) for name in ("recover", "teacher", "learning_rate")}
     seconds = time.perf_counter() - started
@@ -74,7 +74,7 @@ class _Steps:
         self._folders: dict[Removed, Path] = {}
         self._last: tuple[Removed, AttentionModel] = (frozenset(), inputs.model)
 
-    def followed(self, wanted: int) -> list[SubsetState]:
+    def follow(self, wanted: int) -> list[SubsetState]:
         """From the unpruned model to the last step."""
         path = [SubsetState(frozenset(), self.selection.intact)]
         metric, log = self.inputs.task.metrics[0], self.inputs.run.log
@@ -85,13 +85,11 @@ class _Steps:
             heads = self._next(path[-1], wanted - gone) if gone < wanted else []
             if not heads:
                 return path
-            after = removed | {
-                number for number, unit in enumerate(self.selection.units) if unit[0] in heads
-            }
+            units = enumerate(self.selection.units)
+            after = removed | {number for number, unit in units if unit[0] in heads}
             self._train(removed, after, heads, self.folder / STEPS[len(path) - 1])
-            path.append(
-                SubsetState(after, self.selection.evaluated_as(after, self.model_of(after)))
-            )
+            outcome = self.selection.evaluated_as(after, self.model_of(after))
+            path.append(SubsetState(after, outcome))
 
     def model_of(self, removed: Removed) -> AttentionModel:
         """The model that was trained without these; the last one is kept in memory."""
@@ -114,21 +112,16 @@ class _Steps:
     def _train(self, before: Removed, after: Removed, heads: list[Head], step: Path) -> None:
         self._folders[after] = step
         if not step.is_dir():
-            inputs = self.inputs
+            whole, data, run = self.inputs.model, self.inputs.data, self.inputs.run
             pruned = prune(self.model_of(before), heads)
-            trained = recover(
-                inputs.model, pruned, self.folder, self.config, inputs.data, inputs.run
-            )
-            trained.save(step)
+            recover(whole, pruned, self.folder, self.config, data, run).save(step)
             clear(self.folder)
 
     def _next(self, state: SubsetState, most: int) -> list[Head]:
         """The heads that go in one step: the least important ones in the current model, at most `most`."""
         config, everyone = self.config, self.selection
-        each = max(
-            round(config.step * len(self.inputs.model.heads)),
-            *(len(unit) for unit in everyone.units),
-        )
+        largest = max(len(unit) for unit in everyone.units)
+        each = max(round(config.step * len(self.inputs.model.heads)), largest)
         memory = Memory()
         memory.add("evaluate []", asdict(state.outcome))  # it was evaluated when it was trained
         current = self.inputs.selection(memory, self.model_of(state.removed))
@@ -146,14 +139,9 @@ class _Steps:
 def _check_same(folder: Path, inputs: SearchInputs, config: PruneConfig) -> None:
     """Refuse to resume the steps of another run."""
     training = set(options_of(PruneConfig)) - set(options_of(SearchConfig)) - {"form"}
-    header: dict[str, Any] = inputs.header() | {
-        "code": code_of(
-            "model", "data", "tasks", "ablation", "pruning", "training", "statistics", "study"
-        ),
+    header = inputs.header() | {
+        "code": code_of(*CODE),
         "train": describe_files([find_split(inputs.data.data, "train", task=inputs.task.name)]),
         "training": {name: value for name, value in recorded(config).items() if name in training},
     }
-    path = folder / HEADER
-    if path.exists():
-        check_same_run(json.loads(path.read_text("utf-8")), json.loads(json.dumps(header)), path)
-    path.write_text(json.dumps(header), "utf-8")
+    remember_run(folder / HEADER, header)

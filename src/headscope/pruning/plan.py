@@ -46,20 +46,17 @@ class Plan:
 
 def read_plan(path: str | Path, model: AttentionModel) -> Plan:
     """A plan for this model, from a file; the plan of another model is refused."""
-    place = Path(path)
     expected = "a plan that headscope wrote"
     try:
-        content = json.loads(place.read_text("utf-8"))
+        content = json.loads(Path(path).read_text("utf-8"))
         heads, name, digest = content["heads"], content["model"]["name"], content["model"]["sha256"]
         chosen = dict(content.get("chosen", {}))
     except OSError as cause:
-        raise HeadscopeError(
-            f"cannot be read: {reason(cause)}", where=path, expected=expected
-        ) from cause
+        what = f"cannot be read: {reason(cause)}"
+        raise HeadscopeError(what, where=path, expected=expected) from cause
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
-        raise HeadscopeError(
-            f"not a plan ({reason(cause)})", where=path, expected=expected
-        ) from cause
+        what = f"not a plan ({reason(cause)})"
+        raise HeadscopeError(what, where=path, expected=expected) from cause
     if content.get("sum") != _sum({key: value for key, value in content.items() if key != "sum"}):
         raise HeadscopeError(
             "was edited: its checksum differs",

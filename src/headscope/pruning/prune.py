@@ -12,31 +12,31 @@ import torch
 
 from headscope.ablation.evaluate import open_for
 from headscope.ablation.noninferiority import Margin, verdict_of
-from headscope.ablation.significance import delta_of_metric, metrics_of, resamples
+from headscope.ablation.significance import delta_of_metric, metrics_of, resamples_for
 from headscope.config.option import recorded
 from headscope.config.prune import PruneConfig
 from headscope.config.search import splits_of
 from headscope.config.shared import Reading, Run, TaskData, evaluate_options
 from headscope.errors import HeadscopeError
 from headscope.masks.open_model import open_model
-from headscope.model import latency as speed
 from headscope.model import surgery
 from headscope.model.attention_model import AttentionModel
+from headscope.model.load import ModelSource
 from headscope.model.saving import check_form, check_form_of
 from headscope.pruning.dry_run import DryRun, Size
 from headscope.pruning.iterative_pruning import HEADER, STEPS, prune_in_steps
 from headscope.pruning.model_result import ModelResult
-from headscope.pruning.pareto_front import speeds_of
+from headscope.pruning.pareto_front import speeds_of, timed_on
 from headscope.pruning.plan import Plan, read_plan
-from headscope.pruning.recovery import KEPT, check_report_split, check_splits, clear, recover
-from headscope.pruning.repair import repaired
+from headscope.pruning.recovery import KEPT, check_report_split, check_splits, recover
+from headscope.pruning.repair import repair_inplace
 from headscope.pruning.search import OpenJournal, search
 from headscope.pruning.search_inputs import calibration_set
 from headscope.pruning.search_result import SearchResult
 from headscope.study.journal import NAME as JOURNAL
 from headscope.study.journal import Journal
 from headscope.study.study import Study
-from headscope.tasks import Judged, Prepared, task_of
+from headscope.tasks import Judged, task_of
 from headscope.tasks.running import evaluate, unpruned
 
 TEMPORARY = (JOURNAL, HEADER, *KEPT, *STEPS)  # finished work, from which a stopped run is resumed
@@ -53,11 +53,7 @@ class PruneResult(ModelResult):
 
 
 def open_unpruned(
-    model: AttentionModel | str | Path,
-    config: PruneConfig,
-    data: TaskData | None,
-    reading: Reading,
-    run: Run,
+    model: ModelSource, config: PruneConfig, data: TaskData | None, reading: Reading, run: Run
 ) -> AttentionModel:
     """The model to prune; what cannot be done with these options is refused, most of it before the model is loaded."""
     check_form(config.form)
@@ -77,11 +73,7 @@ def open_unpruned(
 
 
 def preview(
-    model: AttentionModel,
-    config: PruneConfig,
-    data: TaskData | None,
-    reading: Reading,
-    run: Run,
+    model: AttentionModel, config: PruneConfig, data: TaskData | None, reading: Reading, run: Run
 ) -> DryRun:
     """The plan, and what carrying it out would give; nothing is repaired, trained or written."""
     if config.recover_steps:
@@ -110,11 +102,11 @@ def prune(
         return opened[0]
 
     trained: AttentionModel | None = None
+    searched: SearchResult | None
     try:
         if config.recover_steps and data is not None:
-            trained, result = prune_in_steps(model, config, data, reading, run, folder)
-            plan: Plan = result.plan
-            searched: SearchResult | None = result
+            trained, searched = prune_in_steps(model, config, data, reading, run, folder)
+            plan = searched.plan
         else:
             plan, searched = _make_plan(model, config, data, reading, run, open_journal)
     except HeadscopeError:
@@ -126,35 +118,24 @@ def prune(
     stages = None
     if data is not None:
         stages = _Stages(model, config, data, run, plan, searched)
-        stages.add(
-            "cut" if trained is None else "in steps",
-            pruned,
-            None if searched is None else searched.judged[1],
-        )
+        judged = None if searched is None else searched.judged[1]
+        stages.add("cut" if trained is None else "in steps", pruned, judged)
+        size, log = config.batch_size, run.log
         for repair in config.repair:
             examples = calibration_set(pruned, data)
-            repaired(
-                model,
-                pruned,
-                repair,
-                stages.task,
-                examples,
-                batch_size=config.batch_size,
-                say=run.log,
-            )
+            repair_inplace(model, pruned, repair, stages.task, examples, batch_size=size, say=log)
             stages.add(repair, pruned)
         if config.recover and trained is None:
             pruned = recover(model, pruned, folder, config, data, run)
             stages.add("recovered", pruned)
+    recovery = {"epochs": config.recover, "teacher": config.teacher} if config.recover else None
     record = {
         **plan.chosen,
         "config": recorded(config, data, reading, run),
         "how": _describe(plan, config, is_judged=data is not None, is_trained=trained is not None),
         **({} if stages is None else stages.record()),
         "repair": list(config.repair),
-        "recover": {"epochs": config.recover, "teacher": config.teacher}
-        if config.recover
-        else None,
+        "recover": recovery,
         **_speeds(model, pruned, config, plan, searched, run),
     }
     study = None if searched is None else _as_saved(searched.study, run.typed, config.form, record)
@@ -163,11 +144,9 @@ def prune(
 
 def delete_temporary(folder: Path) -> None:
     """Delete finished work; only once the model is written, as until then it is all there is."""
-    clear(folder)
-    for name in (HEADER, *STEPS):
+    for name in TEMPORARY:
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).unlink(missing_ok=True)
-    (folder / JOURNAL).unlink(missing_ok=True)
 
 
 def _make_plan(
@@ -194,29 +173,22 @@ def _make_plan(
 
 def _announcement(plan: Plan, result: SearchResult | None) -> str:
     """Which heads are cut, and why if they are not recommended."""
-    reason = ""
+    reason, plural = "", "s" if len(plan.heads) > 1 else ""
     if result is not None and not result.is_kept:
-        target = " ".join(
-            f"{name} {value}" for name, value in plan.chosen["target"].items() if value is not None
-        )
+        targets = plan.chosen["target"].items()
+        target = " ".join(f"{name} {value}" for name, value in targets if value is not None)
         reason = (
             f" to reach the target ({target}), though not shown to stay within the allowed loss"
         )
-    return (
-        f"cutting {len(plan.heads)} head{'s' if len(plan.heads) > 1 else ''}{reason}: {plan.heads}"
-    )
+    return f"cutting {len(plan.heads)} head{plural}{reason}: {plan.heads}"
 
 
 def _as_saved(study: Study, command: str, form: str, record: dict[str, Any]) -> Study:
     """The study of a search whose plan was carried out, with the model that was made."""
     saved = {"form": form, "how": record["how"], "stages": record["stages"]}
     pruning = study.record["pruning"] | {"saved": saved}
-    return Study(
-        study.heads,
-        study.maps,
-        study.record | {"command": command, "pruning": pruning},
-        study.tables,
-    )
+    changed = study.record | {"command": command, "pruning": pruning}
+    return Study(study.heads, study.maps, changed, study.tables)
 
 
 def _speeds(
@@ -228,10 +200,7 @@ def _speeds(
     run: Run,
 ) -> dict[str, Any]:
     """Speed of the unpruned and the pruned model; a search has measured it already."""
-    length = speed.longest(model, speed.TIMED[1])
-    timed = f"{speed.TIMED[0]} sequences of {length} tokens" + (
-        ", in the form small" if config.form == "plain" else ""
-    )
+    timed = timed_on(model) + (", in the form small" if config.form == "plain" else "")
     if result is None:
         run.log(f"timing both models on {timed}")
     before, after = speeds_of(model, pruned) if result is None else result.speeds
@@ -258,9 +227,13 @@ class _Stages:
         self.task, self.batch_size, self.log = task_of(data), config.batch_size, run.log
         self.report_on = splits_of(data)[1]
         self.stages: dict[str, Any] = {}
-        self.examples = self._read(model, data) if result is None else result.report_set
+        if result is None:
+            items = self.task.items(data.data, self.report_on, limit=data.report_limit)
+            self.examples = self.task.prepare(model, items, max_length=data.max_length)
+        else:
+            self.examples = result.report_set
         count = len(self.examples.items)
-        self.draws = None if self.task.mean_column is not None else resamples(count, 0)
+        self.draws = resamples_for(self.task, count)
         if result is None:
             run.log(
                 f"evaluating the unpruned and the pruned model on {count} examples of {self.report_on}"
@@ -272,10 +245,6 @@ class _Stages:
         intact = self.metrics[name]["value"]
         keep_metric = (plan.chosen.get("target") or {}).get("keep_metric")
         self.margin = Margin.of(math.nan if intact is None else intact, keep_metric)
-
-    def _read(self, model: AttentionModel, data: TaskData) -> Prepared:
-        items = self.task.items(data.data, self.report_on, limit=data.report_limit)
-        return self.task.prepare(model, items, max_length=data.max_length)
 
     def _evaluate(self, model: AttentionModel) -> Judged:
         return evaluate(model, self.task, self.examples, batch_size=self.batch_size)
@@ -297,10 +266,9 @@ class _Stages:
         self.log(
             f"{stage}: {name} {metrics[name]['value']:.4f}, {interval} on {self.report_on}: {verdict.sentence}"
         )
-        if losses and metrics["loss"]["value"] > losses[-1]:
-            self.log(
-                f"note: the loss rose by it, from {losses[-1]:.4f} to {metrics['loss']['value']:.4f}"
-            )
+        loss = metrics["loss"]["value"]
+        if losses and loss > losses[-1]:
+            self.log(f"note: the loss rose by it, from {losses[-1]:.4f} to {loss:.4f}")
 
     def record(self) -> dict[str, Any]:
         """Metrics before and after, stage by stage, for the manifest and the model card."""

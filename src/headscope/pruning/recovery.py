@@ -33,10 +33,8 @@ def check_splits(config: PruneConfig, data: TaskData) -> None:
     if config.repair or config.recover:
         check_report_split(data, select_on)
     if config.recover:
-        train, selection = (
-            find_split(data.data, split, task=task_of(data).name) for split in ("train", select_on)
-        )
-        if train == selection:
+        task = task_of(data).name
+        if len({find_split(data.data, split, task=task) for split in ("train", select_on)}) == 1:
             raise HeadscopeError(
                 "there is no train file",
                 where=data.data,

@@ -26,7 +26,7 @@ from headscope.tasks.base import Prepared, Task, batch_of, plan
 RIDGE = 1e-3  # of the mean square of what a head says: keeps a fit from few tokens near the weights there were
 
 
-def repaired(
+def repair_inplace(
     whole: AttentionModel,
     cut: AttentionModel,
     repair: str,
@@ -35,14 +35,13 @@ def repaired(
     *,
     batch_size: int = 32,
     say: Callable[[str], None] = lambda line: None,
-) -> AttentionModel:
-    """The cut model, mended in place: `fold` or `refit`, with these examples to learn from."""
+) -> None:
+    """Repair the cut model in place: `fold` or `refit`, with these examples to learn from."""
     check_choice(repair, REPAIRS, "`repair`", "is no repair")
     if repair == "fold":
         fold(whole, cut, mean_results(whole, task, prepared, batch_size), say)
     else:
         refit(whole, cut, task, prepared, batch_size=batch_size, say=say)
-    return cut
 
 
 def fold(
@@ -62,28 +61,20 @@ def fold(
         else:
             weight = weight_of(whole.model.get_submodule(name))
             width = weight.shape[1] // sum(head.site == site for head in whole.heads)
+            columns = torch.split(weight, width, dim=1)  # one block for each head
             here = [head for head in gone if head.site == site]
-            share = torch.stack(
-                [
-                    _columns(weight, whole.place(head), width) @ means[head].to(weight)
-                    for head in here
-                ]
-            )
-            shares.setdefault(name, []).append(share.sum(dim=0))
+            terms = [columns[whole.place(head)] @ means[head].to(weight) for head in here]
+            shares.setdefault(name, []).append(torch.stack(terms).sum(dim=0))
     without = 0
-    for name, found in shares.items():
+    for name, terms in shares.items():
         bias = cut.model.get_submodule(name).bias
         if bias is None:
             without += 1
             continue
         with torch.no_grad():
-            bias += torch.stack(found).mean(dim=0)
+            bias += torch.stack(terms).mean(dim=0)
     if without:
         say(f"note: {without} output projections have no bias to fold the means into")
-
-
-def _columns(weight: Tensor, place: int, width: int) -> Tensor:
-    return weight[:, place * width : (place + 1) * width]
 
 
 def refit(
@@ -101,9 +92,8 @@ def refit(
     left to folding).
     """
     parts = anatomy(whole)
-    calls = [
-        site for sites in whole.attention_modules.values() for site in sites
-    ]  # in the order in which they are called
+    # In the order in which they are called.
+    calls = [site for sites in whole.attention_modules.values() for site in sites]
     widths = {site: sum(head.site == site for head in whole.heads) for site in calls}
     lost = [site for site in calls if sum(head.site == site for head in cut.heads) < widths[site]]
     batches = [batch_of(cut, prepared, numbers) for numbers in plan(prepared, batch_size)]
@@ -128,21 +118,14 @@ def refit(
             )
             continue
         for batch in batches:
-            wanted, given = (
-                _passed(whole, task, batch, part, times),
-                _passed(cut, task, batch, part, times),
-            )
+            wanted, given = (_passed(m, task, batch, part, times) for m in (whole, cut))
+            sides = batch.layout.sides(site.stack)
+            assert sides is not None
             for (_, target, before), (context, _, now) in zip(wanted, given, strict=True):
                 shift = before - now if is_first and before.shape == target.shape else 0.0
-                gram.add(context, target + shift, _real(batch, site))
+                gram.add(context, target + shift, sides[0].real)
         errors[site] = gram.solve()
     return errors
-
-
-def _real(batch: Batch, site: Site) -> Tensor:
-    sides = batch.layout.sides(site.stack)
-    assert sides is not None
-    return sides[0].real
 
 
 class _Reached(Exception):
@@ -168,9 +151,8 @@ def _passed(
     with ExitStack() as stack:
         block = model.model.get_submodule(part.block)
         stack.callback(block.register_forward_pre_hook(enter, with_kwargs=True).remove)
-        stack.callback(
-            model.model.get_submodule(part.projection).register_forward_hook(leave).remove
-        )
+        projection = model.model.get_submodule(part.projection)
+        stack.callback(projection.register_forward_hook(leave).remove)
         stack.enter_context(torch.inference_mode())
         stack.enter_context(suppress(_Reached))
         task.watched(model, batch)
@@ -183,13 +165,10 @@ class _Gram:
     def __init__(self, projection: nn.Module) -> None:
         self.projection = projection
         weight = weight_of(projection).double().cpu()  # [out, in]
-        bias = projection.bias
-        offset = (
-            torch.zeros(len(weight), 1).double()
-            if bias is None
-            else bias.detach().double().cpu()[:, None]  # type: ignore[operator]
-        )
-        self.has_bias = bias is not None
+        offset = torch.zeros(len(weight), 1).double()
+        self.has_bias = projection.bias is not None
+        if self.has_bias:
+            offset = projection.bias.detach().double().cpu()[:, None]  # type: ignore[operator]
         self.before = torch.cat([weight, offset], dim=1)
         size = self.before.shape[1]
         self.gram = torch.zeros(size, size, dtype=torch.float64)
@@ -199,9 +178,8 @@ class _Gram:
     def add(self, context: Tensor, target: Tensor, real: Tensor) -> None:
         """context [sequence, token, in], target [sequence, token, out], real [sequence, token]."""
         taken = context[real.to(context.device)].double().cpu()
-        taken = torch.cat(
-            [taken, torch.full((len(taken), 1), float(self.has_bias), dtype=torch.float64)], dim=1
-        )
+        ones = torch.full((len(taken), 1), float(self.has_bias), dtype=torch.float64)
+        taken = torch.cat([taken, ones], dim=1)
         residual = target[real.to(target.device)].double().cpu() - taken @ self.before.T
         self.gram += taken.T @ taken
         self.against += residual.T @ taken
@@ -210,17 +188,12 @@ class _Gram:
 
     def solve(self) -> tuple[float, float]:
         """Put the fitted weights in place; the mean squared error a token before and after."""
-        size = self.gram.shape[0]
         ridge = RIDGE * float(self.gram.diagonal().mean()) + 1e-12
-        change = torch.linalg.solve(
-            self.gram + ridge * torch.eye(size, dtype=torch.float64), self.against.T
-        ).T
+        eye = torch.eye(len(self.gram), dtype=torch.float64)
+        change = torch.linalg.solve(self.gram + ridge * eye, self.against.T).T
         fitted = self.before + change
-        after = (
-            self.squares
-            - 2 * float((change * self.against).sum())
-            + float(((change @ self.gram) * change).sum())
-        )
+        explained = 2 * float((change * self.against).sum())
+        after = self.squares - explained + float(((change @ self.gram) * change).sum())
         from transformers.pytorch_utils import Conv1D
 
         with torch.no_grad():

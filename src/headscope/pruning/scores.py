@@ -11,8 +11,9 @@ from headscope.ablation.agreement import of_items
 from headscope.ablation.gradients import Terms, terms
 from headscope.ablation.norms import output_norms
 from headscope.ablation.relevance import relevances
+from headscope.config.checks import check_choice
 from headscope.config.names import GRADIENT_SCORES, RELEVANCE_SCORES, SCORES
-from headscope.errors import HeadscopeError, choices
+from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.relevance.rules import Rules
 from headscope.pruning.subset_evaluator import BACKWARD, Removed, Selection
@@ -22,8 +23,6 @@ from headscope.tasks.base import batch_of, plan
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-OfHeads = dict[Head, float]
-
 
 def scores_by(
     selection: Selection, importance: str, rules: Rules = "voita"
@@ -32,30 +31,31 @@ def scores_by(
 
     rules  of relevance
     """
-    if importance not in SCORES:
-        raise HeadscopeError(
-            f'"{importance}" is no importance', where="`by`", expected=choices(importance, SCORES)
-        )
+    check_choice(importance, SCORES, "`by`", "is no importance")
+    is_backward = importance in GRADIENT_SCORES or importance in RELEVANCE_SCORES
+    cost = BACKWARD if is_backward else 0.0 if importance == "ablation" else 1.0
+    name = f"{importance} {rules}" if importance in RELEVANCE_SCORES else importance
+
+    def compute(removed: Removed) -> list[float]:
+        if importance == "ablation":
+            return _by_ablation(selection, removed)
+        if importance in GRADIENT_SCORES:
+            return _by_gradient(selection, removed, importance)
+        if importance in RELEVANCE_SCORES:
+            return _by_relevance(selection, removed, importance, rules)
+        return _by_unit(selection, _of_heads(selection, removed, importance))
 
     def scores(removed: Removed) -> NDArray[np.float64]:
-        key = f"scores {importance} {rules + ' ' if importance in RELEVANCE_SCORES else ''}{sorted(removed)}"
-        known = selection.memory.get(key)
-        if known is None:
-            if importance == "ablation":
-                known = _by_ablation(selection, removed)
-            elif importance in GRADIENT_SCORES:
-                known = _by_gradient(selection, removed, importance)
-            elif importance in RELEVANCE_SCORES:
-                known = _by_relevance(selection, removed, importance, rules)
-            else:
-                found = _of_heads(selection, removed, importance)
-                known = [sum(found.get(head, 0.0) for head in unit) for unit in selection.units]
-            selection.memory.add(key, known)
-        is_backward = importance in GRADIENT_SCORES or importance in RELEVANCE_SCORES
-        selection.spent += BACKWARD if is_backward else 0.0 if importance == "ablation" else 1.0
-        return np.array(known)
+        key = f"scores {name} {sorted(removed)}"
+        values = selection.memory.compute_once(key, lambda: compute(removed))
+        selection.spent += cost
+        return np.array(values)
 
     return scores
+
+
+def _by_unit(selection: Selection, scores: dict[Head, float]) -> list[float]:
+    return [sum(scores.get(head, 0.0) for head in unit) for unit in selection.units]
 
 
 def _by_ablation(selection: Selection, removed: Removed) -> list[float]:
@@ -67,23 +67,18 @@ def _by_ablation(selection: Selection, removed: Removed) -> list[float]:
 def _by_gradient(selection: Selection, removed: Removed, importance: str) -> list[float]:
     """Terms are added up within a unit before any absolute value or square is taken of them."""
     model, task, prepared = selection.cut(removed), selection.task, selection.prepared
-    found = terms(model, task, prepared, batch_size=selection.batch_size)
-    places = {head: place for place, head in enumerate(found.heads)}
-    left = [unit for unit in selection.units if unit[0] in places]
-    of_units = [[places[head] for head in unit if head in places] for unit in left]
-
-    def added(table: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.stack([table[:, columns].sum(axis=1) for columns in of_units], axis=1)
-
-    whole = Terms(
-        tuple(unit[0] for unit in left),
-        added(found.signed),
-        added(found.absolute),
-        added(found.tokens),
+    by_head = terms(model, task, prepared, batch_size=selection.batch_size)
+    index = {head: i for i, head in enumerate(by_head.heads)}
+    left = [unit for unit in selection.units if unit[0] in index]
+    columns = [[index[head] for head in unit if head in index] for unit in left]
+    signed, absolute, tokens = (
+        np.stack([table[:, unit].sum(axis=1) for unit in columns], axis=1)
+        for table in (by_head.signed, by_head.absolute, by_head.tokens)
     )
-    values = of_items(whole.importances()[importance], np.arange(len(prepared.items)))
-    known = dict(zip(left, values.tolist(), strict=True))
-    return [known.get(unit, 0.0) for unit in selection.units]
+    by_unit = Terms(tuple(unit[0] for unit in left), signed, absolute, tokens)
+    values = of_items(by_unit.importances()[importance], np.arange(len(prepared.items)))
+    scores = dict(zip(left, values.tolist(), strict=True))
+    return [scores.get(unit, 0.0) for unit in selection.units]
 
 
 def _by_relevance(
@@ -91,22 +86,16 @@ def _by_relevance(
 ) -> list[float]:
     """Of the model that is really cut; terms are added up within a unit first, as those of gradients are."""
     model, task, prepared = selection.cut(removed), selection.task, selection.prepared
-    found = relevances(
-        model, task, prepared, rules=rules, batch_size=selection.batch_size, seed=selection.seed
-    )
-    whole = found.together(selection.units)
-    values = of_items(whole.importances()[importance], np.arange(len(prepared.items)))
-    known = dict(zip(whole.heads, values.tolist(), strict=True))
-    return [sum(known.get(head, 0.0) for head in unit) for unit in selection.units]
+    size, seed = selection.batch_size, selection.seed
+    by_head = relevances(model, task, prepared, rules=rules, batch_size=size, seed=seed)
+    by_unit = by_head.together(selection.units)
+    values = of_items(by_unit.importances()[importance], np.arange(len(prepared.items)))
+    return _by_unit(selection, dict(zip(by_unit.heads, values.tolist(), strict=True)))
 
 
-def _of_heads(selection: Selection, removed: Removed, importance: str) -> OfHeads:
-    model, task, prepared, size = (
-        selection.cut(removed),
-        selection.task,
-        selection.prepared,
-        selection.batch_size,
-    )
+def _of_heads(selection: Selection, removed: Removed, importance: str) -> dict[Head, float]:
+    model, task, prepared = selection.cut(removed), selection.task, selection.prepared
+    size = selection.batch_size
     if importance == "norm":
         norms = output_norms(model, task, prepared, model.heads, size)
         if norms is None:
@@ -115,13 +104,10 @@ def _of_heads(selection: Selection, removed: Removed, importance: str) -> OfHead
                 "this family's heads have no norms", where='`by="norm"`', expected=expected
             )
         return dict(zip(model.heads, norms.mean(axis=0).tolist(), strict=True))
-    asked = chosen([importance])
-    for _ in stream(
-        model, (batch_of(model, prepared, numbers) for numbers in plan(prepared, size)), asked
-    ):
+    statistics = chosen([importance])
+    batches = (batch_of(model, prepared, numbers) for numbers in plan(prepared, size))
+    for _ in stream(model, batches, statistics):
         pass
-    sign = (
-        -1.0 if importance == "entropy" else 1.0
-    )  # a head that spreads its attention is held for less important
-    rows = [row for statistic in asked for row in statistic.table() if row.statistic == importance]
+    sign = -1.0 if importance == "entropy" else 1.0  # diffuse heads count as less important
+    rows = [row for each in statistics for row in each.table() if row.statistic == importance]
     return {Head(row.stack, row.layer, row.head): sign * row.value for row in rows}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from headscope.config.search import SearchConfig
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.model.attention_model import AttentionModel
+from headscope.model.load import ModelSource
 from headscope.pruning import searches
 from headscope.pruning.pareto_front import Report
-from headscope.pruning.search_inputs import read_inputs
+from headscope.pruning.search_inputs import calibration_set, read_inputs
 from headscope.pruning.search_result import SearchResult, make_result
 from headscope.pruning.subset_evaluator import Memory
 from headscope.pruning.target import Pursuit
@@ -28,7 +27,7 @@ class JournalMemory(Memory):
     def __init__(self, journal: Journal) -> None:
         super().__init__()
         self.journal = journal
-        self._known = {unit["key"]: unit["value"] for unit in journal.units}
+        self._values = {unit["key"]: unit["value"] for unit in journal.units}
 
     def add(self, key: str, value: Any) -> None:
         super().add(key, value)
@@ -36,7 +35,7 @@ class JournalMemory(Memory):
 
 
 def search(
-    model: AttentionModel | str | Path,
+    model: ModelSource,
     config: SearchConfig,
     data: TaskData,
     reading: Reading,
@@ -53,16 +52,14 @@ def search(
     run.log(unpruned(selection.task, selection.intact.metric, examples))
     run.log(f"search: {config.search}")
     pursuit = Pursuit(selection, config, run)
+    calibration = calibration_set(inputs.model, data) if config.try_repairs else None
     report = Report(
-        selection,
-        inputs.report_set,
-        repairs=config.try_repairs,
-        calibration=inputs.calibration_set(),
+        selection, inputs.report_set, repairs=config.try_repairs, calibration=calibration
     )
     if report.knows_nothing is not None:
         run.log(f"note: {report.knows_nothing}")
-    paths = [pursuit.followed(path) for path in searches.paths(selection, config, run.seed)]
-    best = pursuit.chosen(paths[0])
+    paths = [pursuit.follow(path) for path in searches.paths(selection, config, run.seed)]
+    best = pursuit.choose(paths[0])
     front = report.front(paths, best, config.front_sizes, run.log)
     result = make_result(inputs, report, front, best, time.perf_counter() - started)
     if warning := result.plan.chosen["warning"]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 from headscope.config.option import options_of, recorded
 from headscope.config.search import SearchConfig, splits_of
@@ -13,11 +11,12 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.data.records import find_split
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
+from headscope.model.load import ModelSource
 from headscope.model.surgery import read_heads
 from headscope.pruning.subset_evaluator import Memory, Selection
 from headscope.study.run_record import code_of, describe_files, describe_model, versions
-from headscope.study.schema.record import FileRecord, ModelRecord
-from headscope.tasks import Prepared, Task, task_of
+from headscope.study.schema.record import FileRecord, ModelRecord, Section
+from headscope.tasks import Item, Prepared, Task, task_of
 from headscope.tasks.base import check_apart, two_files
 
 CALIBRATION = 256  # examples that a repair is fitted to
@@ -47,22 +46,19 @@ class SearchInputs:
     @cached_property
     def files(self) -> list[FileRecord]:
         """The data files, with their hashes."""
-        files = two_files(self.data.data) or sorted(
-            {
-                find_split(self.data.data, split, task=self.task.name)
-                for split in splits_of(self.data)
-            }
-        )
-        return describe_files(files)
+        data, task = self.data.data, self.task.name
+        pair = two_files(data)
+        splits = () if pair else {find_split(data, s, task=task) for s in splits_of(self.data)}
+        return describe_files(pair or sorted(splits))
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Section:
         """The options of the search by name; not those of what is done after it (repair, training, form)."""
         values = recorded(self.config, self.data, self.reading, self.run)
         later = set(options_of(type(self.config))) - set(options_of(SearchConfig))
         return {name: value for name, value in values.items() if name not in later}
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Section:
         """What must be equal for a run to be resumed."""
         return {
             **{name: self.model_record[name] for name in ("dtype", "device", "edits", "reading")},
@@ -89,10 +85,6 @@ class SearchInputs:
             memory=memory,
         )
 
-    def calibration_set(self) -> Prepared | None:
-        """The examples that repairs are fitted to, if repairs are tried."""
-        return calibration_set(self.model, self.data) if self.config.try_repairs else None
-
 
 def calibration_set(model: AttentionModel, data: TaskData) -> Prepared:
     """A few examples of the selection split, for repairs."""
@@ -101,27 +93,35 @@ def calibration_set(model: AttentionModel, data: TaskData) -> Prepared:
     return task.prepare(model, items, max_length=data.max_length)
 
 
-def read_inputs(
-    model: AttentionModel | str | Path,
-    config: SearchConfig,
-    data: TaskData,
-    reading: Reading,
-    run: Run,
-) -> SearchInputs:
-    """Read the examples of both splits, refuse splits that overlap, then load the model."""
+def describe_splits(data: TaskData, selection_set: Prepared, report_set: Prepared) -> Section:
+    """Splits and numbers of examples, for records."""
+    select_on, report_on = splits_of(data)
+    return {
+        "selected_on": {"split": select_on, "examples": len(selection_set.items)},
+        "reported_on": {"split": report_on, "examples": len(report_set.items)},
+    }
+
+
+def read_both_splits(data: TaskData) -> tuple[list[Item], list[Item]]:
+    """The examples to select on and to report on; splits that overlap are refused."""
     task = task_of(data)
     select_on, report_on = splits_of(data)
     to_select = task.items(data.data, select_on, limit=data.limit)
     to_report = task.items(data.data, report_on, limit=data.report_limit)
     check_apart(to_select, to_report, "`report_on`")
-    loaded = (
-        model
-        if isinstance(model, AttentionModel)
-        else open_model(model, reading, run, model_class=task.model_class)
-    )
-    task.check(loaded)
-    loaded.canary()
+    return to_select, to_report
+
+
+def read_inputs(
+    model: ModelSource, config: SearchConfig, data: TaskData, reading: Reading, run: Run
+) -> SearchInputs:
+    """Read the examples of both splits, then load the model."""
+    task, splits = task_of(data), read_both_splits(data)
+    if not isinstance(model, AttentionModel):
+        model = open_model(model, reading, run, model_class=task.model_class)
+    task.check(model)
+    model.canary()
     selection_set, report_set = (
-        task.prepare(loaded, items, max_length=data.max_length) for items in (to_select, to_report)
+        task.prepare(model, items, max_length=data.max_length) for items in splits
     )
-    return SearchInputs(loaded, task, config, data, reading, run, selection_set, report_set)
+    return SearchInputs(model, task, config, data, reading, run, selection_set, report_set)

@@ -11,10 +11,9 @@ from headscope.ablation.noninferiority import Margin, advice_of, verdict_in
 from headscope.config.option import recorded
 from headscope.config.search import SearchConfig, splits_of
 from headscope.heads import HeadSet
-from headscope.model import latency as speed
-from headscope.pruning.pareto_front import Report, Speeds
+from headscope.pruning.pareto_front import UNTIMED, FrontRow, Report, Speeds, timed_on
 from headscope.pruning.plan import Plan
-from headscope.pruning.search_inputs import SearchInputs
+from headscope.pruning.search_inputs import SearchInputs, describe_splits
 from headscope.pruning.subset_evaluator import Selection, SubsetState
 from headscope.study.run_record import build_record
 from headscope.study.schema.names import CUT
@@ -27,13 +26,8 @@ from headscope.tasks import Judged, Prepared
 if TYPE_CHECKING:
     import pandas as pd
 
-Front = list[dict[str, Any]]  # the rows of the table
-CLOCK = (
-    "time",
-    "time_low",
-    "time_high",
-    "is_front",
-)  # of a row: by the clock, which is never twice the same
+Front = list[FrontRow]
+CLOCK = (*UNTIMED, "is_front")  # columns that depend on measured times and differ between runs
 
 
 @dataclass
@@ -79,39 +73,25 @@ def make_result(
     heads = selection.heads(best.removed)
     record = _record(inputs, report, front, best) | dict(more or {})
     timeless = deepcopy(record) | {"config": inputs.options}  # equal for every run: no times
-    timeless["after"]["report"] = {
-        key: one for key, one in record["after"]["report"].items() if key not in CLOCK
-    }
+    row = record["after"]["report"]
+    timeless["after"]["report"] = {key: row[key] for key in row if key not in CLOCK}
     plan = Plan.of(inputs.model, heads, timeless)
     study = _study(inputs, selection, heads, front, {**record, "seconds": round(seconds, 1)})
-    verdict = verdict_in(
-        record["after"]["report"], _margin(inputs, front), len(inputs.report_set.items)
-    )
+    is_kept = verdict_in(row, _margin(inputs, front), len(inputs.report_set.items)).kind == "kept"
     judged = report.intact, report.judged(best)
-    return SearchResult(
-        plan,
-        study,
-        report.speeds(best),
-        inputs.report_set,
-        judged,
-        is_kept=verdict.kind == "kept",
-    )
+    return SearchResult(plan, study, report.speeds(best), inputs.report_set, judged, is_kept)
 
 
 def _record(inputs: SearchInputs, report: Report, front: Front, best: SubsetState) -> Section:
     selection, model = report.selection, inputs.model
     heads = selection.heads(best.removed)
-    row = next(
-        one
-        for one in front
-        if one["removed"] == len(heads) and one["draw"] == 0 and not one["repair"]
-    )
-    select_on, report_on = splits_of(inputs.data)
+    row = next(row for row in _plain(front) if row["removed"] == len(heads))
+    report_on, count = splits_of(inputs.data)[1], len(inputs.report_set.items)
+    first = [row for row in front if row["draw"] == 0]
     return {
         "task": inputs.task.name,
         "data": inputs.files,
-        "selected_on": {"split": select_on, "examples": len(inputs.selection_set.items)},
-        "reported_on": {"split": report_on, "examples": len(inputs.report_set.items)},
+        **describe_splits(inputs.data, inputs.selection_set, inputs.report_set),
         "unknown": asdict(inputs.report_set.counts.unknown),
         "search": inputs.config.search,
         "by": inputs.config.by,
@@ -125,8 +105,8 @@ def _record(inputs: SearchInputs, report: Report, front: Front, best: SubsetStat
         "of": len(model.heads),
         "after": {"selection": asdict(best.outcome), "report": row},
         "warning": warning_of(inputs.config, front, report_on),
-        "advice": _advice(inputs, front),
-        "timed": f"{speed.TIMED[0]} sequences of {speed.longest(model, speed.TIMED[1])} tokens",
+        "advice": advice_of(first, _margin(inputs, front), count, report_on),
+        "timed": timed_on(model),
         "evaluations": round(selection.spent, 2),
     }
 
@@ -135,14 +115,8 @@ def warning_of(config: SearchConfig, front: Front, report_on: str) -> str | None
     """A set that keeps the metric where it was chosen may not keep it elsewhere."""
     if config.keep_metric is None:
         return None
-    plain = {
-        row["removed"]: row["metric"] for row in front if row["draw"] == 0 and not row["repair"]
-    }
-    left = (
-        next(row["metric"] for row in front if row["is_chosen"]) / plain[0]
-        if plain[0]
-        else float("nan")
-    )
+    intact = {row["removed"]: row["metric"] for row in _plain(front)}[0]
+    left = next(row["metric"] for row in front if row["is_chosen"]) / (intact or float("nan"))
     if not left < config.keep_metric:
         return None
     return (
@@ -151,12 +125,9 @@ def warning_of(config: SearchConfig, front: Front, report_on: str) -> str | None
     )
 
 
-def _advice(inputs: SearchInputs, front: Front) -> str:
-    """What can be recommended by the examples that nothing was chosen on."""
-    first = [row for row in front if row["draw"] == 0]
-    return advice_of(
-        first, _margin(inputs, front), len(inputs.report_set.items), splits_of(inputs.data)[1]
-    )
+def _plain(front: Front) -> Front:
+    """The sets of the first path, without repairs."""
+    return [row for row in front if row["draw"] == 0 and not row["repair"]]
 
 
 def _margin(inputs: SearchInputs, front: Front) -> Margin:
@@ -167,27 +138,15 @@ def _margin(inputs: SearchInputs, front: Front) -> Margin:
 def _study(
     inputs: SearchInputs, selection: Selection, heads: HeadSet, front: Front, pruning: Section
 ) -> Study:
-    nothing = float("nan")
     rows = [
-        Row(
-            head.stack,
-            head.layer,
-            head.head,
-            CUT,
-            float(head in heads),
-            nothing,
-            nothing,
-            selection.count,
-        )
+        Row.without_interval(head, CUT, float(head in heads), selection.count)
         for head in inputs.model.heads
     ]
     tried = [
         {
             "order": order,
             "removed": selection.size(removed),
-            "loss": outcome.loss,
-            "metric": outcome.metric,
-            "examples": outcome.examples,
+            **asdict(outcome),
             "heads": str(selection.heads(removed)),
         }
         for order, (removed, outcome) in enumerate(selection.tried.items())

@@ -8,7 +8,7 @@ after an eighth of the examples, a quarter and a half those that cannot come in 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,11 +17,12 @@ import numpy as np
 from headscope.ablation.ablation_targets import Variant
 from headscope.ablation.gradients import terms
 from headscope.ablation.sweep import Sweep
-from headscope.errors import HeadscopeError, choices
-from headscope.heads import HeadSet
+from headscope.config.checks import check_choice
+from headscope.errors import HeadscopeError
+from headscope.heads import Head, HeadSet
 from headscope.model.attention_model import AttentionModel
 from headscope.model.surgery import prune, units
-from headscope.tasks.base import Prepared, Task
+from headscope.tasks.base import Judged, Prepared, Task
 from headscope.tasks.running import evaluate, sites_in_use
 
 if TYPE_CHECKING:
@@ -54,16 +55,19 @@ class SubsetState:
 
 
 class Memory:
-    """Finished work by name, so that a run that was killed does not do it again; this one forgets with the process."""
+    """Finished work by name, so that a run that was killed does not repeat it; this one ends with the process."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
 
-    def get(self, key: str) -> Any:
-        return self._known.get(key)
+    def compute_once(self, key: str, compute: Callable[[], Any]) -> Any:
+        """The stored value; computed and stored if there is none."""
+        if key not in self._values:
+            self.add(key, compute())
+        return self._values[key]
 
     def add(self, key: str, value: Any) -> None:
-        self._known[key] = value
+        self._values[key] = value
 
 
 class Selection:
@@ -91,27 +95,16 @@ class Selection:
         seed: int = 0,
         memory: Memory | None = None,
     ) -> None:
-        if objective not in OBJECTIVES:
-            raise HeadscopeError(
-                f'"{objective}" is no objective',
-                where="`objective`",
-                expected=choices(objective, OBJECTIVES),
-            )
+        check_choice(objective, OBJECTIVES, "`objective`", "is no objective")
         self.model, self.task, self.prepared = model, task, prepared
-        self.objective, self.at_least, self.batch_size, self.seed = (
-            objective,
-            at_least,
-            batch_size,
-            seed,
-        )
+        self.objective, self.at_least = objective, at_least
+        self.batch_size, self.seed = batch_size, seed
         self.memory = memory or Memory()
-        sample = np.random.default_rng(seed).permutation(len(prepared.items))[:GUIDE]
-        few = [prepared.items[i] for i in sorted(sample)]
-        self.guide = (
-            prepared
-            if len(few) == len(prepared.items)
-            else task.prepare(model, few, max_length=max_length)
-        )
+        self.guide = prepared
+        if len(prepared.items) > GUIDE:
+            sample = np.random.default_rng(seed).permutation(len(prepared.items))[:GUIDE]
+            few = [prepared.items[i] for i in sorted(sample)]
+            self.guide = task.prepare(model, few, max_length=max_length)
         used = set(sites_in_use(model, task, prepared))
         self.units = [unit for unit in units(model) if any(head.site in used for head in unit)]
         if among is not None:
@@ -124,7 +117,7 @@ class Selection:
             )
         self.tried: dict[Removed, Outcome] = {}
         self.spent = 0.0
-        self._way: str | None = None  # of the sweep, found valid once
+        self._method: str | None = None  # of the sweep, found valid once
         self._slopes: dict[Removed, NDArray[np.float64]] = {}
         self._cut: tuple[Removed, AttentionModel] = (frozenset(), model)
         self.intact = self.evaluated(frozenset())
@@ -148,16 +141,13 @@ class Selection:
         left = Counter(head.site for head in self.model.heads)
         for gone in removed:
             left.subtract(head.site for head in self.units[gone])
-        total, found = left.total(), []
-        for number, unit in enumerate(self.units):
-            if number in removed or len(unit) >= total:
-                continue
-            if all(
-                left[site] - lost >= self.at_least
-                for site, lost in Counter(head.site for head in unit).items()
-            ):
-                found.append(number)
-        return found
+        total = left.total()
+
+        def may_go(unit: Sequence[Head]) -> bool:
+            lost = Counter(head.site for head in unit)
+            return len(unit) < total and all(left[s] - lost[s] >= self.at_least for s in lost)
+
+        return [i for i, unit in enumerate(self.units) if i not in removed and may_go(unit)]
 
     def goodness(self, outcome: Outcome) -> float:
         """Lower is better: the loss, or minus the metric; an undefined metric is worst."""
@@ -169,22 +159,18 @@ class Selection:
     def cut(self, removed: Removed) -> AttentionModel:
         """The model without these units; the last one asked for is kept."""
         if self._cut[0] != removed:
-            self._cut = (
-                removed,
-                self.model if not removed else prune(self.model, list(self.heads(removed))),
-            )
+            heads = list(self.heads(removed))
+            self._cut = removed, prune(self.model, heads) if heads else self.model
         return self._cut[1]
 
     def evaluated(self, removed: Removed) -> Outcome:
         """What one set does on all examples."""
         if removed in self.tried and self.tried[removed].examples == self.count:
             return self.tried[removed]
-        key = f"evaluate {sorted(removed)}"
-        known = self.memory.get(key)
-        if known is None:
-            known = asdict(self._measured(self.cut(removed)))
-            self.memory.add(key, known)
-        return self._note(removed, Outcome(**known), 1.0)
+        stored = self.memory.compute_once(
+            f"evaluate {sorted(removed)}", lambda: asdict(self._measured(self.cut(removed)))
+        )
+        return self._note(removed, Outcome(**stored), 1.0)
 
     def evaluated_as(self, removed: Removed, model: AttentionModel) -> Outcome:
         """What one set does in this model, which was trained after these units were cut."""
@@ -199,61 +185,52 @@ class Selection:
         """
         if not candidates:
             return []
-        key = f"children {sorted(removed)} {list(candidates)} {keep}"
-        known = self.memory.get(key)
-        if known is None:
-            known = [asdict(outcome) for outcome in self._raced(removed, candidates, keep)]
-            self.memory.add(key, known)
-        outcomes = [Outcome(**one) for one in known]
-        states = []
-        for unit, outcome in zip(candidates, outcomes, strict=True):
-            child = removed | {unit}
-            self._note(child, outcome, outcome.examples / self.count)
-            states.append(SubsetState(child, outcome))
-        # Whoever dropped out is behind all that did not, whatever their few examples say.
-        return sorted(
-            states,
-            key=lambda one: (
-                -one.outcome.examples,
-                self.goodness(one.outcome),
-                sorted(one.removed),
-            ),
+        stored = self.memory.compute_once(
+            f"children {sorted(removed)} {list(candidates)} {keep}",
+            lambda: [asdict(outcome) for outcome in self._test(removed, candidates, keep)],
         )
+        states = []
+        for unit, values in zip(candidates, stored, strict=True):
+            state = SubsetState(removed | {unit}, Outcome(**values))
+            self._note(state.removed, state.outcome, state.outcome.examples / self.count)
+            states.append(state)
+
+        def rank(state: SubsetState) -> tuple[int, float, list[int]]:
+            # Whoever dropped out is behind all that did not, whatever their few examples say.
+            examples = state.outcome.examples
+            return -examples, self.goodness(state.outcome), sorted(state.removed)
+
+        return sorted(states, key=rank)
 
     def slopes(self, removed: Removed) -> NDArray[np.float64]:
         """[unit]: the change of loss that switching each on or off should make, to second order, by a few examples.
 
         The slope alone misjudges the heads that matter most: what falls steeply at first may rise before it is gone.
         """
-        key = f"slopes {sorted(removed)}"
-        if removed in self._slopes:
-            return self._slopes[removed]
-        known = self.memory.get(key)
-        if known is None:
-            gone = self.heads(removed)
-            found = terms(
-                self.model, self.task, self.guide, batch_size=self.batch_size, removed=list(gone)
+        if removed not in self._slopes:
+            slopes = self.memory.compute_once(
+                f"slopes {sorted(removed)}", lambda: self._compute_slopes(removed)
             )
-            column = {head: found.signed[:, place] for place, head in enumerate(found.heads)}
-            nothing = np.zeros(len(found.signed))
-            first = [
-                sum(
-                    (column.get(head, nothing) * (1 if head in gone else -1) for head in unit),
-                    nothing,
-                )
-                for unit in self.units
-            ]
-            known = [float((change + 0.5 * change**2).mean()) for change in first]
-            self.memory.add(key, known)
-        self.spent += BACKWARD * len(self.guide.items) / self.count
-        self._slopes[removed] = np.array(known)
+            self.spent += BACKWARD * len(self.guide.items) / self.count
+            self._slopes[removed] = np.array(slopes)
         return self._slopes[removed]
 
     # Inside
 
+    def _compute_slopes(self, removed: Removed) -> list[float]:
+        gone, size = self.heads(removed), self.batch_size
+        result = terms(self.model, self.task, self.guide, batch_size=size, removed=list(gone))
+        column = {head: result.signed[:, i] for i, head in enumerate(result.heads)}
+        zero = np.zeros(len(result.signed))
+        slopes = []
+        for unit in self.units:
+            signed = (column.get(head, zero) * (1 if head in gone else -1) for head in unit)
+            change = sum(signed, zero)
+            slopes.append(float((change + 0.5 * change**2).mean()))
+        return slopes
+
     def _measured(self, model: AttentionModel) -> Outcome:
-        judged = evaluate(model, self.task, self.prepared, batch_size=self.batch_size)
-        return self._outcome(judged.losses, judged.scores)
+        return self._outcome(evaluate(model, self.task, self.prepared, batch_size=self.batch_size))
 
     def _note(self, removed: Removed, outcome: Outcome, cost: float) -> Outcome:
         self.spent += cost
@@ -261,47 +238,31 @@ class Selection:
             self.tried[removed] = outcome
         return outcome
 
-    def _outcome(self, losses: NDArray[np.float64], scores: NDArray[np.float64]) -> Outcome:
-        return Outcome(
-            float(losses.mean()),
-            float(self.task.measure(scores)[self.task.metrics[0]]),
-            len(losses),
-        )
+    def _outcome(self, judged: Judged) -> Outcome:
+        metric = float(self.task.measure(judged.scores)[self.task.metrics[0]])
+        return Outcome(float(judged.losses.mean()), metric, len(judged.losses))
 
-    def _raced(
-        self, removed: Removed, candidates: Sequence[int], keep: int | None
-    ) -> list[Outcome]:
-        if self._way is None:
-            self._way = Sweep(self.model, self.task, self.prepared, batch_size=self.batch_size).way
-        sweep = Sweep(
-            self.cut(removed),
-            self.task,
-            self.prepared,
-            batch_size=self.batch_size,
-            seed=self.seed,
-            proven=self._way,
-        )
+    def _test(self, removed: Removed, candidates: Sequence[int], keep: int | None) -> list[Outcome]:
+        """Sequential test of the candidates: those that cannot be among the first `keep` drop out early."""
+        size, inputs = self.batch_size, (self.task, self.prepared)
+        if self._method is None:
+            self._method = Sweep(self.model, *inputs, batch_size=size).way
+        cut, seed, proven = self.cut(removed), self.seed, self._method
+        sweep = Sweep(cut, *inputs, batch_size=size, seed=seed, proven=proven)
         variants = {unit: Variant("head", str(unit), self.units[unit]) for unit in candidates}
-        losses: dict[int, list[NDArray[np.float64]]] = {unit: [] for unit in candidates}
-        scores: dict[int, list[NDArray[np.float64]]] = {unit: [] for unit in candidates}
+        judged: dict[int, list[Judged]] = {unit: [] for unit in candidates}
         live = list(candidates)
         blocks, looks = self._blocks(
             sweep, None if keep is None or keep >= len(candidates) else keep
         )
         for number, items in enumerate(blocks):
-            groups = sweep.groups([variants[unit] for unit in live])[
-                1:
-            ]  # the parent itself is known
-            for unit in sweep.run(number, items, groups):
-                for place, variant in enumerate(unit.variants):
-                    losses[int(variant.named)].append(unit.losses[place])
-                    scores[int(variant.named)].append(unit.scores[place])
+            groups = sweep.groups([variants[unit] for unit in live])[1:]  # without the parent
+            for group in sweep.run(number, items, groups):
+                for i, variant in enumerate(group.variants):
+                    judged[int(variant.named)].append(Judged(group.losses[i], group.scores[i]))
             if keep is not None and number in looks:
-                live = self._still_in(live, losses, scores, keep)
-        return [
-            self._outcome(np.concatenate(losses[unit]), np.concatenate(scores[unit]))
-            for unit in candidates
-        ]
+                live = self._still_in(live, judged, keep)
+        return [self._outcome(_joined(judged[unit])) for unit in candidates]
 
     def _blocks(self, sweep: Sweep, keep: int | None) -> tuple[list[list[int]], set[int]]:
         """The examples in random order, and the blocks after which a race is looked at.
@@ -316,38 +277,34 @@ class Selection:
         found: list[list[int]] = []
         looks: set[int] = set()
         for part in np.split(np.array(order), ends):
-            found += _no_larger(part.tolist(), len(whole[0]))
+            size = len(whole[0])
+            found += [part[i : i + size].tolist() for i in range(0, len(part), size)]
             looks.add(len(found) - 1)
         return found, looks - {len(found) - 1}
 
-    def _still_in(
-        self,
-        live: list[int],
-        losses: dict[int, list[NDArray[np.float64]]],
-        scores: dict[int, list[NDArray[np.float64]]],
-        keep: int,
-    ) -> list[int]:
+    def _still_in(self, live: list[int], parts: dict[int, list[Judged]], keep: int) -> list[int]:
         """Those that may yet be among the first `keep`.
 
         By the loss: whoever is not worse than the last of them by two standard errors of their difference, example by
         example. By a metric that is no mean: the better half.
         """
-        here = {unit: np.concatenate(losses[unit]) for unit in live}
-        outcomes = {unit: self._outcome(here[unit], np.concatenate(scores[unit])) for unit in live}
-        order = sorted(live, key=lambda unit: (self.goodness(outcomes[unit]), unit))
+        judged = {unit: _joined(parts[unit]) for unit in live}
+        goodness = {unit: self.goodness(self._outcome(judged[unit])) for unit in live}
+        order = sorted(live, key=lambda unit: (goodness[unit], unit))
         if len(order) <= keep:
             return live
         if self.objective == "metric":
             return [unit for unit in live if unit in set(order[: max(keep, -(-len(order) // 2))])]
-        last = here[order[keep - 1]]
+        last = judged[order[keep - 1]].losses
 
         def is_behind(unit: int) -> bool:
-            difference = here[unit] - last
+            difference = judged[unit].losses - last
             error = float(difference.std(ddof=1)) / np.sqrt(len(difference))
             return bool(difference.mean() > STANDARD_ERRORS * error)
 
         return [unit for unit in live if unit in order[:keep] or not is_behind(unit)]
 
 
-def _no_larger(items: list[int], most: int) -> list[list[int]]:
-    return [items[start : start + most] for start in range(0, len(items), most)]
+def _joined(parts: Sequence[Judged]) -> Judged:
+    losses = np.concatenate([part.losses for part in parts])
+    return Judged(losses, np.concatenate([part.scores for part in parts]))

@@ -31,11 +31,8 @@ def heads_to_remove(config: SearchConfig, selection: Selection) -> int | None:
     check_reachable(wanted, everyone, _reachable(selection), option, selection.at_least)
     smallest = min(len(unit) for unit in selection.units)
     if wanted < smallest:
-        raise HeadscopeError(
-            f"{wanted} cannot go alone",
-            where=option,
-            expected=f"{smallest} or more: so many share their weights",
-        )
+        expected = f"{smallest} or more: so many share their weights"
+        raise HeadscopeError(f"{wanted} cannot go alone", where=option, expected=expected)
     return wanted
 
 
@@ -44,12 +41,9 @@ def check_reachable(
 ) -> None:
     """Refuse to remove more heads than can be removed. count: of the heads that may go."""
     if wanted > reachable:
+        what = f"{wanted} of {count} heads cannot go"
         kept = f", as {at_least} stay in each layer" if at_least else ""
-        raise HeadscopeError(
-            f"{wanted} of {count} heads cannot go",
-            where=option,
-            expected=f"at most {reachable}{kept}",
-        )
+        raise HeadscopeError(what, where=option, expected=f"at most {reachable}{kept}")
 
 
 def _reachable(selection: Selection) -> int:
@@ -65,11 +59,9 @@ def estimate(seconds: float, steps: int, examples: int) -> str:
     minutes = seconds * steps / 60
     if minutes < 2:
         return ""
-    fewer = (
-        f"; `limit={FEWER}` makes it {max(minutes * FEWER / examples, 1):.0f}"
-        if examples > 2 * FEWER
-        else ""
-    )
+    fewer = ""
+    if examples > 2 * FEWER:
+        fewer = f"; `limit={FEWER}` makes it {max(minutes * FEWER / examples, 1):.0f}"
     return f"about {minutes:.0f} min at most for {steps} steps{fewer}"
 
 
@@ -90,60 +82,48 @@ class Pursuit:
         if target.speedup is not None:
             from headscope.model import latency as speed
 
-            known = selection.memory.get(
-                "layers"
-            )  # a run that goes on keeps the clock it began with
-            if known is None:
-                batch_size, length = (
-                    speed.TIMED[0],
-                    speed.longest(selection.model, speed.TIMED[1]),
-                )  # as it is judged
-                known = asdict(
-                    speed.layers(selection.model, batch_size=batch_size, length=length, repeats=6)
-                )
-                selection.memory.add("layers", known)
-            self.layers = speed.Layers(tuple(known["share"]), tuple(known["time"]))
-        if (
-            self.layers is not None
-            and target.speedup is not None
-            and target.speedup > self.layers.bound
-        ):
-            raise HeadscopeError(
-                f"{target.speedup:g} times is more than head pruning can give here",
-                where="`speedup`",
-                expected=f"at most {self.layers.bound:.2f}: that is the time without any attention head",
+            model = selection.model
+            size, length = speed.TIMED[0], speed.longest(model, speed.TIMED[1])  # as it is judged
+            # A resumed run keeps the times that it began with.
+            times = selection.memory.compute_once(
+                "layers",
+                lambda: asdict(speed.layers(model, batch_size=size, length=length, repeats=6)),
             )
+            self.layers = speed.Layers(tuple(times["share"]), tuple(times["time"]))
+            if target.speedup > self.layers.bound:
+                raise HeadscopeError(
+                    f"{target.speedup:g} times is more than head pruning can give here",
+                    where="`speedup`",
+                    expected=f"at most {self.layers.bound:.2f}: that is the time without any attention head",
+                )
         self.reachable = self.most or _reachable(selection)
 
-    def followed(self, path: Iterator[SubsetState]) -> list[SubsetState]:
+    def follow(self, path: Iterator[SubsetState]) -> list[SubsetState]:
         """The states of a search, from the intact model to the target."""
         from headscope.pruning.subset_evaluator import SubsetState
 
-        found = [SubsetState(frozenset(), self.selection.intact)]
-        below, started = 0, time.monotonic()
+        states = [SubsetState(frozenset(), self.selection.intact)]
+        metric, log = self.selection.task.metrics[0], self.run.log
+        below, size, started = 0, 0, time.monotonic()
         for state in path:
-            if self.most is not None and self.selection.size(state.removed) > self.most:
-                reached = self.selection.size(found[-1].removed)
-                self.run.log(
+            reached, size = size, self.selection.size(state.removed)
+            if self.most is not None and size > self.most:
+                log(
                     f"note: {reached} heads instead of {self.most}: the next share their weights and go together"
                 )
                 break
-            found.append(state)
-            size = self.selection.size(state.removed)
-            self.run.log(self._told(state))
-            if len(found) == 2 and (
-                line := estimate(time.monotonic() - started, self.reachable, self.selection.count)
-            ):
-                self.run.log(line)
+            states.append(state)
+            outcome, spent = state.outcome, f"{self.selection.spent:.0f} evaluations"
+            log(f"{size} removed: loss {outcome.loss:.4f}, {metric} {outcome.metric:.4f} ({spent})")
+            if len(states) == 2:
+                seconds = time.monotonic() - started
+                if line := estimate(seconds, self.reachable, self.selection.count):
+                    log(line)
             self.run.progress(min(size, self.reachable), self.reachable)
             below = 0 if self._keeps(state) else below + 1
-            if (
-                (self.most is not None and size >= self.most)
-                or below >= PATIENCE
-                or self._is_fast(state)
-            ):
+            if size == self.most or below >= PATIENCE or self._is_fast(state):
                 break
-        return found
+        return states
 
     def _keeps(self, state: SubsetState) -> bool:
         share = self.target.keep_metric
@@ -160,7 +140,7 @@ class Pursuit:
         left = len(self.selection.model.heads) - self.selection.size(state.removed)
         return self.layers.at(left / len(self.selection.model.heads))
 
-    def chosen(self, path: list[SubsetState]) -> SubsetState:
+    def choose(self, path: list[SubsetState]) -> SubsetState:
         """The last state of the path that meets the target."""
         if len(path) == 1:
             raise HeadscopeError("no head may go", where="prune", expected="a smaller `at_least`")
@@ -182,9 +162,3 @@ class Pursuit:
                 expected=f"at most {1 / self.expected_time(path[-1]):.2f}",
             )
         return path[-1]
-
-    def _told(self, state: SubsetState) -> str:
-        size, outcome = self.selection.size(state.removed), state.outcome
-        name = self.selection.task.metrics[0]
-        spent = f"{self.selection.spent:.0f} evaluations"
-        return f"{size} removed: loss {outcome.loss:.4f}, {name} {outcome.metric:.4f} ({spent})"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headscope.ablation.agreement import LEAST_CEILING, examples_for
-from headscope.report.over_uniform import times_text
 from headscope.report.study_access import stacks_of
 from headscope.report.table_cells import DECIMALS
 from headscope.report.text import plain
@@ -49,16 +48,31 @@ class Measured(NamedTuple):
         """
         if math.isnan(self.value):
             return ""
-        times = times_text(self.value, self.uniform)
-        return self._with_interval(sign) + (f", {times}" if times else "")
+        value, low, high = (short_number(end, self.decimals, sign=sign) for end in self[1:4])
+        has_interval = math.isfinite(self.low) and math.isfinite(self.high)
+        return value + (f" [{low}, {high}]" if has_interval else "") + self._over_uniform()
 
-    def _with_interval(self, sign: bool) -> str:
-        if math.isfinite(self.low) and math.isfinite(self.high):
-            low, high = (
-                short_number(end, self.decimals, sign=sign) for end in (self.low, self.high)
-            )
-            return f"{short_number(self.value, self.decimals, sign=sign)} [{low}, {high}]"
-        return short_number(self.value, self.decimals, sign=sign)
+    def _over_uniform(self) -> str:
+        """`, 74 times uniform`, `, 1.3 times uniform`; empty where uniform is not known or 0."""
+        times = self.value / self.uniform if self.uniform > 0 else math.nan
+        if not math.isfinite(times):
+            return ""
+        return f", {times:.{0 if times >= 9.95 else 1}f} times uniform"
+
+    def strength(self, chance: float) -> float:
+        """Half-widths of the interval between the value and chance; 0 where one of them is not known."""
+        half = (self.high - self.low) / 2
+        distance = abs(self.value - chance)
+        is_known = math.isfinite(distance) and math.isfinite(half) and half > 0
+        return distance / half if is_known else 0.0
+
+    def excludes(self, chance: float) -> bool:
+        """Whether the whole interval is on one side of chance."""
+        return self.low > chance or self.high < chance
+
+    def evidence(self, chance: float) -> dict[str, Any]:
+        """Against chance, as a finding has it: `is_clear` and `strength`."""
+        return {"is_clear": self.excludes(chance), "strength": self.strength(chance)}
 
 
 @dataclass(frozen=True)
@@ -95,20 +109,9 @@ class Finding:
         return (self.chapter, self.heads[0].head) if self.heads else None
 
     def __str__(self) -> str:
-        named = "; ".join(
-            f"{head.head}: {head.text()}" if head.text() else head.head for head in self.heads
-        )
-        return (
-            f"{self.sentence} {named}".rstrip()
-            + f"{f' and {self.more} more' if self.more else ''}{self.after}."
-        )
-
-
-def strength_of(value: float, low: float, high: float, chance: float) -> float:
-    """Half-widths of the interval between the value and chance; 0 where one of them is not known."""
-    half = (high - low) / 2
-    distance = abs(value - chance)
-    return distance / half if math.isfinite(distance) and math.isfinite(half) and half > 0 else 0.0
+        named = [f"{one.head}: {one.text()}" if one.text() else one.head for one in self.heads]
+        more = f" and {self.more} more" if self.more else ""
+        return f"{self.sentence} {'; '.join(named)}".rstrip() + f"{more}{self.after}."
 
 
 def read_measured(
@@ -128,11 +131,6 @@ def measured_in(
 ) -> Measured:
     """A row of a table that names a head."""
     return read_measured(row, (value, *ends), decimals, address_of(study, row))
-
-
-def excludes(measured: Measured, chance: float) -> bool:
-    """Whether the whole interval is on one side of chance."""
-    return measured.low > chance or measured.high < chance
 
 
 def ceiling_of(row: Mapping[Any, Any]) -> float:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from headscope.ablation.noninferiority import Margin, verdict_in
-from headscope.report.finding import Measured, finite, read_measured, strength_of
+from headscope.report.finding import Measured, finite, read_measured
 from headscope.report.study_access import recorded
 from headscope.report.table_cells import (
     Cell,
@@ -59,8 +59,7 @@ def change_sentence(study: Study, entry: str, row: dict[Any, Any], count: int | 
 
 
 def change_strength(row: dict[Any, Any]) -> float:
-    change = change_of(row)
-    return strength_of(change.value, change.low, change.high, 0.0)
+    return change_of(row).strength(0.0)
 
 
 def change_of(row: dict[Any, Any], decimals: int = 4) -> Measured:
@@ -75,9 +74,8 @@ def said_of_change(row: dict[Any, Any], count: Any = None, keep_metric: Any = No
     keep_metric  the share of the metric that was to be left, if that was asked for
     """
     change = change_of(row)
-    verdict = verdict_in(
-        row, margin_of(row, keep_metric), count if isinstance(count, int) else None
-    )
+    examples = count if isinstance(count, int) else None
+    verdict = verdict_in(row, margin_of(row, keep_metric), examples)
     return f"a change of {change.text(sign=True)}: {verdict.sentence}"
 
 

@@ -4,19 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from headscope.report.study_access import recorded
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from headscope.report.drawing.study_figure import StudyFigure
     from headscope.report.finding import Finding
     from headscope.report.table_cells import Part
     from headscope.study.study import Study
 
     PartMaker = Callable[[Study], Part | None]
-    FindingMaker = Callable[[Study], Iterable[Finding]]
+    FindingMaker = Callable[[Study], Iterable[Finding] | None]
+
+T = TypeVar("T")
+
+
+def needs_table(
+    name: str,
+) -> Callable[[Callable[[Study, pd.DataFrame], T]], Callable[[Study], T | None]]:
+    """Decorator of makers of parts and findings: they get the table; None where the study has none, or an empty one."""
+
+    def decorate(make: Callable[[Study, pd.DataFrame], T]) -> Callable[[Study], T | None]:
+        @wraps(make)
+        def checked(study: Study) -> T | None:
+            table = study.tables.get(name)
+            return None if table is None or not len(table) else make(study, table)
+
+        return checked
+
+    return decorate
 
 
 class Fact(NamedTuple):
@@ -41,7 +62,7 @@ class Section:
 
     figures   classes of figures
     parts     functions that make a table with its heading and note; None where the study has no such table
-    findings  functions that yield sentences
+    findings  functions that yield sentences; None where there is nothing to say
     facts     what was studied, in a few words
     """
 

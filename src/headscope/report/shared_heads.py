@@ -7,15 +7,28 @@ the states of different layers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headscope.report.study_access import recorded
 from headscope.report.text import with_noun
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from headscope.study.study import Study
 
 Place = tuple[str, int, int]  # stack, layer, head
+
+
+def head_key(row: Mapping[Any, Any]) -> Place:
+    """The head that a row of a table is about."""
+    return str(row["stack"]), int(row["layer"]), int(row["head"])
+
+
+def keys_of(table: pd.DataFrame) -> list[Place]:
+    """The different heads that the rows of a table are about, in its order."""
+    keys = table[["stack", "layer", "head"]].drop_duplicates()
+    return list(keys.itertuples(index=False, name=None))
 
 
 def first_layers(study: Study, stack: str) -> dict[int, int]:
@@ -46,11 +59,7 @@ def counted(
     """`3 of 72 heads`; with shared layers `1 of 8 shared heads (8 of 96 sites)`. noun "": `3 of 72` alone."""
     some, every = set(some), set(every)
     if not any(is_shared(study, stack) for stack, _, _ in every):
-        return (
-            f"{len(some)} of {with_noun(len(every), noun)}"
-            if noun
-            else f"{len(some)} of {len(every)}"
-        )
+        return f"{len(some)} of {with_noun(len(every), noun) if noun else len(every)}"
     heads, of = ({head_of(study, place) for place in places} for places in (some, every))
     return f"{len(heads)} of {with_noun(len(of), 'shared head')} ({len(some)} of {with_noun(len(every), 'site')})"
 

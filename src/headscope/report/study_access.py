@@ -12,6 +12,7 @@ from headscope.study.local_paths import local_name
 from headscope.tables import STACKS
 
 if TYPE_CHECKING:
+    import pandas as pd
     from numpy.typing import NDArray
 
     from headscope.study.study import Study
@@ -24,10 +25,12 @@ MOST = 1000  # layers or heads that are believed of a record
 
 def stacks_of(study: Study) -> list[str]:
     """The stacks that have rows, in the order in which stacks are listed everywhere."""
-    found = dict.fromkeys(str(name) for name in study.heads["stack"])
-    return sorted(
-        found, key=lambda name: (STACKS.index(name) if name in STACKS else len(STACKS), name)
-    )
+    return sorted({str(name) for name in study.heads["stack"]}, key=stack_order)
+
+
+def stack_order(name: str) -> tuple[int, str]:
+    """To sort names of stacks: ours in their usual order, then others."""
+    return STACKS.index(name) if name in STACKS else len(STACKS), name
 
 
 def statistics_of(study: Study) -> list[str]:
@@ -48,37 +51,66 @@ def grid_of(
 ) -> NDArray[np.float64]:
     """One column of one statistic as [layer, head]; NaN where a head has no row."""
     grid = np.full(shape_of(study, stack), np.nan)
-    rows = study.heads[(study.heads["stack"] == stack) & (study.heads["statistic"] == statistic)]
+    rows = rows_for(study, statistic, stack)
     grid[rows["layer"].to_numpy(), rows["head"].to_numpy()] = rows[column].to_numpy(dtype=float)
     return grid
 
 
+def rows_for(study: Study, statistic: str, stack: str | None = None) -> pd.DataFrame:
+    """The rows of a statistic in heads.csv, of one stack or of all."""
+    rows = study.heads[study.heads["statistic"] == statistic]
+    return rows if stack is None else rows[rows["stack"] == stack]
+
+
+def values_for(study: Study, statistic: str, stack: str | None = None) -> pd.DataFrame:
+    """The rows of a statistic that have a value."""
+    return rows_for(study, statistic, stack).dropna(subset="value")
+
+
+def uniform_shares(study: Study, statistic: str, stack: str) -> dict[int, float]:
+    """By layer, the value that uniform attention would have; empty where that is not known."""
+    rows = records_of(study, "uniform")
+    return {
+        int(row["layer"]): float(row["value"])
+        for row in rows
+        if row["stack"] == stack and row["statistic"] == statistic
+    }
+
+
 def stacks_with(study: Study, statistic: str) -> list[str]:
     """The stacks in which a statistic has at least one value."""
-    rows = study.heads[(study.heads["statistic"] == statistic) & study.heads["value"].notna()]
-    present = {str(name) for name in rows["stack"]}
+    present = {str(name) for name in values_for(study, statistic)["stack"]}
     return [stack for stack in stacks_of(study) if stack in present]
 
 
 def maps_of(study: Study, kind: Literal["map", "offset"], axes: int) -> dict[str, NDArray[Any]]:
     """The maps of a kind by stack, in order; arrays of another shape or without a number are left out."""
-    found = {}
-    for key in sorted(study.maps, key=lambda name: (_rank(name.partition("/")[2]), name)):
-        prefix, _, stack = key.partition("/")
-        array = study.maps[key]
-        if (
-            prefix == kind
-            and stack
-            and array.ndim == axes
-            and array.size
-            and np.isfinite(array).any()
-        ):
-            found[stack] = array
-    return found
+    maps = {
+        key.partition("/")[2]: study.maps[key] for key in study.maps if key.startswith(f"{kind}/")
+    }
+    return {
+        stack: maps[stack]
+        for stack in sorted(maps, key=stack_order)
+        if stack and maps[stack].ndim == axes and np.isfinite(maps[stack]).any()
+    }
 
 
-def _rank(stack: str) -> int:
-    return STACKS.index(stack) if stack in STACKS else len(STACKS)
+def mean_over(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    """The mean of the finite values along an axis of [a, b]; NaN where there is none."""
+    counts = np.isfinite(values).sum(axis=axis)
+    means: NDArray[np.float64] = np.full(counts.shape, np.nan)
+    np.divide(np.nansum(values, axis=axis), counts, out=means, where=counts > 0)
+    return means
+
+
+def records_of(study: Study, name: str) -> list[dict[Any, Any]]:
+    """The rows of a table; none where the study does not have it."""
+    return study.tables[name].to_dict("records") if name in study.tables else []
+
+
+def threshold_of(study: Study, name: str, default: float) -> float:
+    """Where a role begins in this study."""
+    return float(study.record.get("options", {}).get("thresholds", {}).get(name, default))
 
 
 def recorded(record: Mapping[str, Any], *keys: str) -> Any:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headscope.report.shared_heads import Place
+from headscope.report.shared_heads import Place, head_key
 from headscope.report.study_access import stacks_of
-from headscope.report.text import plain
+from headscope.report.text import grouped, plain
 from headscope.tables import STACKS
 
 if TYPE_CHECKING:
@@ -68,6 +68,20 @@ class Part:
         if self.figures is OWN_NAME:
             object.__setattr__(self, "figures", (self.name,))
 
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        heading: str,
+        note: str,
+        columns: Columns,
+        table: pd.DataFrame,
+        **options: Any,
+    ) -> Part:
+        """A part with a row for each row of a table. options: as of the class."""
+        rows = rows_of(table.to_dict("records"), columns)
+        return cls(name, heading, note, tuple(columns), rows, **options)
+
 
 CellMaker = Callable[[dict[Any, Any]], Cell]  # the cell of a record
 Columns = Mapping[str, CellMaker]  # by their headings
@@ -81,18 +95,16 @@ def rows_of(records: Iterable[dict[Any, Any]], columns: Columns) -> list[list[Ce
 def measured(value: Any, low: Any, high: Any, decimals: int = DECIMALS) -> Cell:
     if is_missing(value):
         return Cell(NONE)
-    interval = (
-        "" if is_missing(low) or is_missing(high) else f" [{low:.{decimals}f}, {high:.{decimals}f}]"
-    )
+    is_open = is_missing(low) or is_missing(high)
+    interval = "" if is_open else f" [{low:.{decimals}f}, {high:.{decimals}f}]"
     return Cell(f"{value:.{decimals}f}{interval}".replace("-", "−"), float(value))
 
 
 def number(value: Any, after: str = "", *, sign: bool = False, decimals: int = DECIMALS) -> Cell:
     if is_missing(value):
         return Cell(NONE)
-    return Cell(
-        f"{value:{'+' if sign else ''}.{decimals}f}".replace("-", "−") + after, float(value)
-    )
+    text = f"{value:{'+' if sign else ''}.{decimals}f}".replace("-", "−")
+    return Cell(text + after, float(value))
 
 
 def decimals_for(values: Iterable[float]) -> int:
@@ -115,9 +127,7 @@ def is_missing(value: Any) -> bool:
 
 def place_of(row: dict[Any, Any]) -> Place | None:
     """None where no head was chosen."""
-    if is_missing(row["layer"]) or is_missing(row["head"]):
-        return None
-    return str(row["stack"]), int(row["layer"]), int(row["head"])
+    return None if is_missing(row["layer"]) or is_missing(row["head"]) else head_key(row)
 
 
 def head_cell(study: Study, place: Place | None) -> Cell:
@@ -140,11 +150,7 @@ def p_cell(value: Any) -> Cell:
 
 
 def count_cell(value: Any) -> Cell:
-    return (
-        Cell(NONE)
-        if is_missing(value)
-        else Cell(f"{int(value):,}".replace(",", "\u202f"), float(value))
-    )
+    return Cell(NONE) if is_missing(value) else Cell(grouped(int(value)), float(value))
 
 
 def text_cell(value: Any, limit: int) -> Cell:

@@ -57,9 +57,8 @@ def chosen(names: list[str] | None = None, lens: type[Lens] | None = None) -> li
             for name, definition in kind.definitions.items()
             if (names is None or name in names) and _makes_sense(kind, definition, lens)
         )
-        of_tables = not kind.definitions and (
-            lens is None or names is None
-        )  # they cost more than a lens' rows
+        # They cost more than a lens' rows
+        of_tables = not kind.definitions and (lens is None or names is None)
         if wanted or (of_tables and kind.lens == (None if lens is None else lens.name)):
             asked.append(kind(wanted))
     return asked

@@ -139,15 +139,13 @@ class ShareSums(OffsetSums):
         super().__init__()
         self.rows: NDArray[np.float64] = np.zeros((0, 1))
         self.among_targets = OffsetSums()  # of shares of the rows that have a target
-        self.count_at: NDArray[np.float64] = np.zeros(
-            (0, 1)
-        )  # [1, offset]: the sequences that have such rows
+        # [1, offset]: the sequences that have such rows
+        self.count_at: NDArray[np.float64] = np.zeros((0, 1))
 
     def _absorb(self, values: Tensor) -> None:
         counts, targets = values[:, :-1], rows_with_a_target(values[:, -1])[:, None]
-        self.among_targets.add(
-            counts / targets.clamp_min(1.0)
-        )  # without a target no row points there
+        # Without a target no row points there
+        self.among_targets.add(counts / targets.clamp_min(1.0))
         self.among_targets.settle()
         self.count_at = added(self.count_at, (targets > 0).double().sum(dim=0).cpu().numpy())
         self.rows = added(self.rows, counts.sum(dim=0).cpu().numpy())

@@ -7,16 +7,17 @@ that batch size, order, restarts and spreading over processes do not change the 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
-from headscope.heads import Site
+from headscope.heads import Head, Site
 from headscope.model.attention import Attention
 from headscope.model.lenses import ROWS, SIGN
-from headscope.tables import Moments, Row, TableRow, rows_of
+from headscope.tables import STACKS, Moments, Row, TableRow, rows_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,9 +34,8 @@ class Definition:
     unit: Literal["share", "nats", "tokens", "offset", "points", "length", "number", "correlation"]
     title: str
     sentence: str
-    asks: frozenset[str] | None = (
-        None  # what a lens' maps must have (ROWS, SIGN) for it to make sense; None: raw alone
-    )
+    # What a lens' maps must have (ROWS, SIGN) for it to make sense; None: raw alone
+    asks: frozenset[str] | None = None
     is_signed: bool = False  # a share less another one, which can be negative
 
     @property
@@ -50,9 +50,8 @@ class Statistic(ABC):
     definitions: ClassVar[dict[str, Definition]]
     needs: ClassVar[str | None] = None  # the data it is asked of beside texts, such as "treebank"
     of_raw: ClassVar[bool] = True  # False: it compares a lens' map with raw attention
-    lens: ClassVar[str | None] = (
-        None  # the one lens it is asked through, where it is asked through no other
-    )
+    # The one lens it is asked through, where it is asked through no other
+    lens: ClassVar[str | None] = None
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         self.names = tuple(self.definitions) if names is None else names
@@ -65,9 +64,9 @@ class Statistic(ABC):
     def merge(self, other: Self) -> Self:
         """Add what another pass over other data found; returns self."""
 
-    @abstractmethod
     def table(self) -> list[Row]:
-        """One row for each head and name."""
+        """One row for each head and name; none if the results are maps or tables only."""
+        return []
 
     def maps(self) -> dict[str, NDArray[Any]]:
         """Small aggregate maps for figures, by the name they have in maps.npz."""
@@ -78,13 +77,31 @@ class Statistic(ABC):
         return {}
 
 
-class PerSequence(Statistic):
-    """A statistic with one number for each sequence, head and name: averaged over sequences, with an interval."""
+class Buffered(Statistic):
+    """A statistic that collects a few batches before it adds them to its float64 sums, both by site or stack."""
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         super().__init__(names)
-        self._moments: dict[Site, Moments] = {}
-        self._pending: dict[Site, list[Tensor]] = {}
+        self._sums: dict[Any, Any] = {}
+        self._pending: dict[Any, Any] = {}
+
+    @abstractmethod
+    def _settle(self, key: Any) -> None:
+        """Move what is pending under this key to the sums."""
+
+    def _settled(self) -> dict[Any, Any]:
+        """The sums with nothing pending."""
+        for key in list(self._pending):
+            self._settle(key)
+        return self._sums
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._settled()
+        return self.__dict__.copy()
+
+
+class PerSequence(Buffered):
+    """A statistic with one number for each sequence, head and name: averaged over sequences, with an interval."""
 
     @abstractmethod
     def measure(self, attention: Attention) -> Tensor | None:
@@ -99,21 +116,13 @@ class PerSequence(Statistic):
             return
         pending = self._pending.setdefault(attention.site, [])
         pending.append(values)
-        if (
-            len(pending) >= 64
-        ):  # one float64 addition for many chunks: it costs more than the arithmetic
+        # One float64 addition for many chunks: it costs more than the arithmetic
+        if len(pending) >= 64:
             self._settle(attention.site)
 
     def _settle(self, site: Site) -> None:
         values = torch.cat(self._pending.pop(site)).double().cpu().numpy()
-        if site not in self._moments:
-            self._moments[site] = Moments(values.shape[1:])
-        self._moments[site].add(values)
-
-    def _settled(self) -> dict[Site, Moments]:
-        for site in list(self._pending):
-            self._settle(site)
-        return self._moments
+        self._sums.setdefault(site, Moments(values.shape[1:])).add(values)
 
     def merge(self, other: Self) -> Self:
         mine = self._settled()
@@ -132,6 +141,33 @@ class PerSequence(Statistic):
                     )
         return rows
 
-    def __getstate__(self) -> dict[str, Any]:
-        self._settled()
-        return self.__dict__.copy()
+
+class ByLayer(Statistic):
+    """A statistic of layers, asked through one lens: moments over sequences by (site, …), shown as tables."""
+
+    definitions = {}
+
+    def __init__(self, names: tuple[str, ...] | None = None) -> None:
+        super().__init__(names)
+        self._sums: dict[tuple[Any, ...], Moments] = {}
+
+    def add(self, key: tuple[Any, ...], values: Tensor) -> None:
+        """values [sequence, …]; NaN where a sequence has none."""
+        array = values.double().cpu().numpy()
+        self._sums.setdefault(key, Moments(array.shape[1:])).add(array)
+
+    def merge(self, other: Self) -> Self:
+        for key, moments in other._sums.items():
+            self._sums.setdefault(key, Moments(moments.total.shape)).merge(moments)
+        return self
+
+    def layers(self) -> Iterator[tuple[TableRow, tuple[Any, ...], Moments]]:
+        """(columns of the layer, rest of the key, moments), in the order of stacks and layers."""
+        for site, *rest in sorted(self._sums, key=lambda key: (*stack_order(key[0]), *key[1:])):
+            columns: TableRow = {"stack": site.stack, "layer": site.layer}
+            yield columns, tuple(rest), self._sums[site, *rest]
+
+
+def stack_order(site: Site | Head) -> tuple[int, ...]:
+    """Sorting key: stacks as they are listed in tables, then layers and heads."""
+    return STACKS.index(site.stack), site.layer, *([site.head] if isinstance(site, Head) else [])

@@ -18,33 +18,23 @@ from headscope.model.tokens import CLASSES
 from headscope.statistics.base import ANY, Definition, PerSequence
 from headscope.tables import Row
 
+_TITLES = {  # of each class: short, and in a sentence
+    "cls": ("the classification token", "the classification token"),
+    "sep": ("separators", "all separator tokens"),
+    "punctuation": ('"." and ","', 'the tokens "." and ","'),
+    "special": ("all special tokens", "all special tokens"),
+}
+
 
 class ClassMass(PerSequence):
     definitions = {
-        "cls": Definition(
+        name: Definition(
             "share",
-            "Attention to the classification token",
-            "Mass on the classification token, averaged over the query rows.",
+            f"Attention to {short}",
+            f"Mass on {long}, averaged over the query rows.",
             ANY,
-        ),
-        "sep": Definition(
-            "share",
-            "Attention to separators",
-            "Mass on all separator tokens, averaged over the query rows.",
-            ANY,
-        ),
-        "punctuation": Definition(
-            "share",
-            'Attention to "." and ","',
-            'Mass on the tokens "." and ",", averaged over the query rows.',
-            ANY,
-        ),
-        "special": Definition(
-            "share",
-            "Attention to all special tokens",
-            "Mass on all special tokens, averaged over the query rows.",
-            ANY,
-        ),
+        )
+        for name, (short, long) in _TITLES.items()
     }
     _classes = dict(zip(definitions, CLASSES, strict=True))
 
@@ -59,9 +49,8 @@ class ClassMass(PerSequence):
         return attention.class_mass
 
     def _is_present(self, attention: Attention, name: str) -> bool:
-        if (
-            name == "punctuation"
-        ):  # a text without it has 0 of it; only a vocabulary without it has none
+        # A text without it has 0 of it; only a vocabulary without it has none
+        if name == "punctuation":
             return attention.key.ids is not None and bool(attention.key.marks.punctuation)
         return bool(getattr(attention.key, self._classes[name]).any())
 

@@ -57,7 +57,7 @@ class Coreference(Statistic):
             "share",
             "Attention to the antecedent",
             "How often a mention's head word looks most at an antecedent's, among the head words of earlier mentions.",
-        ),
+        )
     }
     needs = "coreference"
 
@@ -73,9 +73,8 @@ class Coreference(Statistic):
         self.windows, self.seed, self.pool = dict(windows), seed, pool
         self._credit: dict[Site, ResampledSums] = {}  # [half, kind, candidates, head]
         self._plain = ResampledSums((2, len(KINDS), len(_PLAIN)))
-        self._counted_at: Site | None = (
-            None  # every site reads every window; what no head changes is counted at one
-        )
+        # Every site reads every window; what no head changes is counted at one
+        self._counted_at: Site | None = None
 
     def update(self, attention: Attention) -> None:
         if not attention.within_one_text:
@@ -126,16 +125,12 @@ class Coreference(Statistic):
         """`antecedent`: over all mentions and documents, candidates `mentions`."""
         if "antecedent" not in self.names:
             return []
-        count, drawn_count = (
-            self._plain.total[..., 0].sum(),
-            self._plain.replicates[..., 0].sum(axis=(1, 2)),
-        )
+        count = self._plain.total[..., 0].sum()
+        drawn_count = self._plain.replicates[..., 0].sum(axis=(1, 2))
         rows = []
         for site, sums in sorted(self._credit.items()):
-            credit, drawn = (
-                sums.total[:, :, 0].sum(axis=(0, 1)),
-                sums.replicates[:, :, :, 0].sum(axis=(1, 2)),
-            )
+            credit = sums.total[:, :, 0].sum(axis=(0, 1))
+            drawn = sums.replicates[:, :, :, 0].sum(axis=(1, 2))
             for head in range(len(credit)):
                 low, high = _interval(credit[head], drawn[:, head], drawn_count, count)
                 value = float(credit[head] / count)
@@ -153,13 +148,8 @@ class Coreference(Statistic):
             )
             counts = self._plain.total[:, kinds, 0].sum(axis=1)
             for i, among in enumerate(CANDIDATES if counts.sum() else ()):
-                row = {"kind": kind, "candidates": among}
-                rows.append(
-                    row
-                    | self._found(kinds, i, counts)
-                    | self._baselines(kinds, i)
-                    | {"count": int(counts.sum())}
-                )
+                row = {"kind": kind, "candidates": among, **self._found(kinds, i, counts)}
+                rows.append({**row, **self._baselines(kinds, i), "count": int(counts.sum())})
         return {"coreference": rows, "coreference_heads": self._each()}
 
     def _each(self) -> list[TableRow]:

@@ -11,29 +11,23 @@ of a decoder sees one key and has no choice, so it is left out.
 
 from __future__ import annotations
 
-from typing import Self
-
 import torch
 from torch import Tensor
 
-from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.lenses.gradient import centred
-from headscope.statistics.base import Statistic
+from headscope.statistics.base import ByLayer
 from headscope.statistics.token_classes import TOKEN_CLASSES, class_columns
-from headscope.tables import STACKS, Moments, Row, TableRow
+from headscope.tables import TableRow
 
 MEASURES = ("gradient", "weighted", "centred")
 SHARES = ("attention", "uniform")
 
 
-class GradientClasses(Statistic):
-    definitions = {}
-    lens = "gradient"
+class GradientClasses(ByLayer):
+    """Moments [class, measure] of each site."""
 
-    def __init__(self, names: tuple[str, ...] | None = None) -> None:
-        super().__init__(names)
-        self._sums: dict[Site, Moments] = {}  # [class, measure]
+    lens = "gradient"
 
     def update(self, attention: Attention) -> None:
         assert attention.gradient is not None
@@ -48,55 +42,30 @@ class GradientClasses(Statistic):
             (weights * gradient).abs(),
             centred(weights, gradient).abs() * seen,
         ]
-        means = torch.stack(
-            [_by_class(one, columns) / cells for one in measured], dim=-1
-        )  # [sequence, class, measure]
+        # [sequence, class, measure]
+        means = torch.stack([_by_class(one, columns) / cells for one in measured], dim=-1)
         ratios = means / means[:, -1:]
         rows = weights.shape[1] * weights.shape[2]
         present = torch.where(columns.any(dim=1), 1.0, torch.nan)
         attended = _by_class(weights, columns) / rows * present
         uniform = _by_class(seen / seen.sum(dim=-1, keepdim=True), columns) / rows * present
         values = torch.cat([means, ratios, attended[..., None], uniform[..., None]], dim=-1)
-        values = torch.where(values.isfinite(), values, torch.nan)
-        self._sums.setdefault(attention.site, Moments(tuple(values.shape[1:]))).add(
-            values.double().cpu().numpy()
-        )
-
-    def merge(self, other: Self) -> Self:
-        for site, moments in other._sums.items():
-            self._sums.setdefault(site, Moments(moments.total.shape)).merge(moments)
-        return self
-
-    def table(self) -> list[Row]:
-        return []
+        self.add((attention.site,), torch.where(values.isfinite(), values, torch.nan))
 
     def tables(self) -> dict[str, list[TableRow]]:
         names = (*MEASURES, *(f"{name}-ratio" for name in MEASURES), *SHARES)
-        rows: list[TableRow] = []
-        for site, moments in sorted(
-            self._sums.items(), key=lambda item: (STACKS.index(item[0].stack), item[0].layer)
-        ):
-            mean = moments.mean()
-            ends = {is_share: moments.interval(is_share=is_share) for is_share in (False, True)}
-            for c, kind in enumerate(TOKEN_CLASSES):
-                for m, name in enumerate(names):
-                    if moments.count[c, m] and not (kind == "other" and name.endswith("-ratio")):
-                        low, high = ends[name in SHARES]
-                        told = {
-                            "value": float(mean[c, m]),
-                            "low": float(low[c, m]),
-                            "high": float(high[c, m]),
-                        }
-                        rows.append(
-                            {
-                                "stack": site.stack,
-                                "layer": site.layer,
-                                "class": kind,
-                                "measure": name,
-                                **told,
-                            }
-                            | {"count": int(moments.count[c, m])}
-                        )
+        rows = [
+            {
+                **layer,
+                "class": kind,
+                "measure": name,
+                **moments.summary((c, m), is_share=name in SHARES),
+            }
+            for layer, _, moments in self.layers()
+            for c, kind in enumerate(TOKEN_CLASSES)
+            for m, name in enumerate(names)
+            if moments.count[c, m] and not (kind == "other" and name.endswith("-ratio"))
+        ]
         return {"gradients": rows}
 
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, Site
 from headscope.model.attention import Attention
-from headscope.statistics.base import Definition, Statistic
+from headscope.statistics.base import Buffered, Definition
 from headscope.statistics.resampling import fingerprint
 from headscope.tables import Moments, Row
 
@@ -36,18 +36,17 @@ if TYPE_CHECKING:
 ROWS = 4  # of a sequence: a few of many texts say more than many of a few, for rows of one text are alike
 FEWEST_KEYS = 8  # of a row in a decoder
 LEAST_MASS = 0.01  # that must be left of a row without its special keys
-BLOCK_CELLS = (
-    400_000  # sums handled at a time: with their logarithms they fit into the processor's cache
-)
+# Sums handled at a time: with their logarithms they fit into the processor's cache
+BLOCK_CELLS = 400_000
 
 
-class HeadDistance(Statistic):
+class HeadDistance(Buffered):
     definitions = {
         "twin-distance": Definition(
             "nats",
             "Divergence from the most similar head",
             "The Jensen-Shannon divergence between this head's rows and those of the head nearest to it.",
-        ),
+        )
     }
 
     def __init__(
@@ -65,16 +64,13 @@ class HeadDistance(Statistic):
                 f"{rows} is too few", where="rows", expected="1 or more, or None for all"
             )
         self.rows, self.content, self.seed = rows, content, seed
-        self._sums: dict[str, Distances] = {}
-        self._pending: dict[str, _Sampled] = {}
 
     def update(self, attention: Attention) -> None:
         stack = attention.site.stack
         place = attention.site.layer, attention.rows.start or 0
         if stack in self._pending and place <= self._pending[stack].place:
-            self._settle(
-                stack
-            )  # the layers come in order, each from its first sequence on: this is another batch
+            # The layers come in order, each from its first sequence on: this is another batch
+            self._settle(stack)
         sampled = self._pending.setdefault(stack, _Sampled())
         sampled.add(attention, sampled_rows(attention, self.rows, self.seed))
         sampled.place = place
@@ -96,11 +92,6 @@ class HeadDistance(Statistic):
             found.moments[name].add(of_pairs)
         self._sums.setdefault(stack, Distances(found.heads)).merge(found, stack)
 
-    def _settled(self) -> dict[str, Distances]:
-        for stack in list(self._pending):
-            self._settle(stack)
-        return self._sums
-
     def merge(self, other: Self) -> Self:
         mine = self._settled()
         for stack, sums in other._settled().items():
@@ -110,7 +101,7 @@ class HeadDistance(Statistic):
     def table(self) -> list[Row]:
         if "twin-distance" not in self.names:
             return []
-        return [row for stack, sums in sorted(self._settled().items()) for row in sums.twins(stack)]
+        return [row for _, sums in sorted(self._settled().items()) for row in sums.twins()]
 
     def maps(self) -> dict[str, NDArray[Any]]:
         """js/STACK, js-content/STACK: the mean divergence [head, head], heads in the order of layer and head.
@@ -122,10 +113,6 @@ class HeadDistance(Statistic):
             for stack, sums in sorted(self._settled().items())
             for name in sums.moments
         }
-
-    def __getstate__(self) -> dict[str, Any]:
-        self._settled()
-        return self.__dict__.copy()
 
 
 class Distances:
@@ -149,12 +136,11 @@ class Distances:
     def matrix(self, name: str) -> NDArray[np.float64]:
         heads = len(self.heads)
         result = np.zeros((heads, heads))
-        result[np.triu_indices(heads, 1)] = np.maximum(
-            self.moments[name].mean(), 0.0
-        )  # rounding may give -1e-8
+        # Rounding may give -1e-8
+        result[np.triu_indices(heads, 1)] = np.maximum(self.moments[name].mean(), 0.0)
         return result + result.T
 
-    def twins(self, stack: str) -> list[Row]:
+    def twins(self) -> list[Row]:
         heads = self.heads
         matrix = self.matrix("js")
         np.fill_diagonal(matrix, np.nan)
@@ -165,19 +151,9 @@ class Distances:
                 continue
             twin = int(np.nanargmin(matrix[i]))
             pair = _pair(min(i, twin), max(i, twin), len(heads))
+            value, interval = float(matrix[i, twin]), (float(low[pair]), float(high[pair]))
             count = int(self.moments["js"].count[pair])
-            interval = float(low[pair]), float(high[pair])
-            rows.append(
-                Row(
-                    stack,
-                    head.layer,
-                    head.head,
-                    "twin-distance",
-                    float(matrix[i, twin]),
-                    *interval,
-                    count,
-                )
-            )
+            rows.append(Row.of(head, "twin-distance", value, *interval, count))
         return rows
 
 
@@ -186,9 +162,8 @@ class _Sampled:
     """The sampled rows of one stack over one batch, as far as its layers have come."""
 
     place: tuple[int, int] = (0, 0)  # layer and first sequence of what came last
-    layers: dict[Site, list[Tensor]] = field(
-        default_factory=dict
-    )  # [head, row, key], the rows of all sequences
+    # [head, row, key], the rows of all sequences
+    layers: dict[Site, list[Tensor]] = field(default_factory=dict)
     counts: list[int] = field(default_factory=list)  # of rows in each sequence
     looking: list[Tensor] = field(default_factory=list)  # [row]: whether a content token looks
     special: list[Tensor] = field(default_factory=list)  # [row, key]: whether a key is special
@@ -196,9 +171,8 @@ class _Sampled:
     def add(self, attention: Attention, rows: Tensor) -> None:
         """Take these rows [sequence, row] of a chunk."""
         sequences, count = rows.shape
-        weights = attention.weights[
-            torch.arange(sequences)[:, None], :, rows
-        ]  # [sequence, row, head, key]
+        # [sequence, row, head, key]
+        weights = attention.weights[torch.arange(sequences)[:, None], :, rows]
         weights = weights.cpu() if weights.dtype.itemsize >= 4 else weights.cpu().float()
         self.layers.setdefault(attention.site, []).append(weights.permute(2, 0, 1, 3).flatten(1, 2))
         if len(self.layers) == 1:  # the tokens are those of every layer
@@ -270,9 +244,8 @@ def divergences(weights: Tensor) -> Iterator[tuple[int, slice, Tensor]]:
     Kullback-Leibler terms of the textbook take four.
     """
     heads, rows, keys = weights.shape
-    weights = (
-        weights + torch.finfo(weights.dtype).tiny
-    )  # 0 ln 0 is 0, and the logarithm stays finite
+    # 0 ln 0 is 0, and the logarithm stays finite
+    weights = weights + torch.finfo(weights.dtype).tiny
     own = torch.linalg.vecdot(weights, weights.log()).double()
     block = max(BLOCK_CELLS // max(rows * keys, 1), 1)
     sums, logs = (weights.new_empty(min(block, heads), rows, keys) for _ in range(2))

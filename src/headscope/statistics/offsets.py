@@ -24,26 +24,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_TITLES = {  # of each offset: short, and in a sentence
+    "previous": ("the previous token", "the token before the query token"),
+    "self": ("the token itself", "the query token itself"),
+    "next": ("the next token", "the token after the query token"),
+}
+
+
 class Offsets(PerSequence):
     definitions = {
-        "previous": Definition(
+        name: Definition(
             "share",
-            "Attention to the previous token",
-            "Mass on the token before the query token, averaged over the query rows.",
+            f"Attention to {short}",
+            f"Mass on {long}, averaged over the query rows.",
             ANY,
-        ),
-        "self": Definition(
-            "share",
-            "Attention to the token itself",
-            "Mass on the query token itself, averaged over the query rows.",
-            ANY,
-        ),
-        "next": Definition(
-            "share",
-            "Attention to the next token",
-            "Mass on the token after the query token, averaged over the query rows.",
-            ANY,
-        ),
+        )
+        for name, (short, long) in _TITLES.items()
+    } | {
         "distance": Definition(
             "tokens",
             "Mean distance of attention",

@@ -74,33 +74,25 @@ class PatternThresholds:
     faint: float = 0.25
 
 
+_MAPS = {  # of each pattern: its maps in a title, and in a sentence
+    "vertical": ("that are vertical", "in which a few columns stand out"),
+    "diagonal": ("that are diagonal", "in which a band along the diagonal stands out"),
+    "vertical-diagonal": (
+        "that are vertical and diagonal",
+        "that are vertical and diagonal at once",
+    ),
+    "block": ("that are blocks", "whose attention stays within one of two segments"),
+    "heterogeneous": ("without a simple pattern", "that are none of the other four patterns"),
+}
+
+
 class PatternClasses(PerSequence):
     """sample: how many examples, from the first, the network also looks at; 0 for none."""
 
     definitions = {
-        "pattern-vertical": Definition(
-            "share", "Maps that are vertical", "The share of maps in which a few columns stand out."
-        ),
-        "pattern-diagonal": Definition(
-            "share",
-            "Maps that are diagonal",
-            "The share of maps in which a band along the diagonal stands out.",
-        ),
-        "pattern-vertical-diagonal": Definition(
-            "share",
-            "Maps that are vertical and diagonal",
-            "The share of maps that are vertical and diagonal at once.",
-        ),
-        "pattern-block": Definition(
-            "share",
-            "Maps that are blocks",
-            "The share of maps whose attention stays within one of two segments.",
-        ),
-        "pattern-heterogeneous": Definition(
-            "share",
-            "Maps without a simple pattern",
-            "The share of maps that are none of the other four patterns.",
-        ),
+        f"pattern-{name}": Definition("share", f"Maps {short}", f"The share of maps {long}.")
+        for name, (short, long) in _MAPS.items()
+    } | {
         "column-score": Definition(
             "share",
             "Column score",
@@ -141,9 +133,8 @@ class PatternClasses(PerSequence):
     ) -> None:
         super().__init__(names)
         self.thresholds, self.sample = thresholds or PatternThresholds(), sample
-        self._agreement: Counter[tuple[str, int, int]] = (
-            Counter()
-        )  # (stack, rule's pattern, network's pattern)
+        # (stack, rule's pattern, network's pattern)
+        self._agreement: Counter[tuple[str, int, int]] = Counter()
 
     def measure(self, attention: Attention) -> Tensor | None:
         """The six scores; their patterns come in when they are settled."""
@@ -154,9 +145,8 @@ class PatternClasses(PerSequence):
         return scores
 
     def _settle(self, site: Site) -> None:
-        scores = torch.cat(
-            self._pending[site]
-        )  # the rule once for many chunks: its many steps are all small
+        # The rule once for many chunks: its many steps are all small
+        scores = torch.cat(self._pending[site])
         self._pending[site] = [
             torch.cat([patterns_by_rule(scores, self.thresholds), scores], dim=-1)
         ]
@@ -181,15 +171,10 @@ class PatternClasses(PerSequence):
         """pattern_agreement: how many of the sampled maps the rule and the network call what, for each stack."""
         stacks = sorted({stack for stack, _, _ in self._agreement}, key=STACKS.index)
         rows: list[TableRow] = [
-            {
-                "stack": stack,
-                "rule": PATTERNS[i],
-                "network": PATTERNS[j],
-                "count": self._agreement[stack, i, j],
-            }
+            {"stack": stack, "rule": rule, "network": name, "count": self._agreement[stack, i, j]}
             for stack in stacks
-            for i in range(len(PATTERNS))
-            for j in range(len(PATTERNS))
+            for i, rule in enumerate(PATTERNS)
+            for j, name in enumerate(PATTERNS)
         ]
         return {"pattern_agreement": rows} if rows else {}
 
@@ -263,9 +248,8 @@ def _alike(own: Tensor) -> Tensor:
 def _pairs(marked: Tensor) -> Tensor:
     """[sequence, offset]: how many pairs of tokens at an offset are marked in one row of [sequence, row, token]."""
     length = marked.shape[-1]
-    shifted = pad(marked, (length - 1, length - 1)).unfold(
-        -1, length, 1
-    )  # [sequence, row, offset, token]
+    # [sequence, row, offset, token]
+    shifted = pad(marked, (length - 1, length - 1)).unfold(-1, length, 1)
     return (shifted @ marked[..., None]).sum(dim=(1, 3))
 
 
@@ -334,9 +318,8 @@ def _without_special(attention: Attention, places: _Places) -> tuple[Tensor, Ten
     special = torch.bmm(attention.weights[sequence, :, :, key], places.cells)
     diagonal, by_offset = sums.index_add_(0, sequence, special, alpha=-1).unbind(dim=-1)
     if places.has_pairs:
-        rows = torch.bmm(attention.weights[sequence, :, key], places.row_cells)[
-            ..., 0
-        ]  # [special query, head]
+        # [special query, head]
+        rows = torch.bmm(attention.weights[sequence, :, key], places.row_cells)[..., 0]
         by_offset = by_offset.index_add(0, sequence, rows, alpha=-1)
     return diagonal / attention.length, by_offset
 

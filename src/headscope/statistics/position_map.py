@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from headscope.heads import Site
 from headscope.model.attention import Attention
-from headscope.statistics.base import Statistic
-from headscope.tables import Row, by_number
+from headscope.statistics.base import Buffered
+from headscope.tables import by_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,27 +22,28 @@ if TYPE_CHECKING:
 POSITIONS = 128
 
 
-class PositionMap(Statistic):
-    definitions = {}  # it has no row in the table
+class PositionMap(Buffered):
+    """Pending are float32 sums of a few sequences."""
+
+    definitions = {}
+    _sums: dict[Site, NDArray[np.float64]]  # [head, query, key]
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         super().__init__(names)
-        self._total: dict[Site, NDArray[np.float64]] = {}
-        self._lengths: dict[
-            Site, Counter[tuple[int, int]]
-        ] = {}  # how many sequences had so many queries and keys
-        self._recent: dict[Site, Tensor] = {}  # float32 sums of a few sequences
+        # How many sequences had so many queries and keys
+        self._lengths: dict[Site, Counter[tuple[int, int]]] = {}
         self._waiting: Counter[Site] = Counter()  # how many these are
 
     def update(self, attention: Attention) -> None:
         site, weights = attention.site, attention.weights[:, :, :POSITIONS, :POSITIONS]
         sequences, heads, queries, keys = weights.shape
-        if site not in self._recent:
-            with torch.inference_mode(
-                False
-            ):  # so that it can be written in and outside inference mode
-                self._recent[site] = torch.zeros(heads, POSITIONS, POSITIONS, device=weights.device)
-        self._recent[site][:, :queries, :keys] += (
+        if site not in self._pending:
+            # So that it can be written in and outside inference mode
+            with torch.inference_mode(False):
+                self._pending[site] = torch.zeros(
+                    heads, POSITIONS, POSITIONS, device=weights.device
+                )
+        self._pending[site][:, :queries, :keys] += (
             weights[0] if sequences == 1 else weights.sum(dim=0)
         )
         self._lengths.setdefault(site, Counter())[queries, keys] += sequences
@@ -52,14 +52,9 @@ class PositionMap(Statistic):
             self._settle(site)
 
     def _settle(self, site: Site) -> None:
-        total = self._recent.pop(site).double().cpu().numpy()
-        self._total[site] = self._total[site] + total if site in self._total else total
+        total = self._pending.pop(site).double().cpu().numpy()
+        self._sums[site] = self._sums[site] + total if site in self._sums else total
         del self._waiting[site]
-
-    def _settled(self) -> dict[Site, NDArray[np.float64]]:
-        for site in [*self._recent]:
-            self._settle(site)
-        return self._total
 
     def merge(self, other: Self) -> Self:
         mine = self._settled()
@@ -68,14 +63,11 @@ class PositionMap(Statistic):
             self._lengths.setdefault(site, Counter()).update(other._lengths[site])
         return self
 
-    def table(self) -> list[Row]:
-        return []
-
     def maps(self) -> dict[str, NDArray[Any]]:
         """map/STACK: [layer, head, query, key], NaN where no sequence was long enough."""
         found = {}
         for stack in sorted({site.stack for site in self._settled()}):
-            layers = {site: self._mean(site) for site in sorted(self._total) if site.stack == stack}
+            layers = {site: self._mean(site) for site in sorted(self._sums) if site.stack == stack}
             kept = ~np.isnan(next(iter(layers.values()))[0])
             queries, keys = int(kept.any(axis=1).sum()), int(kept.any(axis=0).sum())
             found[f"map/{stack}"] = by_number(layers)[:, :, :queries, :keys].astype(np.float32)
@@ -86,8 +78,4 @@ class PositionMap(Statistic):
         for (queries, keys), sequences in self._lengths[site].items():
             count[:queries, :keys] += sequences
         with np.errstate(invalid="ignore"):
-            return self._total[site] / count
-
-    def __getstate__(self) -> dict[str, Any]:
-        self._settled()
-        return self.__dict__.copy()
+            return self._sums[site] / count

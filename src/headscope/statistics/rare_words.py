@@ -143,17 +143,9 @@ class RareWords(PerSequence):
         if not self._baselines:
             return {"rare_words": []}
         moments = self._baselines[min(self._baselines)]  # they are the same at every site
-        low, high = moments.interval(is_share=True)
         return {
             "rare_words": [
-                {
-                    "kind": kind,
-                    "baseline": baseline,
-                    "value": float(moments.mean()[i, j]),
-                    "low": float(low[i, j]),
-                    "high": float(high[i, j]),
-                    "count": int(moments.count[i, j]),
-                }
+                {"kind": kind, "baseline": baseline, **moments.summary((i, j), is_share=True)}
                 for i, kind in enumerate(KINDS)
                 for j, baseline in enumerate(BASELINES)
                 if moments.count[i, j]
@@ -207,9 +199,8 @@ def _question(words: tuple[str, ...], frequencies: Frequencies, common: int) -> 
         lengths = np.array([len(word) for word in words]) * counted
         last = np.arange(len(words)) == np.flatnonzero(ranks >= common)[-1]
         once = first == np.arange(len(words))
-        guesses = np.stack(
-            [counted & once, (lengths == lengths.max()) & once, last]
-        )  # [baseline, word]
+        # [baseline, word]
+        guesses = np.stack([counted & once, (lengths == lengths.max()) & once, last])
         baselines[asked] = (targets[asked, None] & guesses).sum(axis=-1) / guesses.sum(axis=-1)
     return _Question(counted, first, targets, asked, baselines)
 

@@ -17,7 +17,7 @@ number stands beside it. Relations with fewer than 100 pairs are listed and not 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -37,7 +37,7 @@ from headscope.statistics.resampling import (
     resampled_share_interval,
     weights_of,
 )
-from headscope.tables import STACKS, Row, TableRow
+from headscope.tables import STACKS, TableRow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,9 +89,8 @@ class Relations(Statistic):
             [_numbered(self._pairs[example], i) for i, example in enumerate(examples)]
         )
         where = torch.from_numpy(pairs).to(weights.device)
-        credit = _credits(
-            weights, *where.T[:3], within=attention.within_one_text
-        )  # [pair, direction, head]
+        # [pair, direction, head]
+        credit = _credits(weights, *where.T[:3], within=attention.within_one_text)
         values = credit.new_zeros(len(examples), len(self.relations), *credit.shape[1:])
         values.index_put_((where[:, 0], where[:, 3]), credit, accumulate=True)
         halves = self._sums.setdefault(attention.site, Halves(tuple(values.shape[1:])))
@@ -120,9 +119,6 @@ class Relations(Statistic):
                 self._sums[site] = halves
         return self
 
-    def table(self) -> list[Row]:
-        return []
-
     def tables(self) -> dict[str, list[TableRow]]:
         ranked: list[TableRow] = []
         each: list[TableRow] = []
@@ -149,9 +145,8 @@ class Relations(Statistic):
         weights = weights_of(
             [self.units[i] for i, there in zip(seen, reported, strict=True) if there]
         )
-        at_offset = np.stack(
-            [self._at_offsets(int(i)) for i in seen]
-        )  # [sentence, relation, offset + count]
+        # [sentence, relation, offset + count]
+        at_offset = np.stack([self._at_offsets(int(i)) for i in seen])
         of_report = at_offset[reported].astype(np.float64)
         return _Answers(
             relations=self.relations,
@@ -380,9 +375,7 @@ class _Answers:
         )
         return [
             {
-                "stack": head.stack,
-                "layer": head.layer,
-                "head": head.head,
+                **asdict(head),
                 "relation": self.relations[r],
                 "direction": self.directions[d],
                 "accuracy": reported[h],

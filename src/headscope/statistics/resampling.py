@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 REPLICATES = 500
-FEWEST = (
-    10  # right answers, and wrong ones, for which the replicates show how far a share may be off
-)
+# Right answers, and wrong ones, for which the replicates show how far a share may be off
+FEWEST = 10
 
 
 def fingerprint(text: str, seed: int) -> int:
@@ -55,9 +54,8 @@ class ResampledSums:
     def add(self, units: Sequence[int], values: NDArray[np.float64]) -> None:
         """values [unit, *shape] of these units."""
         self._pending.append((units, values))
-        if (
-            sum(len(some) for some, _ in self._pending) >= 256
-        ):  # one product for many: the replicates are large
+        # One product for many: the replicates are large
+        if sum(len(some) for some, _ in self._pending) >= 256:
             self._settle()
 
     def _settle(self) -> None:

@@ -12,6 +12,7 @@ row does not (a head that attends to itself is not a sink), and keys seen by too
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Self
 
 import torch
@@ -19,8 +20,8 @@ from torch import Tensor
 
 from headscope.heads import Head
 from headscope.model.attention import Attention
-from headscope.statistics.base import ANY, SHARES, Definition, PerSequence
-from headscope.tables import STACKS, TableRow
+from headscope.statistics.base import ANY, SHARES, Definition, PerSequence, stack_order
+from headscope.tables import TableRow
 
 FEWEST_ROWS = 8  # a previous-token head gives each key all of one row: at most 1/8 of the rows that must see it
 QUARTER = 0.25  # of the rows that see the key which is seen by most
@@ -52,9 +53,8 @@ class Sinks(PerSequence):
         self._positions: dict[Head, Counter[int]] = {}
 
     def measure(self, attention: Attention) -> Tensor | None:
-        if (
-            attention.site.stack == "query"
-        ):  # rows are the tokens to predict, in any order; keys may be hidden
+        # Rows are the tokens to predict, in any order; keys may be hidden
+        if attention.site.stack == "query":
             return None
         columns = column_means(attention)
         largest = columns.amax(dim=-1)
@@ -85,22 +85,16 @@ class Sinks(PerSequence):
         if "sink" not in self.names:
             return {}
         rows: list[TableRow] = []
-        for head in sorted(
-            self._positions, key=lambda one: (STACKS.index(one.stack), one.layer, one.head)
-        ):
+        for head in sorted(self._positions, key=stack_order):
             positions, tokens = self._positions[head], self._tokens[head]
             count = sum(positions.values())
             if not count:
                 continue
-            (token, of_token), (position, of_position) = (
-                _most_common(tokens),
-                _most_common(positions),
-            )
+            token, of_token = _most_common(tokens)
+            position, of_position = _most_common(positions)
             rows.append(
                 {
-                    "stack": head.stack,
-                    "layer": head.layer,
-                    "head": head.head,
+                    **asdict(head),
                     "token_id": token,
                     "token_share": of_token / count,
                     "position": position,

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from headscope.model.attention import Attention
-from headscope.statistics.base import PerSequence
+from headscope.statistics.base import PerSequence, stack_order
 from headscope.statistics.sinks import column_means, first_mass
-from headscope.tables import STACKS, Row, TableRow
+from headscope.tables import Row, TableRow
 
 OFFSETS = {"previous": -1, "self": 0, "next": 1}
 CLASSES = ("cls", "sep", "punctuation", "special")  # in the order of `Tokens.classes`
@@ -42,19 +42,14 @@ class UniformShares(PerSequence):
 
     def tables(self) -> dict[str, list[TableRow]]:
         rows: list[TableRow] = []
-        for site, moments in sorted(
-            self._settled().items(), key=lambda item: (STACKS.index(item[0].stack), item[0])
-        ):
+        for site, moments in sorted(self._settled().items(), key=lambda item: stack_order(item[0])):
             for i, name in enumerate(NAMES):
                 is_absent = site.stack == "query" and name in ("first", "sink")
-                if (
-                    moments.total[0, i] > 0 and not is_absent
-                ):  # a class that does not occur has no row, as in heads.csv
-                    place = {"stack": site.stack, "layer": site.layer, "statistic": name}
-                    count = int(moments.count[0, i])
-                    rows.append(
-                        place | {"value": float(moments.total[0, i] / count), "count": count}
-                    )
+                # A class that does not occur has no row, as in heads.csv.
+                if moments.total[0, i] > 0 and not is_absent:
+                    value, count = moments.total[0, i], int(moments.count[0, i])
+                    row = {"stack": site.stack, "layer": site.layer, "statistic": name}
+                    rows.append(row | {"value": float(value / count), "count": count})
         return {"uniform": rows}
 
 

@@ -36,12 +36,8 @@ class Corpus:
         column: Column,
         limit: int | None,
     ) -> None:
-        self.files, self.pairs, self.column, self.limit = (
-            list(file_list(corpus)),
-            pairs,
-            columns_of(column),
-            limit,
-        )
+        self.files, self.column = list(file_list(corpus)), columns_of(column)
+        self.pairs, self.limit = pairs, limit
         given = examples_of(texts)
         self.name = ", ".join(map(str, self.files)) or "corpus"
         if self.files and given:
@@ -51,22 +47,17 @@ class Corpus:
             self._given = given[:limit]
             self.pairs = any(example.second is not None for example in given)
             if pairs and given and not self.pairs:
-                raise HeadscopeError(
-                    "single texts",
-                    where="texts",
-                    expected="pairs: (first, second), as pairs=True says",
-                )
+                expected = "pairs: (first, second), as pairs=True says"
+                raise HeadscopeError("single texts", where="texts", expected=expected)
         elif not all(can_be_read_again(file) for file in self.files):
             self._given = list(islice(read_examples(self.files, pairs=pairs, column=column), limit))
         self.total = sum(1 for _ in self)
+        if not self.total and self.files:
+            expected = "lines that are not blank and not comments (# …)"
+            raise HeadscopeError("no text in it", where=self.name, expected=expected)
         if not self.total:
-            raise HeadscopeError(
-                "no text in it" if self.files else "no text was given",
-                where=self.name,
-                expected="lines that are not blank and not comments (# …)"
-                if self.files
-                else "a corpus (wikipedia-pairs is bundled, with pairs), texts, a treebank or coreference",
-            )
+            expected = "a corpus (wikipedia-pairs is bundled, with pairs), texts, a treebank or coreference"
+            raise HeadscopeError("no text was given", where=self.name, expected=expected)
 
     def __iter__(self) -> Iterator[Example]:
         if self._given is not None:
@@ -106,30 +97,25 @@ class Annotations:
 
     def examples(self) -> list[Example]:
         """The sentences, or the documents if there are none, as texts."""
-        return [sentence.example() for sentence in self.sentences] or [
-            window.example for window in self.windows
-        ]
+        sentences = [sentence.example() for sentence in self.sentences]
+        return sentences or [window.example for window in self.windows]
 
     def describe(self) -> Section:
         """For run.json: files and what was left out of them."""
         found: Section = {}
-        if self.frequency:
-            is_file = self.frequency not in ("corpus", "english")
-            found["frequency"] = (
-                describe_files([self.frequency])[0] if is_file else {"list": self.frequency}
-            )
+        if self.frequency in ("corpus", "english"):
+            found["frequency"] = {"list": self.frequency}
+        elif self.frequency:
+            found["frequency"] = describe_files([self.frequency])[0]
         if self.sentences:
-            found["treebank"] = {
-                "files": describe_files(self.treebanks),
-                "malformed": dict(self.malformed),
-            }
+            files = describe_files(self.treebanks)
+            found["treebank"] = {"files": files, "malformed": dict(self.malformed)}
         if self.documents:
-            skipped = dict(self.documents_read.skipped)
             found["coreference"] = {
                 "files": describe_files(self.coreference),
                 "documents": len(self.documents),
                 "mentions": sum(map(_with_antecedent, self.documents)),
-                "malformed": skipped,
+                "malformed": dict(self.documents_read.skipped),
             }
         return found
 
@@ -146,18 +132,13 @@ def read_annotations(data: TextData, *, limit: int | None = None) -> Annotations
         )
     found = Annotations(treebanks=list(data.treebank), coreference=list(data.coreference))
     found.frequency = "" if data.frequency is None else str(data.frequency)
-    found.own = frozenset(
-        {*relations, *(name for sentence in data.sentences for name in sentence.pairs)}
-    )
-    parsed = read_treebank(found.treebanks, lenient=data.lenient, counts=found.malformed)
-    found.sentences = [
-        *data.sentences,
-        *(sentence_of(sentence, relations) for sentence in islice(parsed, limit)),
-    ]
-    documents = read_coreference(
-        found.coreference, lenient=data.lenient, counts=found.documents_read
-    )
+    found.own = frozenset(relations).union(*(sentence.pairs for sentence in data.sentences))
+    lenient = data.lenient
+    trees = read_treebank(found.treebanks, lenient=lenient, counts=found.malformed)
+    parsed = [sentence_of(tree, relations) for tree in islice(trees, limit)]
+    found.sentences = [*data.sentences, *parsed]
     _check_pairs(found, relations)
+    documents = read_coreference(found.coreference, lenient=lenient, counts=found.documents_read)
     found.documents = list(islice(documents, limit))
     _check_mentions(found)
     if data.frequency not in (None, "corpus"):
@@ -176,9 +157,7 @@ def counted(found: Annotations, corpus: Corpus | None, *, sources_only: bool) ->
 
 def _check_pairs(found: Annotations, relations: Mapping[str, RelationOf]) -> None:
     """Say where nothing can be asked, instead of leaving a table out."""
-    if found.sentences and not any(
-        pairs for one in found.sentences for pairs in one.pairs.values()
-    ):
+    if found.sentences and not any(any(one.pairs.values()) for one in found.sentences):
         raise HeadscopeError(
             f"none of {len(found.sentences)} sentences has two related words",
             where=", ".join(map(str, found.treebanks)) or "sentences",
@@ -186,10 +165,8 @@ def _check_pairs(found: Annotations, relations: Mapping[str, RelationOf]) -> Non
         )
     for name in relations:
         if not any(one.pairs.get(name) for one in found.sentences):
-            raise HeadscopeError(
-                f'the relation "{name}" never occurs in {len(found.sentences)} sentences',
-                where="relations",
-            )
+            what = f'the relation "{name}" never occurs in {len(found.sentences)} sentences'
+            raise HeadscopeError(what, where="relations")
 
 
 def _with_antecedent(document: Document) -> int:
@@ -220,17 +197,13 @@ def _check_mentions(found: Annotations) -> None:
 def sentence_of(parsed: Parsed, relations: Mapping[str, RelationOf]) -> Sentence:
     """A parsed sentence with its relations (the root apart), and those that functions find in it."""
     pairs: dict[str, list[tuple[int, int]]] = {}
-    for word, (governor, relation) in enumerate(
-        zip(parsed.governors, parsed.relations, strict=True)
-    ):
+    arcs = zip(parsed.governors, parsed.relations, strict=True)
+    for word, (governor, relation) in enumerate(arcs):
         if governor != ROOT:
             pairs.setdefault(relation, []).append((word, governor))
     for name, of in relations.items():
         if name in pairs:
-            raise HeadscopeError(
-                f'"{name}" is a relation of the treebank already',
-                where="relations",
-                mend="Give yours another name",
-            )
+            what = f'"{name}" is a relation of the treebank already'
+            raise HeadscopeError(what, where="relations", mend="Give yours another name")
         pairs[name] = list(of(parsed))
     return Sentence(parsed.words, pairs, where=parsed.where)

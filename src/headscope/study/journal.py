@@ -10,9 +10,9 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -27,7 +27,7 @@ NAME = "journal.jsonl"
 class Journal:
     """Units of one run in a file. `header`: everything that the run's numbers depend on, by name."""
 
-    def __init__(self, folder: Path, header: dict[str, Any], *, resume: bool) -> None:
+    def __init__(self, folder: Path, header: Mapping[str, object], *, resume: bool) -> None:
         self.path = folder / NAME
         self.units: list[dict[str, Any]] = []
         self._header = json.loads(json.dumps(header))
@@ -37,12 +37,12 @@ class Journal:
             self.path.write_bytes(b"")
             self._write(self._header)
 
-    def add(self, unit: dict[str, Any]) -> None:
+    def add(self, unit: Mapping[str, object]) -> None:
         """Write a finished unit through to the disk."""
         self._write(unit)
         self.units.append(json.loads(json.dumps(unit)))
 
-    def _write(self, content: dict[str, Any]) -> None:
+    def _write(self, content: Mapping[str, object]) -> None:
         text = json.dumps(content, sort_keys=True)
         line = json.dumps({"sum": _sum(text), "unit": content}, sort_keys=True) + "\n"
         with self.path.open("ab") as file:
@@ -53,7 +53,7 @@ class Journal:
     def _read(self) -> None:
         whole = list(_whole_lines(self.path.read_bytes()))
         if whole:
-            self._check(whole[0][1])
+            check_same_run(whole[0][1], self._header, f"{self.path}:1")
             self.units = [unit for _, unit in whole[1:]]
         end = whole[-1][0] if whole else 0
         with self.path.open("rb+") as file:  # what a kill left of the last line is cut off
@@ -61,11 +61,8 @@ class Journal:
         if not whole:
             self._write(self._header)
 
-    def _check(self, then: dict[str, Any]) -> None:
-        check_same_run(then, self._header, f"{self.path}:1")
 
-
-def remember_run(path: Path, header: dict[str, Any]) -> None:
+def remember_run(path: Path, header: Mapping[str, object]) -> None:
     """Write down what run this is; where a file says it already, refuse to go on with another."""
     now = json.loads(json.dumps(header))
     if path.exists():
@@ -73,7 +70,9 @@ def remember_run(path: Path, header: dict[str, Any]) -> None:
     path.write_text(json.dumps(now), "utf-8")
 
 
-def check_same_run(then: dict[str, Any], now: dict[str, Any], where: str | Path) -> None:
+def check_same_run(
+    then: Mapping[str, object], now: Mapping[str, object], where: str | Path
+) -> None:
     """Refuse to go on with a run that was begun otherwise, by the name of what differs; options may be nested."""
     for name in sorted(set(then) | set(now)):
         before, after = then.get(name), now.get(name)
@@ -112,7 +111,15 @@ def _short(value: Any) -> str:
     return f"{text[:36]}…" if len(text) > 40 else text
 
 
-def packed(array: NDArray[Any]) -> dict[str, Any]:
+class PackedArray(TypedDict):
+    """An array in JSON; the data are its bytes in base64."""
+
+    shape: list[int]
+    dtype: str
+    data: str
+
+
+def packed(array: NDArray[Any]) -> PackedArray:
     """An array as JSON, to the last bit."""
     return {
         "shape": list(array.shape),
@@ -121,8 +128,7 @@ def packed(array: NDArray[Any]) -> dict[str, Any]:
     }
 
 
-def unpacked(content: dict[str, Any]) -> NDArray[Any]:
-    flat: NDArray[Any] = np.frombuffer(
-        base64.b64decode(content["data"]), dtype=np.dtype(content["dtype"])
-    )
+def unpacked(content: PackedArray) -> NDArray[Any]:
+    raw = base64.b64decode(content["data"])
+    flat: NDArray[Any] = np.frombuffer(raw, dtype=np.dtype(content["dtype"]))
     return flat.reshape(content["shape"])

@@ -44,21 +44,16 @@ def lens_agreement(study: Study, *, seed: int = 0) -> list[TableRow]:
     named = [parsed[name].base for name in through] + [BESIDE] * bool(relevant)
     plain = [name for name in dict.fromkeys(named) if name in values]
     ceilings = _ceilings(study)
-    rows = []
+    rows: list[TableRow] = []
     for stack, of_stack in values.groupby("stack", sort=False):
         for name in [*plain, *through, *relevant]:
             both = of_stack[[name, EXACT]].dropna()
             if len(both) >= FEWEST and both[name].nunique() > 1:
                 told = _correlated(both[name].to_numpy(), both[EXACT].to_numpy(), seed)
                 lens = parsed[name].qualified_lens or (RELEVANCE if name in RELEVANCES else RAW)
-                place: TableRow = {
-                    "stack": str(stack),
-                    "statistic": parsed[name].base,
-                    "lens": lens,
-                }
-                rows.append(
-                    place | told | {"ceiling": ceilings.get(str(stack), np.nan), "heads": len(both)}
-                )
+                place = {"stack": str(stack), "statistic": parsed[name].base, "lens": lens}
+                ceiling = ceilings.get(str(stack), np.nan)
+                rows.append({**place, **told, "ceiling": ceiling, "heads": len(both)})
     return rows
 
 
@@ -88,22 +83,20 @@ def furthest_apart(study: Study) -> list[TableRow]:
                 (low, high), (low_seen, high_seen) = (
                     (float(of[0][i]), float(of[1][i])) for of in ends
                 )
-                told: TableRow = {"statistic": statistic, "lens": lens}
+                row = dict(zip(KEYS, place, strict=True)) | {"statistic": statistic, "lens": lens}
                 for column, one in (("raw", statistic), ("through", name)):
-                    told |= {column: values[one][place], f"{column}_low": lows[one][place]}
-                    told |= {f"{column}_high": highs[one][place]}
-                told |= {"raw_rank": float(ranks[0][i]), "rank": float(ranks[1][i])}
-                told |= {"apart": max(low_seen - high, 0.0) + min(high_seen - low, 0.0)}
-                rows.append(dict(zip(KEYS, place, strict=True)) | told)
+                    row |= {column: values[one][place], f"{column}_low": lows[one][place]}
+                    row |= {f"{column}_high": highs[one][place]}
+                row |= {"raw_rank": float(ranks[0][i]), "rank": float(ranks[1][i])}
+                row |= {"apart": max(low_seen - high, 0.0) + min(high_seen - low, 0.0)}
+                rows.append(row)
     best: dict[str, TableRow] = {}
+    taken = set()
     for row in sorted(rows, key=lambda row: -abs(row["apart"])):
-        taken = {tuple(one[key] for key in KEYS) for one in best.values()}
-        if (
-            row["apart"]
-            and row["lens"] not in best
-            and tuple(row[key] for key in KEYS) not in taken
-        ):
+        head = tuple(row[key] for key in KEYS)
+        if row["apart"] and row["lens"] not in best and head not in taken:
             best[row["lens"]] = row
+            taken.add(head)
     return list(best.values())[:SHOWN]
 
 
@@ -121,15 +114,10 @@ def _modes() -> set[str]:
 
 def _values(study: Study, end: str = "value") -> pd.DataFrame:
     """A row a head, a column a statistic, as heads.csv has them, so that rounding breaks no ties. end: low or high."""
-    values: pd.DataFrame = study.heads.pivot(index=KEYS, columns="statistic", values=end).map(
-        _as_written
-    )
+    table = study.heads.pivot(index=KEYS, columns="statistic", values=end)
+    values: pd.DataFrame = table.map(lambda value: float(f"{value:.10g}"))
     order = [name for name in dict.fromkeys(study.heads["statistic"]) if name in values]
     return values[order]
-
-
-def _as_written(value: float) -> float:
-    return float(f"{value:.10g}")
 
 
 def _correlated(
@@ -144,8 +132,5 @@ def _correlated(
 def _ceilings(study: Study) -> dict[str, float]:
     """Of each stack, by split halves of the examples, where the study has them."""
     table = study.tables.get("ceilings")
-    return (
-        {}
-        if table is None
-        else {str(row["stack"]): float(row["ceiling"]) for row in table.to_dict("records")}
-    )
+    rows = [] if table is None else table.to_dict("records")
+    return {str(row["stack"]): float(row["ceiling"]) for row in rows}

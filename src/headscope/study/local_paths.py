@@ -11,12 +11,10 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-_LOCAL = re.compile(
-    r"(?:~[\w.-]*|\.{1,2})?/.*", re.DOTALL
-)  # /a/b, ~/a, ./a, ../a; neither org/name nor a/b.txt
-_FOLDERS = re.compile(
-    r"(?<![\w/:~.])(?:~[\w.-]*|\.{1,2})?/(?:[^\s/,'\"()]+/)+"
-)  # all of a path but its last part
+# /a/b, ~/a, ./a, ../a; neither org/name nor a/b.txt
+_LOCAL = re.compile(r"(?:~[\w.-]*|\.{1,2})?/.*", re.DOTALL)
+# All of a path but its last part
+_FOLDERS = re.compile(r"(?<![\w/:~.])(?:~[\w.-]*|\.{1,2})?/(?:[^\s/,'\"()]+/)+")
 _PARTS = re.compile(r"([=,]|datasets:)")  # of a word that may hold several paths
 
 

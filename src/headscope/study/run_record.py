@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import platform
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from headscope.data.bundled import named
 from headscope.data.text_lines import can_be_read_again
@@ -20,8 +21,6 @@ from headscope.model.zoo.wheels import sha256_of
 from headscope.study.schema.record import SCHEMA, FileRecord, ModelRecord, RunRecord
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from headscope.study.study import Study
 
 
@@ -53,23 +52,16 @@ def build_record(
     """
     described = describe_model(model) if isinstance(model, AttentionModel) else model
     record: RunRecord = {"schema": SCHEMA, "versions": versions(), "model": described}
-    if command is not None:
-        record["command"] = command
-    if seed is not None:
-        record["seed"] = seed
-    if lens is not None:
-        record["lens"] = lens
-    record.update(sections)
-    return record
+    options = {"command": command, "seed": seed, "lens": lens}
+    given = {name: value for name, value in options.items() if value is not None}
+    return cast("RunRecord", {**record, **given, **sections})
 
 
 def describe_model(model: AttentionModel) -> ModelRecord:
-    stacks = dict.fromkeys(site.stack for site in model.sites)
-    layers = {stack: sum(site.stack == stack for site in model.sites) for stack in stacks}
-    heads = {
-        stack: max((h.head + 1 for h in model.heads if h.stack == stack), default=0)
-        for stack in stacks
-    }
+    layers = dict(Counter(site.stack for site in model.sites))
+    heads = dict.fromkeys(layers, 0)
+    for head in model.heads:
+        heads[head.stack] = max(heads[head.stack], head.head + 1)
     record: ModelRecord = {
         "name": model.name,
         "revision": model.revision,
@@ -87,23 +79,15 @@ def describe_model(model: AttentionModel) -> ModelRecord:
     if shared := model.shared_layers:
         record["shared_layers"] = shared
     if model.tokenizer is not None:
-        record["natural_language"] = _has_natural_language(model, model.tokenizer)
+        vocabulary = model.tokenizer.get_vocab().items()
+        words = [token for token, number in vocabulary if number not in model.marks.special]
+        record["natural_language"] = is_natural_language(words)
     if model.cut is not None:
         record["cut"] = str(removed_heads(model))
         record["cut_from"] = model.cut.origin.sha256
     if model.fixed:
         record["fixed"] = {str(head): name for head, name in model.fixed.items()}
     return record
-
-
-def _has_natural_language(model: AttentionModel, tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the tokens are words of a natural language."""
-    tokens = [
-        token
-        for token, token_id in tokenizer.get_vocab().items()
-        if token_id not in model.marks.special
-    ]
-    return is_natural_language(tokens)
 
 
 def describe_files(paths: Iterable[str | Path]) -> list[FileRecord]:

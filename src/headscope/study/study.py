@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-SURFACE = {
-    "confidence",
-    "entropy",
-}  # those of a corpus stay when a task's texts, which are fewer, were asked too
+# Those of a corpus stay when the texts of a task, which are fewer, were measured too.
+SURFACE = {"confidence", "entropy"}
 
 
 class Study(Result):

@@ -34,11 +34,9 @@ def to_add_to(out: str | Path | None, part: str, *, overwrite: bool = False) -> 
 def write_tables(study: Study, folder: Path) -> None:
     """heads.csv, heads.parquet, the other tables, maps.npz and run.json."""
     # Ten digits in the csv: more than any statistic carries, few enough to read. The parquet has them all.
-    study.heads.to_csv(folder / "heads.csv", index=False, float_format="%.10g", lineterminator="\n")
     study.heads.to_parquet(folder / "heads.parquet", index=False)
-    for name, table in study.tables.items():
+    for name, table in {"heads": study.heads, **study.tables}.items():
         table.to_csv(folder / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")
     np.savez_compressed(folder / "maps.npz", **study.maps)  # type: ignore[arg-type]
-    (folder / "run.json").write_text(
-        json.dumps(study.record, indent=2, ensure_ascii=False) + "\n", "utf-8"
-    )
+    record = json.dumps(study.record, indent=2, ensure_ascii=False)
+    (folder / "run.json").write_text(f"{record}\n", "utf-8")

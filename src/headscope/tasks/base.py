@@ -112,6 +112,7 @@ class Task(ABC):
     smoothing    share of a training target that is spread over all tokens; None where it cannot be
     needs_labels whether data without labels is refused; else its targets are None, for `labelled_by_itself`
     table_columns  the columns of its tables, by their first names; empty where it reads other files
+    head         part of the class name of models that can do it, and what others do not do; None: any class
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -127,6 +128,7 @@ class Task(ABC):
     smoothing: float | None = None
     needs_labels: bool = True
     table_columns: tuple[str, ...] = ()
+    head: ClassVar[tuple[str, str] | None] = None
 
     def __init__(
         self,
@@ -182,13 +184,16 @@ class Task(ABC):
     def check(self, model: AttentionModel) -> None:
         """Refuse a model that cannot do this task, or whose head for it was never trained."""
         new = [name for name in model.untrained if "pooler" not in name]
+        kind, train = type(model.model).__name__, "Train one"
+        what = ""
         if new:
-            raise HeadscopeError(
-                f"this model's head was never trained ({new[0]} is not in its files)",
-                where=model.name,
-                mend="Train it first: "
-                + command_line("finetune", "MODEL", task=self.name, data="DATA", out="DIR"),
-            )
+            what = f"this model's head was never trained ({new[0]} is not in its files)"
+            train = "Train it first"
+        elif self.head is not None and self.head[0] not in kind:
+            what = f"{kind} {self.head[1]}"
+        if what:
+            finetune = command_line("finetune", "MODEL", task=self.name, data="DATA", out="DIR")
+            raise HeadscopeError(what, where=model.name, mend=f"{train}: {finetune}")
 
     @abstractmethod
     def prepare(
@@ -225,6 +230,10 @@ class Task(ABC):
         seed     of the place that is asked in a sequence with several
         answers  those of all sequences, where the task `compares`
         """
+        return self.confidence(self.read_out(self.call(model, batch), batch, prepared))
+
+    def confidence(self, answers: Tensor) -> Tensor:
+        """[sequence]: `said` from the answers of the sequences, where it follows from each of them alone."""
         raise HeadscopeError(
             f"what a model says to {self.name} is no single number",
             where='`by="relevance"`',
@@ -411,6 +420,23 @@ def encoded(
         found[sequence.index] = sequence
     encoder.unknown.warn()
     return found, encoder.counts
+
+
+def one_sequence_each(
+    model: AttentionModel,
+    items: list[Item],
+    max_length: int | None,
+    fewest_tokens: tuple[int, str] = (0, ""),
+) -> Prepared:
+    """Items of one sequence each, without targets. Sequences below `fewest_tokens` are skipped, with the reason."""
+    examples = [Example(*item.texts, where=item.where) for item in items]  # type: ignore[misc]
+    found, counts = encoded(model, examples, max_length)
+    for number, sequence in enumerate(found):
+        if sequence is not None and len(sequence.source.ids) < fewest_tokens[0]:
+            found[number] = None
+            counts.skip(fewest_tokens[1])
+    kept, sequences, parts = keep_whole(items, [[one] for one in found], counts)
+    return Prepared(kept, sequences, parts, None, counts)
 
 
 def keep_whole(

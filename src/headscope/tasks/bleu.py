@@ -25,9 +25,8 @@ BEAMS = 4
 LONGEST = 128  # tokens of a translation
 COUNTS = 10  # columns of the scores that BLEU is made of: two lengths, right and all n-grams of four orders
 RIGHT = slice(2, 6)  # of these, the right n-grams of each order
-GIVEN = (
-    3  # columns of an answer that are those of `translation`; the tokens it says come after them
-)
+# Columns of an answer that are those of `translation`; the tokens it says come after them
+GIVEN = 3
 
 
 class Bleu(Translation):

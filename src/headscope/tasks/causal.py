@@ -5,17 +5,15 @@ The loss of a text is the mean over its tokens but the first, each given the one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from torch import Tensor
 
-from headscope.data.examples import Example, read_examples
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, encoded, keep_whole, labels_of
+from headscope.tasks.base import Item, Prepared, labels_of, one_sequence_each
 from headscope.tasks.per_token import IGNORED, PerToken, taught
 
 
@@ -25,13 +23,6 @@ class Causal(PerToken):
     names: ClassVar[tuple[str, ...]] = ("causal",)
     model_class = "AutoModelForCausalLM"
     is_free_of_labels = True
-
-    def read(self, path: Path) -> Iterator[Item]:
-        column = self.columns.get("text")
-        names = None if column is None else (column,)
-        for example in read_examples([path], column=names, option='`columns={"text": "NAME"}`'):
-            assert isinstance(example.first, str)
-            yield Item((example.first,), None, example.where)
 
     def check(self, model: AttentionModel) -> None:
         super().check(model)
@@ -47,16 +38,10 @@ class Causal(PerToken):
         self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
     ) -> Prepared:
         self.check(model)
-        found, counts = encoded(
-            model, [Example(item.texts[0], where=item.where) for item in items], max_length
-        )
-        for number, sequence in enumerate(found):
-            if sequence is not None and len(sequence.source.ids) < 2:
-                found[number] = None
-                counts.skip("of one token, before which there is nothing")
-        kept, sequences, parts = keep_whole(items, [[one] for one in found], counts)
-        labels = [[*sequence.source.ids[1:], IGNORED] for sequence in sequences]
-        return Prepared(kept, sequences, parts, None, counts, labels)
+        fewest = 2, "of one token, before which there is nothing"
+        plain = one_sequence_each(model, items, max_length, fewest)
+        labels = [[*sequence.source.ids[1:], IGNORED] for sequence in plain.sequences]
+        return replace(plain, labels=labels)
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """[sequence, 3]: sum of losses, tokens asked, right ones."""

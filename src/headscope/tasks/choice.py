@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headscope.config.command_line import command_line
 from headscope.data.examples import Example
 from headscope.data.records import Record, read_records
 from headscope.errors import HeadscopeError
@@ -39,20 +38,17 @@ class Choice(Task):
     names: ClassVar[tuple[str, ...]] = ("choice", "swag")
     metrics = ("accuracy",)
     model_class = "AutoModelForMultipleChoice"
+    head = ("MultipleChoice", "does not choose")
     reads_first = True
     table_columns = ("sent1", "ending0", "ending1", "label")
 
     def read(self, path: Path) -> Iterator[Item]:
         for record in read_records(path):
-            beginning, endings = (
-                self._swag(record) if "ending0" in record.cells else self._listed(record)
-            )
+            form = self._swag if "ending0" in record.cells else self._listed
+            beginning, endings = form(record)
             said = record.value(self.column(("label", "answer")))
-            right = (
-                int(said)
-                if isinstance(said, int) or (isinstance(said, str) and said.isdigit())
-                else -1
-            )
+            is_number = isinstance(said, int) or (isinstance(said, str) and said.isdigit())
+            right = int(said) if is_number else -1  # type: ignore[call-overload]
             if not 0 <= right < len(endings):
                 raise HeadscopeError(
                     f'the right choice is "{said}"',
@@ -80,16 +76,6 @@ class Choice(Task):
                 f"choices are {said}", where=record.where, expected="a list of two texts or more"
             )
         return record.text(self.column(("question", "text"))), choices
-
-    def check(self, model: AttentionModel) -> None:
-        super().check(model)
-        if "MultipleChoice" not in type(model.model).__name__:
-            raise HeadscopeError(
-                f"{type(model.model).__name__} does not choose",
-                where=model.name,
-                mend="Train one: "
-                + command_line("finetune", "MODEL", task=self.name, data="DATA", out="DIR"),
-            )
 
     def prepare(
         self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
@@ -123,17 +109,9 @@ class Choice(Task):
         scores: Tensor = output.logits.flatten()[:, None]
         return scores
 
-    def said(
-        self,
-        model: AttentionModel,
-        batch: Batch,
-        prepared: Prepared,
-        *,
-        seed: int = 0,
-        answers: Tensor | None = None,
-    ) -> Tensor:
+    def confidence(self, answers: Tensor) -> Tensor:
         """How much each ending is held for the right one."""
-        return self.read_out(self.call(model, batch), batch, prepared)[:, 0]
+        return answers[:, 0]
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         targets = prepared.targets[list(items)].to(answers.device)

@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from headscope.config.command_line import command_line
-from headscope.data.examples import Example
 from headscope.data.records import Record, read_records
 from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.targets import largest
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Chance, Item, Prepared, Task, encoded, keep_whole, root_mean_square
+from headscope.tasks.base import Chance, Item, Prepared, Task, one_sequence_each, root_mean_square
 from headscope.tasks.metrics import accuracy, f1, matthews
 
 if TYPE_CHECKING:
@@ -93,6 +92,7 @@ class Classification(Task):
 
     names: ClassVar[tuple[str, ...]] = tuple(FORMS)
     model_class = "AutoModelForSequenceClassification"
+    head = ("SequenceClassification", "has no classifier")
     reads_first = True
 
     def __init__(
@@ -159,19 +159,6 @@ class Classification(Task):
             )
         return found
 
-    def check(self, model: AttentionModel) -> None:
-        super().check(model)
-        if (
-            not hasattr(model.model, "num_labels")
-            or "SequenceClassification" not in type(model.model).__name__
-        ):
-            raise HeadscopeError(
-                f"{type(model.model).__name__} has no classifier",
-                where=model.name,
-                mend="Train one: "
-                + command_line("finetune", "MODEL", task=self.name, data="DATA", out="DIR"),
-            )
-
     def prepare(
         self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
     ) -> Prepared:
@@ -182,40 +169,28 @@ class Classification(Task):
             else self.form.labels or tuple(map(str, model.model.config.label2id))
         )
         classes = _classes(model, labels)
-        unknown = (
-            next((item for item in items if item.target not in classes), None)
-            if is_labelled
-            else None
-        )
-        if unknown is not None:
+        unknown = next((item for item in items if item.target not in classes), None)
+        if is_labelled and unknown is not None:
             raise HeadscopeError(
                 f'label "{unknown.target}" is unknown to the model',
                 where=unknown.where or model.name,
                 expected=choices(unknown.target, classes),
                 mend='If the names differ on purpose, map them: `labels={"THEIRS": "OURS"}`',
             )
-        examples = [Example(*item.texts, where=item.where) for item in items]  # type: ignore[misc]
-        found, counts = encoded(model, examples, max_length)
-        kept, sequences, parts = keep_whole(items, [[one] for one in found], counts)
-        targets = torch.tensor([classes[item.target] if is_labelled else 0 for item in kept])
-        return Prepared(
-            kept, sequences, parts, targets, counts, extras=_places(model, classes, labels)
-        )
+        plain = one_sequence_each(model, items, max_length)
+        targets = [classes[item.target] if is_labelled else 0 for item in plain.items]
+        # [class of the model]: its place among the data set's labels; classes not named there come after them.
+        places = len(labels) + np.arange(int(model.model.config.num_labels))
+        for label in set(labels) & set(classes):
+            places[classes[label]] = labels.index(label)
+        return replace(plain, targets=torch.tensor(targets), extras=places)
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         logits: Tensor = output.logits
         return logits
 
-    def said(
-        self,
-        model: AttentionModel,
-        batch: Batch,
-        prepared: Prepared,
-        *,
-        seed: int = 0,
-        answers: Tensor | None = None,
-    ) -> Tensor:
-        return largest(model(batch).logits)
+    def confidence(self, answers: Tensor) -> Tensor:
+        return largest(answers)
 
     def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
         """The divergence of the teacher's classes from ours, in nats."""
@@ -238,9 +213,8 @@ class Classification(Task):
 
     def change_of_one(self, scores: NDArray[np.float64]) -> float:
         """One example gets another class of those that occur (for two classes: the other one)."""
-        kinds, counts = np.unique(
-            scores, axis=0, return_counts=True
-        )  # examples of one kind change the metric alike
+        # Examples of one kind change the metric alike
+        kinds, counts = np.unique(scores, axis=0, return_counts=True)
         classes = np.union1d(scores[:, 1:], [0.0, 1.0])
         changes: list[float] = []
         for kind, count in zip(kinds, counts, strict=True):
@@ -291,13 +265,3 @@ def _classes(model: AttentionModel, labels: tuple[str, ...]) -> dict[str, int]:
         return known
     lower = {name.lower(): i for name, i in known.items()}
     return {label: lower[label.lower()] for label in labels if label.lower() in lower} or known
-
-
-def _places(
-    model: AttentionModel, classes: dict[str, int], labels: tuple[str, ...]
-) -> NDArray[np.int64]:
-    """[class of the model]: its place among the data set's labels; classes that those do not name come after them."""
-    places = len(labels) + np.arange(int(model.model.config.num_labels))
-    for label in set(labels) & set(classes):
-        places[classes[label]] = labels.index(label)
-    return places

@@ -1,29 +1,32 @@
 """Masked language modelling: which token was here? Every text is masked the same way each time.
 
 A share of a text's content tokens is replaced by the mask token; which ones follows from the token ids and the seed
-alone. The loss of a text is the mean over its masked tokens.
+alone. The loss of a text is the mean over its masked tokens. `Remasked` is the pre-training objective, with another
+mask in every epoch.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headscope.data.examples import Example, read_examples
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, encoded, keep_whole
+from headscope.tasks.base import Item, Prepared, one_sequence_each
 from headscope.tasks.per_token import IGNORED, PerToken
 
 SHARE = 0.15
+MASKED, REPLACED = (
+    0.8,
+    0.1,
+)  # in pre-training, of the tokens that are asked; the others stay as they are
 
 
 class MaskedTokenTask(PerToken):
@@ -44,13 +47,6 @@ class MaskedTokenTask(PerToken):
         super().__init__(name, columns=columns, labels=labels)
         self.seed = seed
 
-    def read(self, path: Path) -> Iterator[Item]:
-        column = self.columns.get("text")
-        names = None if column is None else (column,)
-        for example in read_examples([path], column=names, option='`columns={"text": "NAME"}`'):
-            assert isinstance(example.first, str)
-            yield Item((example.first,), None, example.where)
-
     def check(self, model: AttentionModel) -> None:
         super().check(model)
         if "MaskedLM" not in type(model.model).__name__ or model.tokenizer is None:
@@ -66,12 +62,7 @@ class MaskedTokenTask(PerToken):
         self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
     ) -> Prepared:
         self.check(model)
-        assert model.tokenizer is not None
-        found, counts = encoded(
-            model, [Example(item.texts[0], where=item.where) for item in items], max_length
-        )
-        kept, whole, parts = keep_whole(items, [[one] for one in found], counts)
-        return self.hidden(model, Prepared(kept, whole, parts, None, counts))
+        return self.hidden(model, one_sequence_each(model, items, max_length))
 
     def hidden(self, model: AttentionModel, plain: Prepared) -> Prepared:
         """Whole sequences with a share of their tokens masked, and these as labels."""
@@ -124,3 +115,52 @@ class MaskedTokenTask(PerToken):
         owner = asked.nonzero()[:, 0]
         sums = losses.new_zeros(len(labels), 3)
         return sums.index_add(0, owner, torch.stack([losses, torch.ones_like(losses), hits], dim=1))
+
+
+class Remasked(MaskedTokenTask):
+    """The pre-training objective. Judged like `masked`: the held-out sequences are masked once and for all.
+
+    In every epoch another mask. Of the tokens that are asked, four in five are replaced by the mask token, one in ten
+    by any token and one in ten by nothing, as in BERT. Which they are follows from the seed, the epoch and the
+    sequence's number alone, so that a resumed run, or one spread over processes, sees the same.
+    """
+
+    # Made by `pretrain`, from packed sequences: no task by name
+    names: ClassVar[tuple[str, ...]] = ()
+
+    def bind(self, model: AttentionModel) -> None:
+        """What may be put in a token's place: the mask, or any token that is not special."""
+        assert model.tokenizer is not None
+        self.special = model.marks.special
+        self.mask = int(model.tokenizer.mask_token_id)
+        ordinary = set(model.tokenizer.get_vocab().values()) - self.special
+        self.ordinary = np.array(sorted(ordinary))
+
+    def drawn(self, prepared: Prepared, items: list[int], epoch: int) -> tuple[Prepared, list[int]]:
+        """These sequences, masked for this epoch, numbered from 0."""
+        sequences, labels = [], []
+        for number, item in enumerate(items):
+            whole = prepared.sequences[item]
+            ids, asked = self._masked(whole.source.ids, item, epoch)
+            sequences.append(replace(whole, index=number, source=replace(whole.source, ids=ids)))
+            labels.append(asked)
+        here = list(range(len(items)))
+        kept: list[Item] = [prepared.items[item] for item in items]
+        return Prepared(kept, sequences, [(i,) for i in here], None, prepared.counts, labels), here
+
+    def _masked(self, ids: list[int], item: int, epoch: int) -> tuple[list[int], list[int]]:
+        """What the model reads, and what is right at each of its tokens."""
+        chance = np.random.default_rng([self.seed, epoch, item])
+        content = [i for i, token in enumerate(ids) if token not in self.special]
+        places = chance.choice(content, size=max(1, round(SHARE * len(content))), replace=False)
+        fates, others = chance.random(len(places)), chance.choice(self.ordinary, size=len(places))
+        shown, labels = list(ids), [IGNORED] * len(ids)
+        for place, fate, other in zip(
+            places.tolist(), fates.tolist(), others.tolist(), strict=True
+        ):
+            labels[place] = ids[place]
+            if fate < MASKED:
+                shown[place] = self.mask
+            elif fate < MASKED + REPLACED:
+                shown[place] = other
+        return shown, labels

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from headscope.data.examples import read_examples
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.targets import largest_at
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Chance, Prepared, Task
+from headscope.tasks.base import Chance, Item, Prepared, Task
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +28,14 @@ class PerToken(Task):
     """The share of tokens that are guessed right over all texts, and perplexity; the loss in nats a token."""
 
     metrics = ("accuracy", "perplexity")
+
+    def read(self, path: Path) -> Iterator[Item]:
+        """Plain texts, or one column of a table."""
+        column = self.columns.get("text")
+        names = None if column is None else (column,)
+        for example in read_examples([path], column=names, option='`columns={"text": "NAME"}`'):
+            assert isinstance(example.first, str)
+            yield Item((example.first,), None, example.where)
 
     def said(
         self,

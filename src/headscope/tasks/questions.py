@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from headscope.config.checks import check_length
-from headscope.config.command_line import command_line
 from headscope.data.encode import Counts, Side, longest
 from headscope.data.encode import Sequence as Encoded
 from headscope.data.squad import Question, read_squad
@@ -30,7 +29,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.targets import largest
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Chance, Item, Prepared, Task
+from headscope.tasks.base import Chance, Item, Prepared, Task, sequences_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,6 +45,7 @@ class Questions(Task):
     names: ClassVar[tuple[str, ...]] = ("squad", "questions")
     metrics = ("f1", "exact")
     model_class = "AutoModelForQuestionAnswering"
+    head = ("QuestionAnswering", "does not answer questions")
 
     def read(self, path: Path) -> Iterator[Item]:
         for question in read_squad(path):
@@ -53,13 +53,6 @@ class Questions(Task):
 
     def check(self, model: AttentionModel) -> None:
         super().check(model)
-        if "QuestionAnswering" not in type(model.model).__name__:
-            raise HeadscopeError(
-                f"{type(model.model).__name__} does not answer questions",
-                where=model.name,
-                mend="Train one: "
-                + command_line("finetune", "MODEL", task=self.name, data="DATA", out="DIR"),
-            )
         if not getattr(model.tokenizer, "is_fast", False):
             raise HeadscopeError(
                 "the tokenizer does not say where its tokens stand in the text", where=model.name
@@ -70,15 +63,16 @@ class Questions(Task):
     ) -> Prepared:
         tokenizer = model.tokenizer
         assert tokenizer is not None
-        length = _length(model, max_length)
+        limit = longest(model)
+        length = min(LENGTH, limit) if max_length is None else max_length
+        check_length(length, limit, model.name)
         counts = Counts()
         unknown = UnknownTokens(model, counts.unknown)
         sequences: list[Encoded] = []
         parts: list[tuple[int, ...]] = []
         spans: list[tuple[int, int]] = []  # of each window: the first and last token of the answer
-        places: list[
-            list[tuple[int, int]]
-        ] = []  # of each token: where it stands in the context; (0, 0) elsewhere
+        # Of each token: where it stands in the context; (0, 0) elsewhere
+        places: list[list[tuple[int, int]]] = []
         for item in items:
             counts.read += 1
             asked = len(tokenizer(item.texts[0].strip(), add_special_tokens=False)["input_ids"])
@@ -131,22 +125,13 @@ class Questions(Task):
         length, _ = prepared.extras
         return torch.nn.functional.pad(logits, (0, length - logits.shape[-1]), value=_UNREACHABLE)
 
-    def said(
-        self,
-        model: AttentionModel,
-        batch: Batch,
-        prepared: Prepared,
-        *,
-        seed: int = 0,
-        answers: Tensor | None = None,
-    ) -> Tensor:
+    def confidence(self, answers: Tensor) -> Tensor:
         """The best first and the best last token together."""
-        return largest(self.read_out(model(batch), batch, prepared)).sum(dim=1)
+        return largest(answers).sum(dim=1)
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         """The mean over an item's windows; a window without the answer should say so (its first token)."""
-        numbers = [number for item in items for number in prepared.parts[item]]
-        spans = prepared.targets[numbers].to(answers.device)
+        spans = prepared.targets[sequences_of(prepared, items)].to(answers.device)
         each = torch.nn.functional.cross_entropy(
             answers.flatten(0, 1), spans.flatten(), reduction="none"
         )
@@ -167,9 +152,8 @@ class Questions(Task):
             start += count
             question: Question = prepared.items[item].target
             right = [text for text, _ in question.answers] or [""]
-            found.append(
-                [max(_f1(said, text) for text in right), max(_exact(said, text) for text in right)]
-            )
+            exact = max(float(_normal(said) == _normal(text)) for text in right)
+            found.append([max(_f1(said, text) for text in right), exact])
         return np.array(found, dtype=np.float64)
 
     def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
@@ -182,11 +166,8 @@ class Questions(Task):
     def chance(self, model: AttentionModel, prepared: Prepared) -> Chance:
         """The loss of all tokens of a window alike."""
         logs = [math.log(len(sequence.source.ids)) for sequence in prepared.sequences]
-        return Chance(
-            loss=float(
-                np.mean([np.mean([logs[number] for number in part]) for part in prepared.parts])
-            )
-        )
+        of_items = [np.mean([logs[number] for number in part]) for part in prepared.parts]
+        return Chance(loss=float(np.mean(of_items)))
 
     def labelled_by_itself(self, answers: Tensor, prepared: Prepared) -> Prepared:
         return replace(prepared, targets=answers.argmax(dim=-1).cpu())
@@ -209,14 +190,6 @@ class Questions(Task):
             if together[i, j] > best:
                 best, said = float(together[i, j]), question.context[places[i][0] : places[j][1]]
         return said if best > empty else ""
-
-
-def _length(model: AttentionModel, max_length: int | None) -> int:
-    """The tokens of a window."""
-    limit = longest(model)
-    length = min(LENGTH, limit) if max_length is None else max_length
-    check_length(length, limit, model.name)
-    return length
 
 
 @cache
@@ -244,10 +217,6 @@ def _normal(text: str) -> list[str]:
     """SQuAD's way: lower case, without punctuation and articles."""
     kept = "".join(c for c in text.lower() if c not in string.punctuation)
     return re.sub(r"\b(a|an|the)\b", " ", kept).split()
-
-
-def _exact(said: str, right: str) -> float:
-    return float(_normal(said) == _normal(right))
 
 
 def _f1(said: str, right: str) -> float:

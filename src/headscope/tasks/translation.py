@@ -6,13 +6,14 @@ The loss of a pair is the mean over the target's tokens, each given the ones bef
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from headscope.data.examples import Example, read_examples
+from headscope.data.examples import read_examples
 from headscope.data.text_lines import read_lines
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
@@ -20,10 +21,9 @@ from headscope.model.tokens import Batch
 from headscope.tasks.base import (
     Item,
     Prepared,
-    encoded,
     half_of,
-    keep_whole,
     labels_of,
+    one_sequence_each,
     spread,
     two_files,
 )
@@ -84,15 +84,13 @@ class Translation(PerToken):
     ) -> Prepared:
         self.check(model)
         assert model.tokenizer is not None
-        pairs = [Example(item.texts[0], item.texts[1], item.where) for item in items]
-        found, counts = encoded(model, pairs, max_length)
-        kept, sequences, parts = keep_whole(items, [[one] for one in found], counts)
+        plain = one_sequence_each(model, items, max_length)
         end = int(model.tokenizer.eos_token_id)
         labels = []
-        for sequence in sequences:
+        for sequence in plain.sequences:
             assert sequence.target is not None
             labels.append([*sequence.target.ids[1:], end])
-        return Prepared(kept, sequences, parts, None, counts, labels)
+        return replace(plain, labels=labels)
 
     def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """[sequence, 3]: sum of losses, target tokens, right ones."""

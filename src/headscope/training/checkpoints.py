@@ -23,14 +23,10 @@ def steps_to_keep(total: int, count: int) -> list[int]:
     Where that would name a step twice the next ones are taken.
     """
     if not 2 <= count <= total + 1:
-        raise HeadscopeError(
-            f"{count} cannot be kept of {total} steps",
-            where="`checkpoints`",
-            expected=f"2 to {total + 1}",
-        )
-    spread = (
-        np.geomspace(max(1.0, EARLIEST * total), total, count - 1) if count > 2 else [float(total)]
-    )
+        what = f"{count} cannot be kept of {total} steps"
+        raise HeadscopeError(what, where="`checkpoints`", expected=f"2 to {total + 1}")
+    first = max(1.0, EARLIEST * total) if count > 2 else float(total)
+    spread = np.geomspace(first, total, count - 1)
     found = [0]
     for place, step in enumerate(spread):
         latest = total - (count - 2 - place)  # the others need a step each

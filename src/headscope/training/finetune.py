@@ -23,27 +23,22 @@ from headscope.masks.open_model import check_loaded, open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fix_heads import fix as fixed
 from headscope.model.fix_heads import read_patterns
-from headscope.model.load import load
+from headscope.model.load import ModelSource, load
 from headscope.model.saving import write_model
 from headscope.model.weights_hash import weights_sha256
 from headscope.study.run_record import describe_files, describe_model, versions
-from headscope.study.schema.record import SCHEMA
 from headscope.tasks import Item, Task, task_of
 from headscope.tasks.base import Prepared, two_files
 from headscope.tasks.running import evaluate
 from headscope.training.from_scratch import build_model
 from headscope.training.loop import Step, Training
-from headscope.training.result import RECORD, TrainingResult, write_trained
-from headscope.training.resumable import BEST, Resumable, draft, write_whole
+from headscope.training.result import TrainingResult, training_record, write_trained
+from headscope.training.resumable import BEST, resumable_run, write_whole
 from headscope.training.settings import settings_of
 
 
 def finetune(
-    model: AttentionModel | str | Path,
-    config: FinetuneConfig,
-    data: TaskData,
-    reading: Reading,
-    run: Run,
+    model: ModelSource, config: FinetuneConfig, data: TaskData, reading: Reading, run: Run
 ) -> TrainingResult:
     """Train a model on the train split of a task and keep its best epoch on `data.select_on`.
 
@@ -51,7 +46,12 @@ def finetune(
     """
     started = time.perf_counter()
     task = task_of(data)
-    _set_smoothing(task, config.label_smoothing)
+    if task.smoothing is not None:
+        task.smoothing = config.label_smoothing
+    elif config.label_smoothing:
+        raise HeadscopeError(
+            f"{task.name} has no tokens to smooth over", where="`label_smoothing`", expected="0"
+        )
     select_on = data.select_on or "dev"
     files = _files(task, data.data, select_on)
     train_items = task.items(files[0], "train", limit=data.limit)
@@ -60,7 +60,9 @@ def finetune(
     loaded = _open(model, task, config, train_items, reading, run)
     train = task.prepare(loaded, train_items, max_length=data.max_length)
     dev = task.prepare(loaded, dev_items, max_length=data.max_length)
-    teacher = _open_teacher(config, task, run)
+    teacher = config.teacher
+    if teacher is not None and not isinstance(teacher, AttentionModel):
+        teacher = load(teacher, model_class=task.model_class, device=run.device)
     header = {
         "config": recorded(config, data, reading, run),
         "model": describe_model(loaded),
@@ -73,39 +75,28 @@ def finetune(
     }
     training = Training(loaded, task, train, settings_of(config, run.seed), teacher)
     is_main = training.accelerator.is_main_process
-    with draft(training, run, record=RECORD) as folder:
-        resumable = Resumable(
-            training, folder, header, checkpoints=config.checkpoints, may_slow=True
-        )
-        if run.resume:
-            resumable.restore(run.log)
+    with resumable_run(training, run, header, config.checkpoints) as resumable:
+        best = resumable.folder / BEST
         epochs: list[dict[str, Any]] = resumable.told.setdefault("epochs", [])
         for step in resumable.steps():
             run.progress(step.number, step.total, "steps")
             if step.ends_epoch:
-                epochs.append(measured(loaded, task, dev, step))
+                epochs.append(evaluate_epoch(loaded, task, dev, step))
                 if is_best(epochs) and is_main:
-                    write_whole(loaded.model.state_dict(), folder / BEST)
+                    write_whole(loaded.model.state_dict(), best)
                 resumable.save()
-                run.log(told_of(epochs[-1]))  # after saving: what is logged is kept
-        record = {
-            "schema": SCHEMA,
-            "command": run.typed,
-            **header,
-            "epochs": epochs,
-            "best": max(epochs, key=_goodness),
-            "diverged": resumable.told.get("diverged", []),
-            "seconds": round(time.perf_counter() - started, 1),
-        }
+                run.log(describe_epoch(epochs[-1]))  # after saving: what is logged is kept
+        content = {"epochs": epochs, "best": max(epochs, key=_goodness)}
+        record = training_record(run, header, content, resumable.told, started)
         if is_main:
-            loaded.model.load_state_dict(torch.load(folder / BEST, weights_only=True))
+            loaded.model.load_state_dict(torch.load(best, weights_only=True))
             if run.out is not None:
-                write_trained(loaded, record, folder)
+                write_trained(loaded, record, resumable.folder)
     return TrainingResult(loaded, record, run.out)
 
 
 def _open(
-    model: AttentionModel | str | Path,
+    model: ModelSource,
     task: Task,
     config: FinetuneConfig,
     items: list[Item],
@@ -137,7 +128,7 @@ def _open(
     return loaded
 
 
-def _source(model: AttentionModel | str | Path) -> str | Path:
+def _source(model: ModelSource) -> str | Path:
     """Where the architecture of a model is read from."""
     if not isinstance(model, AttentionModel):
         return model
@@ -152,32 +143,12 @@ def _source(model: AttentionModel | str | Path) -> str | Path:
 
 def _copy_for(task: Task, model: AttentionModel, labels: Sequence[str]) -> AttentionModel:
     """A copy of a loaded model, with the task's head on it: written to a temporary directory and loaded."""
+    kind, device, reading = task.model_class, str(model.device), model.reading
     with TemporaryDirectory() as folder:
         write_model(model, Path(folder))
-        copied = load(
-            folder,
-            model_class=task.model_class,
-            labels=labels,
-            device=str(model.device),
-            reading=model.reading,
-        )
+        copied = load(folder, model_class=kind, labels=labels, device=device, reading=reading)
     copied.name, copied.path, copied.revision = model.name, model.path, model.revision
     return copied
-
-
-def _open_teacher(config: FinetuneConfig, task: Task, run: Run) -> AttentionModel | None:
-    if config.teacher is None or isinstance(config.teacher, AttentionModel):
-        return config.teacher
-    return load(config.teacher, model_class=task.model_class, device=run.device)
-
-
-def _set_smoothing(task: Task, share: float) -> None:
-    if task.smoothing is not None:
-        task.smoothing = share
-    elif share:
-        raise HeadscopeError(
-            f"{task.name} has no tokens to smooth over", where="`label_smoothing`", expected="0"
-        )
 
 
 def _files(task: Task, data: str | Path, select_on: str) -> list[Path]:
@@ -192,7 +163,7 @@ def _files(task: Task, data: str | Path, select_on: str) -> list[Path]:
     return files
 
 
-def measured(model: AttentionModel, task: Task, dev: Prepared, step: Step) -> dict[str, Any]:
+def evaluate_epoch(model: AttentionModel, task: Task, dev: Prepared, step: Step) -> dict[str, Any]:
     judged = evaluate(model, task, dev)
     metrics = metrics_of(task, judged)
     name = task.metrics[0]
@@ -206,10 +177,10 @@ def measured(model: AttentionModel, task: Task, dev: Prepared, step: Step) -> di
     }
 
 
-def told_of(epoch: dict[str, Any]) -> str:
+def describe_epoch(epoch: dict[str, Any]) -> str:
     value = epoch["value"]
-    said = "undefined (one answer to all)" if value is None else f"{value:.4f}"
-    return f"epoch {epoch['epoch']}: dev loss {epoch['dev_loss']:.4f}, {epoch['metric']} {said}"
+    metric = "undefined (one answer to all)" if value is None else f"{value:.4f}"
+    return f"epoch {epoch['epoch']}: dev loss {epoch['dev_loss']:.4f}, {epoch['metric']} {metric}"
 
 
 def _goodness(epoch: dict[str, Any]) -> tuple[float, float]:

@@ -97,6 +97,5 @@ class TargetShare:
         with torch.enable_grad():
             (slope,) = torch.autograd.grad(share_of(logits.detach() + found), found)
         share = share_of(logits + found.detach())
-        return found.detach() - (share - share.detach()) / slope.clamp_min(
-            1e-12
-        )  # so that the share stays as it is
+        # The value is that of `found`; the gradient is such that the share stays as it is.
+        return found.detach() - (share - share.detach()) / slope.clamp_min(1e-12)

@@ -71,31 +71,24 @@ class Training:
         self.in_epoch = -(-len(train.items) // settings.batch_size)
         self.total = self.in_epoch * settings.epochs if settings.steps is None else settings.steps
         self.number = 0
-        decayed = [
-            p
-            for name, p in model.model.named_parameters()
-            if not any(mark in name for mark in _UNDECAYED)
-        ]
-        others = [
-            p
-            for name, p in model.model.named_parameters()
-            if any(mark in name for mark in _UNDECAYED)
-        ]
-        groups: list[dict[str, Any]] = [
-            {"params": decayed, "weight_decay": settings.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
+        groups: list[dict[str, Any]] = []
         if frozen:
-            groups = []
             model.model.requires_grad_(False)
+        else:
+            decayed: list[Tensor] = []
+            others: list[Tensor] = []
+            for name, parameter in model.model.named_parameters():
+                is_undecayed = any(mark in name for mark in _UNDECAYED)
+                (others if is_undecayed else decayed).append(parameter)
+            groups.append({"params": decayed, "weight_decay": settings.weight_decay})
+            groups.append({"params": others, "weight_decay": 0.0})
         self._decaying = len(groups)  # those after them keep their rate once the warm-up is over
-        self.optimizer = torch.optim.AdamW(
-            [*groups, *([] if learned is None else learned.groups())], lr=settings.learning_rate
-        )
+        groups += [] if learned is None else learned.groups()
+        self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate)
         self._rates = [group["lr"] for group in self.optimizer.param_groups]
-        torch.manual_seed(
-            settings.seed + self.accelerator.process_index
-        )  # other dropout in every process
+        # Other dropout in every process.
+        torch.manual_seed(settings.seed + self.accelerator.process_index)
+        self._batches: tuple[int, list[list[int]]] = (-1, [])  # epoch and its batches
 
     def __iter__(self) -> Iterator[Step]:
         """Step by step to the end, from wherever the state is."""
@@ -120,15 +113,13 @@ class Training:
                     self.learned.draw(self.progress)
                 loss = self._loss(mine) * (len(mine) * many / len(items))
                 self.optimizer.zero_grad(set_to_none=True)
-                self.accelerator.backward(loss + self._cost())
+                cost = 0.0 if self.learned is None else self.learned.cost(self.progress)
+                self.accelerator.backward(loss + cost)
         finally:
             self._switch(False)
         parameters = [p for p in self.model.model.parameters() if p.grad is not None]
-        others = (
-            []
-            if self.learned is None
-            else [p for p in self.learned.parameters() if p.grad is not None]
-        )
+        learned = [] if self.learned is None else self.learned.parameters()
+        others = [p for p in learned if p.grad is not None]
         if many > 1:
             for parameter in parameters + others:
                 parameter.grad = self.accelerator.reduce(parameter.grad, reduction="mean")
@@ -156,9 +147,6 @@ class Training:
     def progress(self) -> float:
         return self.number / self.total
 
-    def _cost(self) -> Tensor | float:
-        return 0.0 if self.learned is None else self.learned.cost(self.progress)
-
     def _loss(self, items: list[int]) -> Tensor:
         train, items = self.task.drawn(self.train, items, self.number // self.in_epoch)
         batch = batch_of(self.model, train, sequences_of(train, items))
@@ -172,32 +160,28 @@ class Training:
 
     def _rate(self) -> float:
         """1 at the end of the warm-up, 0 at the end."""
-        falling = (self.total - self.number) / max(
-            self.total - self.settings.warmup * self.total, 1
-        )
-        return min(self._rising(), falling)
+        decay_steps = max(self.total - self.settings.warmup * self.total, 1)
+        return min(self._rising(), (self.total - self.number) / decay_steps)
 
     def _rising(self) -> float:
         return (self.number + 1) / max(self.settings.warmup * self.total, 1)
 
     def _epoch(self, epoch: int) -> list[list[int]]:
         """The batches of an epoch: examples shuffled, sorted by length in pools, the batches shuffled again."""
-        if getattr(self, "_cached", (None,))[0] == epoch:
-            return self._cached[1]
+        if self._batches[0] == epoch:
+            return self._batches[1]
         chance = np.random.default_rng([self.settings.seed, epoch])
         size, order = self.settings.batch_size, chance.permutation(len(self.train.items)).tolist()
         batches: list[list[int]] = []
         for start in range(0, len(order), size * POOL):
             pool = sorted(order[start : start + size * POOL], key=self._length)
             batches += [pool[i : i + size] for i in range(0, len(pool), size)]
-        shuffled = [batches[i] for i in chance.permutation(len(batches))]
-        self._cached: tuple[int, list[list[int]]] = (epoch, shuffled)
-        return shuffled
+        self._batches = epoch, [batches[i] for i in chance.permutation(len(batches))]
+        return self._batches[1]
 
     def _length(self, item: int) -> int:
-        return max(
-            len(self.train.sequences[number].source.ids) for number in self.train.parts[item]
-        )
+        sequences = self.train.sequences
+        return max(len(sequences[number].source.ids) for number in self.train.parts[item])
 
     # State
 

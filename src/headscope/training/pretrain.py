@@ -28,23 +28,20 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.new_model import Source, read_source
 from headscope.study.inputs import Corpus
 from headscope.study.run_record import describe_model, versions
-from headscope.study.schema.record import SCHEMA
 from headscope.tasks.base import Item, Prepared
+from headscope.tasks.masked import Remasked
 from headscope.tasks.per_token import IGNORED
-from headscope.tasks.remasked import Remasked
 from headscope.tasks.running import evaluate
 from headscope.training.from_scratch import build_model
 from headscope.training.loop import Training
-from headscope.training.result import RECORD, TrainingResult, write_trained
-from headscope.training.resumable import Resumable, draft
+from headscope.training.result import TrainingResult, training_record, write_trained
+from headscope.training.resumable import Resumable, resumable_run
 from headscope.training.settings import settings_of
 
 SMALL = {"layers": 4, "heads": 4, "hidden": 128, "intermediate": 512}
 TOKENIZER = "minilm"  # of a model without a configuration
-NO_DROPOUT = {
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}  # with few epochs there is no overfitting
+# With few epochs there is no overfitting.
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 MAX_HELD_OUT = 500  # sequences: ten thousand masked tokens
 MOMENTS = 10  # number of evaluations on the held-out texts, in addition to those at checkpoints
 
@@ -91,26 +88,17 @@ def pretrain(config: PretrainConfig, data: TextData, reading: Reading, run: Run)
     told = f"frequencies alone: loss {baseline['loss']:.3f}, the commonest token: accuracy {baseline['accuracy']:.4f}"
     run.log(f"{len(train.items)} sequences, {len(held.items)} held out ({share}); {told}")
     training = Training(model, task, train, settings_of(config, run.seed, config.steps))
-    with draft(training, run, record=RECORD) as folder:
-        resumable = Resumable(
-            training, folder, header, checkpoints=config.checkpoints, may_slow=True
-        )
-        if run.resume:
-            resumable.restore(run.log)
+    with resumable_run(training, run, header, config.checkpoints) as resumable:
         _train(resumable, task, held, run)
-        record = {
-            "schema": SCHEMA,
-            "command": run.typed,
-            **header,
+        content = {
             "sequences": {"train": asdict(train.counts), "held_out": asdict(held.counts)},
             "held_out_share": texts.held_out,
             "baseline": baseline,
             "moments": resumable.told["moments"],
-            "diverged": resumable.told.get("diverged", []),
-            "seconds": round(time.perf_counter() - started, 1),
         }
+        record = training_record(run, header, content, resumable.told, started)
         if training.accelerator.is_main_process and run.out is not None:
-            write_trained(model, record, folder)
+            write_trained(model, record, resumable.folder)
     return TrainingResult(model, record, run.out)
 
 
@@ -162,13 +150,11 @@ class _Texts:
             texts = (text for i, text in enumerate(self.corpus) if self._is_held(i) == held)
             sequences, counts = packed(model, texts, max_length=max_length)
             if not sequences:
-                raise HeadscopeError(
-                    "no text in it has tokens", where=self.corpus.name, expected="text"
-                )
+                what = "no text in it has tokens"
+                raise HeadscopeError(what, where=self.corpus.name, expected="text")
             items = [Item((), None) for _ in sequences]
-            sides.append(
-                Prepared(items, sequences, [(i,) for i in range(len(items))], None, counts)
-            )
+            parts: list[tuple[int, ...]] = [(i,) for i in range(len(items))]
+            sides.append(Prepared(items, sequences, parts, None, counts))
         return sides[0], sides[1]
 
 
@@ -176,9 +162,8 @@ def _few(held: Prepared) -> Prepared:
     """MAX_HELD_OUT of the sequences, evenly spread."""
     chosen = [i * len(held.items) // MAX_HELD_OUT for i in range(MAX_HELD_OUT)]
     sequences = [replace(held.sequences[i], index=n) for n, i in enumerate(chosen)]
-    return Prepared(
-        held.items[:MAX_HELD_OUT], sequences, held.parts[:MAX_HELD_OUT], None, held.counts
-    )
+    items, parts = held.items[:MAX_HELD_OUT], held.parts[:MAX_HELD_OUT]
+    return Prepared(items, sequences, parts, None, held.counts)
 
 
 def unigram(train: Prepared, held: Prepared, model: AttentionModel) -> dict[str, float]:
@@ -211,7 +196,9 @@ def _train(resumable: Resumable, task: Remasked, held: Prepared, run: Run) -> No
         run.progress(step.number, step.total, "steps")
         if step.number in due:
             moments.append(_measured(model, task, held, step.number, step.loss))
-            run.log(f"step {step.number} of {total}: {told_of(moments[-1], 'held out')}")
+            loss, accuracy = moments[-1]["loss"], moments[-1]["accuracy"]
+            what = f"held out: loss {loss:.3f}, accuracy {accuracy:.4f}"
+            run.log(f"step {step.number} of {total}: {what}")
         if step.ends_epoch:
             resumable.save()
 
@@ -228,7 +215,3 @@ def _measured(
         "accuracy": metrics["accuracy"]["value"],
         "metrics": metrics,
     }
-
-
-def told_of(moment: dict[str, Any], who: str) -> str:
-    return f"{who}: loss {moment['loss']:.3f}, accuracy {moment['accuracy']:.4f}"

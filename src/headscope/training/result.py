@@ -5,23 +5,23 @@ from __future__ import annotations
 import html
 import json
 import shutil
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.atomic_dir import drafted
+from headscope.config.shared import Run
 from headscope.model.attention_model import AttentionModel
 from headscope.model.saving import write_model
+from headscope.study.schema.record import SCHEMA, Section
 from headscope.training.checkpoints import FOLDER
 
 if TYPE_CHECKING:
     import pandas as pd
 
 RECORD = "training.json"
-MEASURED = (
-    "epochs",
-    "moments",
-)  # keys of the record: what finetune and pretrain measured, in order
+MEASURED = ("epochs", "moments")  # keys of the record: what finetune and pretrain measured
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,20 @@ class TrainingResult:
         """The display in a notebook."""
         tables = "".join(table.to_html(index=False) for table in self.tables.values())
         return f"<p>{html.escape(repr(self.model))}</p>{tables}"
+
+
+def training_record(
+    run: Run, header: Section, content: Section, told: Section, started: float
+) -> Section:
+    """The content of training.json. told: of the resumed training; started: by `time.perf_counter`."""
+    return {
+        "schema": SCHEMA,
+        "command": run.typed,
+        **header,
+        **content,
+        "diverged": told.get("diverged", []),
+        "seconds": round(time.perf_counter() - started, 1),
+    }
 
 
 def write_trained(model: AttentionModel, record: dict[str, Any], folder: Path) -> None:

@@ -17,6 +17,7 @@ from headscope.errors import HeadscopeError
 from headscope.study.journal import check_same_run
 from headscope.training.checkpoints import FOLDER, drop_checkpoints, steps_to_keep, write_checkpoint
 from headscope.training.loop import Diverged, Step, Training
+from headscope.training.result import RECORD
 
 STATE, BEST = "state.pt", "best.pt"
 DIVERGED = "diverged.json"  # beside the state of a run whose loss became NaN after it
@@ -42,9 +43,8 @@ class Resumable:
         self.training, self.folder, self.may_slow = training, folder, may_slow
         self.header: dict[str, Any] = json.loads(json.dumps(header))
         self.told: dict[str, Any] = {}
-        self.to_keep = (
-            set(steps_to_keep(training.total, checkpoints)) if checkpoints is not None else set()
-        )
+        count = checkpoints
+        self.to_keep = set() if count is None else set(steps_to_keep(training.total, count))
         self._is_main = training.accelerator.is_main_process
         self._saved: int | None = None  # the step of the state on disk
 
@@ -135,28 +135,34 @@ def _without_rate(header: Any) -> Any:
 
 
 @contextmanager
-def draft(training: Training, run: Run, *, record: str) -> Iterator[Path]:
-    """The folder to write to: it becomes `run.out` at the end, or is temporary without `out`.
+def resumable_run(
+    training: Training, run: Run, header: dict[str, Any], checkpoints: int | None
+) -> Iterator[Resumable]:
+    """A training with its folder, restored with `run.resume`. The folder becomes `run.out`; without it is temporary.
 
     With several processes only the first creates and fills it. The files of the training state are deleted at the end.
     """
     accelerator = training.accelerator
+
+    def open_in(folder: Path) -> Resumable:
+        resumable = Resumable(training, folder, header, checkpoints=checkpoints, may_slow=True)
+        if run.resume:
+            resumable.restore(run.log)
+        return resumable
+
     if accelerator.is_main_process:
         states = (STATE, BEST, DIVERGED)
+        kept, overwrite, resume = (*states, FOLDER), run.overwrite, run.resume
         with drafted(
-            run.out,
-            overwrite=run.overwrite,
-            resume=run.resume,
-            kept=(*states, FOLDER),
-            record=record,
+            run.out, overwrite=overwrite, resume=resume, kept=kept, record=RECORD
         ) as folder:
             accelerator.wait_for_everyone()
-            yield folder
+            yield open_in(folder)
             for name in states:
                 (folder / name).unlink(missing_ok=True)
     else:
         accelerator.wait_for_everyone()  # what an earlier run left is read after the first has cleared up
-        yield Path(f"{run.out}.partial")
+        yield open_in(Path(f"{run.out}.partial"))
 
 
 def write_whole(content: Any, path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from headscope.config.training import TrainingConfig
 
@@ -28,13 +28,5 @@ class Settings:
 
 def settings_of(config: TrainingConfig, seed: int, steps: int | None = None) -> Settings:
     """The loop's settings from a command's config."""
-    return Settings(
-        epochs=config.epochs,
-        batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        warmup=config.warmup,
-        weight_decay=config.weight_decay,
-        clip=config.clip,
-        seed=seed,
-        steps=steps,
-    )
+    shared = {f.name: getattr(config, f.name) for f in fields(TrainingConfig)}
+    return Settings(**shared, seed=seed, steps=steps)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from headscope.analysis.examples._cases import EACH, MOST_WORDS, Found
 from headscope.analysis.examples._question import Text, asked_of
-from headscope.analysis.examples._reading import read_tokens, read_words
+from headscope.analysis.examples._reading import SecondPass
 from headscope.data.coreference import Window
 from headscope.data.examples import Example
 from headscope.data.frequency import Frequencies, words_in
@@ -58,37 +58,20 @@ def examples_of(
     windows      of documents with mentions, for coreferential heads
     frequencies  for rare words
     """
-    asked = asked_of(study)
-    found = Found()
-    chosen = _readable(sentences)[:most]
+    second = SecondPass(model, asked_of(study), Found(), max_length, batch_size)
+    handy = [one for one in sentences if FEWEST_WORDS <= len(one.words) <= MOST_WORDS]
+    chosen = (handy or list(sentences))[:most]
     plain = list(islice(texts, most))
-    documents = list(windows[:most])
     reader = "encoder" if any(site.stack == "encoder" for site in model.sites) else "decoder"
-    of_sentences = [
-        Text(
-            one.example(),
-            reader,
-            sentence=one,
-            frequencies=frequencies if one.between == "words" else None,
-        )
-        for one in chosen
-    ]
-    of_documents = [Text(one.example, reader, window=one) for one in documents]
-    spoken = [] if chosen else [words for example in plain if (words := _as_words(example))]
-    of_texts = [Text(Example(words), reader, frequencies=frequencies) for words in spoken]
+    of_sentences = []
+    for one in chosen:
+        known = frequencies if one.between == "words" else None
+        of_sentences.append(Text(one.example(), reader, sentence=one, frequencies=known))
+    of_documents = [Text(one.example, reader, window=one) for one in windows[:most]]
+    firsts = [] if chosen else [example.first for example in plain]
+    spoken = [words_in(text) if isinstance(text, str) else text for text in firsts]
+    of_texts = [Text(Example(words), reader, frequencies=frequencies) for words in spoken if words]
     for some in (of_sentences, of_documents, of_texts):
-        read_words(model, some, asked, found, max_length, batch_size)
-    tokens = plain or [text.example for text in of_sentences or of_documents]
-    read_tokens(model, tokens, asked, found, max_length, batch_size)
-    return TABLES["examples"].frame(found.rows())
-
-
-def _readable(sentences: Sequence[Sentence]) -> list[Sentence]:
-    """Those of a handy length; all of them where none is."""
-    return [one for one in sentences if FEWEST_WORDS <= len(one.words) <= MOST_WORDS] or list(
-        sentences
-    )
-
-
-def _as_words(example: Example) -> tuple[str, ...]:
-    return words_in(example.first) if isinstance(example.first, str) else example.first
+        second.read_words(some)
+    second.read_tokens(plain or [text.example for text in of_sentences or of_documents])
+    return TABLES["examples"].frame(second.found.rows())

@@ -6,7 +6,7 @@ import heapq
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 EACH = 3
 MOST_WORDS = 30  # that are shown of a text
 REACH = 8  # words shown around the two in question, where a text is longer than that
-FEW_PLACES = (
-    3  # where the rule wants the maximum; with more of them no one can be called the right one
-)
+# Where the rule wants the maximum; with more of them no one can be called the right one
+FEW_PLACES = 3
 LONGEST_TEXT = 4000  # characters of a text that is kept whole
 BETWEEN = "‖"  # stands between two texts of a cross attention
 
@@ -42,9 +41,8 @@ class ExampleCase:
     arcs: list[tuple[int, int, float]] = field(compare=False)
     labels: tuple[list[str], list[str]] = field(compare=False)
     example: Example = field(compare=False)
-    is_mirrored: bool = field(
-        compare=False, default=False
-    )  # the word expected is then one that looks
+    # The word expected is then one that looks
+    is_mirrored: bool = field(compare=False, default=False)
 
     def mirrored(self) -> ExampleCase:
         """The same with the two sides exchanged: what was found along a column, as a row looks."""
@@ -94,30 +92,20 @@ class Found:
             case = ExampleCase(
                 float(ranks[best]), -number, *place, weight, wanted, arcs, labels, example
             )
-            self._keep(head, role, kind, case.mirrored() if question.by_column else case)
-
-    def _keep(self, head: Head, role: ExampleRole, kind: str, case: ExampleCase) -> None:
-        cases = self._cases.setdefault((head, role, kind), [])
-        if len(cases) < EACH:
-            heapq.heappush(cases, case)
-        else:
-            heapq.heappushpop(cases, case)
+            cases = self._cases.setdefault((head, role, kind), [])
+            heapq.heappush(cases, case.mirrored() if question.by_column else case)
+            if len(cases) > EACH:
+                heapq.heappop(cases)
 
     def rows(self) -> Iterator[TableRow]:
-        for (head, role, kind), cases in sorted(
-            self._cases.items(), key=lambda item: _order(*item[0])
-        ):
-            for case in sorted(cases, reverse=True):
-                place: TableRow = {"stack": head.stack, "layer": head.layer, "head": head.head}
-                yield (
-                    place
-                    | {"role": role.name, "direction": role.direction, "kind": kind}
-                    | _shown(case)
-                )
+        def order(key: tuple[Head, ExampleRole, str]) -> tuple[object, ...]:
+            head, role, kind = key
+            return head, role.name, role.direction, kind == "counter"
 
-
-def _order(head: Head, role: ExampleRole, kind: str) -> tuple[object, ...]:
-    return head, role.name, role.direction, kind == "counter"
+        for head, role, kind in sorted(self._cases, key=order):
+            key = {"role": role.name, "direction": role.direction, "kind": kind}
+            for case in sorted(self._cases[head, role, kind], reverse=True):
+                yield {**asdict(head), **key, **_shown(case)}
 
 
 def _ranks(
@@ -150,6 +138,10 @@ def _shown(case: ExampleCase) -> TableRow:
     kept = stretch(len(words), [place for place in (query, key, expected) if place is not None])
     new = {old: i for i, old in enumerate(kept) if old >= 0}
     arcs = [(new.get(q), new.get(k + shift), round(w, 3)) for q, k, w in case.arcs]
+    # The text, or both of a pair; empty if that is too long.
+    both = (text for text in (case.example.first, case.example.second) if text)
+    texts = [text if isinstance(text, str) else " ".join(text) for text in both]
+    is_short = sum(map(len, texts)) <= LONGEST_TEXT
     return {
         "words": json.dumps([words[i] if i >= 0 else "…" for i in kept], ensure_ascii=False),
         "query": new[query],
@@ -157,21 +149,11 @@ def _shown(case: ExampleCase) -> TableRow:
         "weight": case.weight,
         "expected": None if expected is None else new[expected],
         "arcs": json.dumps([arc for arc in arcs if None not in arc]),
-        "text": _whole(case.example),
+        "text": json.dumps(texts, ensure_ascii=False) if is_short else "",
         "starts": json.dumps(
             [n for n, before in zip(kept, [-1, *kept], strict=False) if n >= 0 > before]
         ),
     }
-
-
-def _whole(example: Example) -> str:
-    """The text, or both of a pair, as a JSON list; empty if that is too long."""
-    texts = [
-        one if isinstance(one, str) else " ".join(one)
-        for one in (example.first, example.second)
-        if one
-    ]
-    return json.dumps(texts, ensure_ascii=False) if sum(map(len, texts)) <= LONGEST_TEXT else ""
 
 
 def stretch(count: int, places: list[int]) -> list[int]:

@@ -85,11 +85,10 @@ def _roles(study: Study) -> Iterator[tuple[ExampleRole, Head]]:
     table = study.tables.get("relation_heads")
     known = set() if table is None else set(table["relation"])
     sinks = study.tables.get("sinks")
-    elsewhere = (
-        set()
-        if sinks is None
-        else {_address(one) for one in sinks[sinks["first_share"] <= 0.5].to_dict("records")}
-    )
+    elsewhere = set()
+    if sinks is not None:
+        rows = sinks[sinks["first_share"] <= 0.5].to_dict("records")
+        elsewhere = {_address(row) for row in rows}
     for one in study.tables["roles"].to_dict("records"):
         head = _address(one)
         if one["role"] == "sink" and head in elsewhere:
@@ -97,10 +96,8 @@ def _roles(study: Study) -> Iterator[tuple[ExampleRole, Head]]:
         relation = RoleName.parse(str(one["role"])).relation
         direction = str(one["rule"]).partition(":")[0]  # a relation's rule begins with it
         is_relation = relation in known and direction in DIRECTIONS
-        yield (
-            ExampleRole(str(one["role"]), *((relation, direction) if is_relation else ("", ""))),
-            head,
-        )
+        related = (relation, direction) if is_relation else ()
+        yield ExampleRole(str(one["role"]), *related), head
 
 
 def _address(row: dict[Any, Any]) -> Head:

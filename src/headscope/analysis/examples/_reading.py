@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -25,12 +26,8 @@ from headscope.model.tokens import Tokens
 @cache
 def _functions(name: str) -> tuple[Callable[..., Any], ...]:
     """Those of this name in the files of this package that have one."""
-    files = sorted(
-        one.name
-        for one in iter_modules([str(Path(__file__).parent)])
-        if not one.name.startswith("_")
-    )
-    modules = [import_module(f"{__package__}.{file}") for file in files]
+    files = sorted(one.name for one in iter_modules([str(Path(__file__).parent)]))
+    modules = [import_module(f"{__package__}.{file}") for file in files if file[0] != "_"]
     return tuple(getattr(module, name) for module in modules if hasattr(module, name))
 
 
@@ -48,33 +45,75 @@ def question_among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> Ro
     return next((question for question in asked if question is not None), None)
 
 
-def read_words(
-    model: AttentionModel,
-    texts: list[Text],
-    asked: Asked,
-    found: Found,
-    max_length: int | None,
-    batch_size: int,
-) -> None:
-    """Look at the attention between words. Texts that are too long are left out."""
+@dataclass
+class SecondPass:
+    """A model that reads texts again, and what its heads are looked at for; the clearest cases are kept in `found`."""
 
-    def look(attention: Attention) -> None:
-        site = attention.site
-        heads = asked.get(site, {})
-        posed = [questions_among_words(texts[number], site, heads) for number in attention.examples]
-        if not any(posed):
+    model: AttentionModel
+    asked: Asked
+    found: Found
+    max_length: int | None
+    batch_size: int
+
+    def read_words(self, texts: list[Text]) -> None:
+        """Look at the attention between words. Texts that are too long are left out."""
+
+        def look(attention: Attention) -> None:
+            site, numbers = attention.site, attention.examples
+            heads = self.asked.get(site, {})
+            posed = [questions_among_words(texts[number], site, heads) for number in numbers]
+            if not any(posed):
+                return
+            weights = attention.between_words().weights.float().cpu().numpy()
+            for row, (number, questions) in enumerate(zip(numbers, posed, strict=True)):
+                example = texts[number].example
+                labels = _sides(example, site.stack)
+                for role, question in questions.items():
+                    queries, keys = question.right.shape
+                    for head in heads[role]:
+                        cells = weights[row, site.place(head), :queries, :keys]
+                        place = Head(site.stack, site.layer, head)
+                        self.found.look(place, role, question, cells, labels, number, example)
+
+        self._read([text.example for text in texts], look, "skip")
+
+    def read_tokens(self, examples: list[Example]) -> None:
+        """Look at the attention between tokens. Texts that are too long are truncated."""
+
+        def look(attention: Attention) -> None:
+            site = attention.site
+            asked = self.asked.get(site, {})
+            roles = {role: heads for role, heads in asked.items() if not role.relation}
+            if not roles:
+                return
+            weights = attention.weights.float().cpu().numpy()
+            for row, number in enumerate(attention.examples):
+                labels, example = labels_of(self.model, attention, row), examples[number]
+                for role, heads in roles.items():
+                    question = question_among_tokens(role.name, attention.query, attention.key, row)
+                    if question is None:
+                        continue
+                    for head in heads:
+                        place = Head(site.stack, site.layer, head)
+                        cells = weights[row, site.place(head)]
+                        self.found.look(place, role, question, cells, labels, number, example)
+
+        self._read(examples, look, "truncate")
+
+    def _read(self, examples: list[Example], look: Callable[[Attention], None], long: Long) -> None:
+        """Run the model over the examples; `look` is shown the attention, with the numbers of the examples."""
+        if not examples:
             return
-        weights = attention.between_words().weights.float().cpu().numpy()
-        for row, (number, questions) in enumerate(zip(attention.examples, posed, strict=True)):
-            labels = _sides(texts[number].example, site.stack)
-            for role, question in questions.items():
-                queries, keys = question.right.shape
-                for head in heads[role]:
-                    cells = weights[row, site.place(head), :queries, :keys]
-                    place = Head(site.stack, site.layer, head)
-                    found.look(place, role, question, cells, labels, number, texts[number].example)
+        encoder = Encoder(self.model, max_length=self.max_length, long=long)
+        for batch in batches(encoder, examples, batch_size=self.batch_size):
+            indices = batch.indices
 
-    _read(model, [text.example for text in texts], look, "skip", max_length, batch_size)
+            def observe(attention: Attention, indices: tuple[int, ...] = indices) -> None:
+                attention.examples = indices[attention.rows]
+                look(attention)
+
+            with self.model.watched(observe), torch.inference_mode():
+                self.model(batch)
 
 
 def _sides(example: Example, stack: str) -> tuple[list[str], list[str]]:
@@ -89,35 +128,6 @@ def _sides(example: Example, stack: str) -> tuple[list[str], list[str]]:
     return one, one
 
 
-def read_tokens(
-    model: AttentionModel,
-    examples: list[Example],
-    asked: Asked,
-    found: Found,
-    max_length: int | None,
-    batch_size: int,
-) -> None:
-    """Look at the attention between tokens. Texts that are too long are truncated."""
-
-    def look(attention: Attention) -> None:
-        site = attention.site
-        roles = {role: heads for role, heads in asked.get(site, {}).items() if not role.relation}
-        if not roles:
-            return
-        weights = attention.weights.float().cpu().numpy()
-        for row, number in enumerate(attention.examples):
-            labels = labels_of(model, attention, row)
-            for role, heads in roles.items():
-                question = question_among_tokens(role.name, attention.query, attention.key, row)
-                if question is not None:
-                    for head in heads:
-                        place = Head(site.stack, site.layer, head)
-                        cells = weights[row, site.place(head)]
-                        found.look(place, role, question, cells, labels, number, examples[number])
-
-    _read(model, examples, look, "truncate", max_length, batch_size)
-
-
 def labels_of(model: AttentionModel, attention: Attention, row: int) -> tuple[list[str], list[str]]:
     """The tokens that look and those looked at; the same list where it is one text."""
     query = _written(model, attention.query, row)
@@ -130,26 +140,3 @@ def _written(model: AttentionModel, tokens: Tokens, row: int) -> list[str]:
     ids = tokens.ids[row].tolist()
     raw = tokenizer.convert_ids_to_tokens(ids)
     return [tokenizer.decode([i]).strip() or str(token) for i, token in zip(ids, raw, strict=True)]
-
-
-def _read(
-    model: AttentionModel,
-    examples: list[Example],
-    look: Callable[[Attention], None],
-    long: Long,
-    max_length: int | None,
-    batch_size: int,
-) -> None:
-    """Run the model over the examples; `look` is shown the attention, with the numbers of the examples."""
-    if not examples:
-        return
-    encoder = Encoder(model, max_length=max_length, long=long)
-    for batch in batches(encoder, examples, batch_size=batch_size):
-        indices = batch.indices
-
-        def observe(attention: Attention, indices: tuple[int, ...] = indices) -> None:
-            attention.examples = indices[attention.rows]
-            look(attention)
-
-        with model.watched(observe), torch.inference_mode():
-            model(batch)

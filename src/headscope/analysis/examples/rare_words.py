@@ -23,15 +23,10 @@ def among_words(text: Text, site: Site, roles: Iterable[ExampleRole]) -> Questio
 
 def _rarest(words: tuple[str, ...], frequencies: Frequencies) -> RoleQuestion | None:
     counted = np.array([frequencies.is_counted(word) for word in words], dtype=bool)
-    ranks = np.array(
-        [
-            frequencies.rank(word) if is_word else -1
-            for word, is_word in zip(words, counted, strict=True)
-        ]
-    )
-    different = {
-        word.lower(): int(rank) for word, rank in zip(words, ranks, strict=True) if rank >= 0
-    }
+    pairs = list(zip(words, counted, strict=True))
+    ranks = np.array([frequencies.rank(word) if is_word else -1 for word, is_word in pairs])
+    ranked = zip(words, ranks.tolist(), strict=True)
+    different = {word.lower(): rank for word, rank in ranked if rank >= 0}
     rarest = sorted(different.values(), reverse=True)
     if not rarest or rarest[0] < COMMON:
         return None

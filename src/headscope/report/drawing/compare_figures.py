@@ -1,26 +1,17 @@
-"""How do models differ? Their layers, maps, roles and matched heads side by side, on common scales.
-
-Not found among the figures of a study (hence the underscore): these are of a comparison.
-"""
+"""How do models differ? Their layers, maps, roles and matched heads side by side, on common scales."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headscope.report.drawing.heat_maps import Panel, draw_panels
 from headscope.report.drawing.palette import INK, MUTED, ON_DARK, ON_LIGHT, RULE, SERIES
-from headscope.report.drawing.style import (
-    draw_bar,
-    draw_grid,
-    headed,
-    heading_height,
-    style,
-    whole_numbers,
-)
+from headscope.report.drawing.sheet import LEAST_WIDTH, Panels, Sheet, open_sheet
+from headscope.report.drawing.style import draw_grid, whole_numbers, write_centred
 from headscope.report.scale import Scale, scale_of, title_of
 from headscope.report.study_access import grid_of
 from headscope.report.text import plain, slug
@@ -31,20 +22,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from headscope.analysis.compare import Comparison
+    from headscope.study.study import Study
 
 # What a reader asks first; of other statistics the csv tells.
 MAIN = (
-    *(
-        "confidence",
-        "confidence-content",
-        "entropy",
-        "entropy-share",
-        "special",
-        "cls",
-        "sep",
-        "punctuation",
-    ),
-    *("previous", "next", "self", "distance", "argmax-share"),
+    *("confidence", "confidence-content", "entropy", "entropy-share", "special", "cls", "sep"),
+    *("punctuation", "previous", "next", "self", "distance", "argmax-share"),
 )
 FORMS = {
     "heads": "head by head, in order",
@@ -52,6 +35,14 @@ FORMS = {
     "means": "means of the layers",
 }
 SHUFFLED = {"heads": "heads shuffled", "sorted": "layers shuffled", "means": "layers shuffled"}
+CONFIDENCES = {
+    "confidence": "special tokens included",
+    "confidence-content": "special tokens left out",
+}
+LAYERS = Panels(
+    wide=2.35, tall=1.65, left=0.5, right=0.15, bottom=0.5, above=0.6, gap_x=0.45, gap_y=0.62
+)
+CHANGES = Panels(wide=3.1, tall=1.9, left=0.6, right=0.15, bottom=0.5, above=0.6, gap_x=0.6)
 
 
 @dataclass(frozen=True)
@@ -76,12 +67,10 @@ def drawings_of(comparison: Comparison) -> Iterator[Drawn]:
         for stack in dict.fromkeys(comparison.roles["stack"]):
             yield _roles(comparison, stack)
     if len(comparison.matches):
-        for (one, other, stack), some in comparison.matches.groupby(
-            ["study", "other", "stack"], sort=False
-        ):
-            yield _matches(
-                comparison, str(one), str(other), str(stack), some[some["within"] == "stack"]
-            )
+        pairs = comparison.matches.groupby(["study", "other", "stack"], sort=False)
+        for (one, other, stack), some in pairs:
+            within = some[some["within"] == "stack"]
+            yield _matches(comparison, str(one), str(other), str(stack), within)
     if len(comparison.changes):
         for stack in dict.fromkeys(comparison.changes["stack"]):
             yield _layer_changes(comparison, stack)
@@ -94,11 +83,7 @@ def _main(present: pd.Series[str], most: int) -> list[str]:
 
 
 def _listed(names: list[str]) -> str:
-    return (
-        " and ".join(plain(name, 40) for name in names)
-        if len(names) < 3
-        else ", ".join(plain(n, 40) for n in names)
-    )
+    return (" and " if len(names) < 3 else ", ").join(plain(name, 40) for name in names)
 
 
 def _layers(comparison: Comparison, stack: str) -> Drawn:
@@ -111,29 +96,19 @@ def _layers(comparison: Comparison, stack: str) -> Drawn:
         f"{_listed(comparison.names)}, {stack} · a dot is a head, the line the mean of its layer"
     )
     subtitle += "; depth: 0 is the first layer, 1 the last" if across == "depth" else ""
-    with style():
-        columns = min(len(statistics), 3)
-        rows = -(-len(statistics) // columns)
-        left, right, bottom, wide, tall, gap_x, gap_y = 0.5, 0.15, 0.5, 2.35, 1.65, 0.45, 0.62
-        width = max(left + columns * wide + (columns - 1) * gap_x + right, 4.2)
-        top = heading_height(width, subtitle) + 0.6
-        height = top + rows * tall + (rows - 1) * gap_y + bottom
-        fig = headed(width, height, title, subtitle)
+    columns = min(len(statistics), 3)
+    rows = -(-len(statistics) // columns)
+    with LAYERS.open(title, subtitle, rows, columns) as sheet:
         for i, statistic in enumerate(statistics):
             row, column = divmod(i, columns)
-            x, y = left + column * (wide + gap_x), height - top - row * (tall + gap_y) - tall
-            ax = fig.add_axes((x / width, y / height, wide / width, tall / height))
-            for number, study in enumerate(comparison.names):
-                _draw_line(
-                    ax,
-                    comparison,
-                    table,
-                    study,
-                    stack,
-                    statistic,
-                    across,
-                    SERIES[number % len(SERIES)],
-                )
+            ax = sheet.add_panel(row, column)
+            of_statistic = table[table["statistic"] == statistic]
+            for number, (name, study) in enumerate(_studies(comparison)):
+                dots = study.heads[
+                    (study.heads["stack"] == stack) & (study.heads["statistic"] == statistic)
+                ]
+                line = of_statistic[of_statistic["study"] == name]
+                _draw_line(ax, line, dots, across, SERIES[number % len(SERIES)], plain(name, 40))
             ax.set_title(plain(title_of(statistic), 40), fontweight="bold")
             ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
             ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
@@ -142,86 +117,54 @@ def _layers(comparison: Comparison, stack: str) -> Drawn:
             if row == rows - 1:
                 ax.set_xlabel(across)
             if i == 0:
-                _name_studies(fig, ax, 0.12 / width, 1 - (top - 0.44) / height)
+                _draw_legend(sheet, ax, -0.44)
     caption = (
         "Each colour is a model; the band is the mean of its heads' 95 % intervals over texts."
     )
-    return Drawn(f"compare-layers-{slug(stack)}", title, caption, fig, table)
+    return Drawn(f"compare-layers-{slug(stack)}", title, caption, sheet.figure, table)
 
 
 def _draw_line(
-    ax: Axes,
-    comparison: Comparison,
-    table: pd.DataFrame,
-    study: str,
-    stack: str,
-    statistic: str,
-    across: str,
-    colour: str,
+    ax: Axes, line: pd.DataFrame, dots: pd.DataFrame, across: str, colour: str, label: str
 ) -> None:
-    rows = table[(table["study"] == study) & (table["statistic"] == statistic)]
-    x = rows[across].to_numpy(dtype=float)
-    heads = comparison.studies[comparison.names.index(study)].heads
-    dots = heads[(heads["stack"] == stack) & (heads["statistic"] == statistic)]
-    place = dict(zip(rows["layer"], x, strict=True))
-    ax.scatter(
-        [place[layer] for layer in dots["layer"]],
-        dots["value"],
-        s=8,
-        color=colour,
-        alpha=0.3,
-        linewidths=0,
-    )
-    ax.fill_between(x, rows["low"], rows["high"], color=colour, alpha=0.2, linewidth=0)
-    ax.plot(
-        x,
-        rows["mean"],
-        color=colour,
-        linewidth=1.8,
-        marker="o",
-        markersize=2.5,
-        label=plain(study, 40),
-    )
+    """The means of a study's layers, and a dot for each head."""
+    x = line[across].to_numpy(dtype=float)
+    x_of = dict(zip(line["layer"], x, strict=True))
+    heads = [x_of[layer] for layer in dots["layer"]]
+    ax.scatter(heads, dots["value"], s=8, color=colour, alpha=0.3, linewidths=0)
+    ax.fill_between(x, line["low"], line["high"], color=colour, alpha=0.2, linewidth=0)
+    ax.plot(x, line["mean"], "o-", color=colour, linewidth=1.8, markersize=2.5, label=label)
 
 
-def _name_studies(fig: Figure, ax: Axes, x: float, y: float) -> None:
+def _draw_legend(sheet: Sheet, ax: Axes, down: float) -> None:
+    """The labels of a panel between heading and panels."""
+    where: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": sheet.point(0.12, down)}
+    spaces: dict[str, Any] = {"borderpad": 0, "borderaxespad": 0, "handlelength": 1.2}
+    text: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": INK}
     handles, labels = ax.get_legend_handles_labels()
-    fig.legend(
-        handles,
-        labels,
-        loc="center left",
-        bbox_to_anchor=(x, y),
-        ncols=4,
-        frameon=False,
-        borderpad=0,
-        borderaxespad=0,
-        handlelength=1.2,
-        fontsize=8,
-        labelcolor=INK,
-    )
+    sheet.figure.legend(handles, labels, ncols=4, **where, **spaces, **text)
+
+
+def _studies(comparison: Comparison) -> list[tuple[str, Study]]:
+    return list(zip(comparison.names, comparison.studies, strict=True))
 
 
 def _confidence(comparison: Comparison, stack: str) -> Iterator[Drawn]:
     """The maps of all models on one colour scale, once with and once without special tokens."""
-    words = {
-        "confidence": "special tokens included",
-        "confidence-content": "special tokens left out",
-    }
     import pandas as pd
 
     if not all(stack in set(study.heads["stack"]) for study in comparison.studies):
         return  # read from a directory, which keeps no rows of heads
     present = set(comparison.layers[comparison.layers["stack"] == stack]["statistic"])
     scale = scale_of("confidence", np.array([0.0, 1.0]))
-    for statistic, said in words.items():
+    for statistic, said in CONFIDENCES.items():
         if statistic not in present:
             continue
-        panels = [
-            Panel(name, grid_of(study, statistic, stack))
-            for name, study in zip(comparison.names, comparison.studies, strict=True)
-        ]
+        studies = _studies(comparison)
+        panels = [Panel(name, grid_of(study, statistic, stack)) for name, study in studies]
         subtitle = f"{stack} · mean of the largest attention weight in each row, {said}"
-        figure = draw_panels(panels, scale, f"Confidence, {said}", subtitle)
+        title = f"Confidence, {said}"
+        figure = draw_panels(panels, scale, title, subtitle)
         caption = (
             "One colour scale for all models. The number of a head means the same in two layers only where the "
             "layers share their parameters; there the columns continue from row to row."
@@ -230,12 +173,10 @@ def _confidence(comparison: Comparison, stack: str) -> Iterator[Drawn]:
             study.heads[
                 (study.heads["stack"] == stack) & (study.heads["statistic"] == statistic)
             ].assign(study=name)
-            for name, study in zip(comparison.names, comparison.studies, strict=True)
+            for name, study in studies
         ]
         data = pd.concat(rows, ignore_index=True)
-        yield Drawn(
-            f"compare-{statistic}-{slug(stack)}", f"Confidence, {said}", caption, figure, data
-        )
+        yield Drawn(f"compare-{statistic}-{slug(stack)}", title, caption, figure, data)
 
 
 def _smoothness(comparison: Comparison, stack: str) -> Drawn:
@@ -245,109 +186,78 @@ def _smoothness(comparison: Comparison, stack: str) -> Drawn:
     title = "Smoothness across layers"
     subtitle = f"{_listed(comparison.names)}, {stack} · correlation of neighbouring layers; bars: what shuffling gives"
     studies = comparison.names
-    with style():
-        left, wide, gap, bottom, line = 1.6, 2.2, 0.25, 0.5, 0.11 * len(studies) + 0.12
-        width = left + len(FORMS) * (wide + gap)
-        top = heading_height(width, subtitle) + 0.62
-        height = top + line * len(statistics) + bottom
-        fig = headed(width, height, title, subtitle)
+    tall = (0.11 * len(studies) + 0.12) * len(statistics)
+    sizes = Panels(wide=2.2, tall=tall, left=1.6, right=0.25, bottom=0.5, above=0.62, gap_x=0.25)
+    with sizes.open(title, subtitle, 1, len(FORMS)) as sheet:
         for column, (form, heading) in enumerate(FORMS.items()):
-            box = (
-                (left + column * (wide + gap)) / width,
-                bottom / height,
-                wide / width,
-                1 - (top + bottom) / height,
-            )
-            ax = fig.add_axes(box)
+            ax = sheet.add_panel(0, column)
             for number, study in enumerate(studies):
-                some = table[(table["study"] == study) & (table["form"] == form)].set_index(
-                    "statistic"
-                )
-                some = some.reindex(statistics)
+                some = table[(table["study"] == study) & (table["form"] == form)]
+                some = some.set_index("statistic").reindex(statistics)
                 y = np.arange(len(statistics)) + (number + 0.5) / len(studies) * 0.8 - 0.4
                 colour = SERIES[number % len(SERIES)]
                 ax.hlines(y, some["null_low"], some["null_high"], color=RULE, linewidth=4.5)
                 ax.hlines(y, some["low"], some["high"], color=colour, linewidth=1.2)
                 ax.plot(some["value"], y, "o", color=colour, markersize=4, label=plain(study, 40))
-            ax.set(
-                xlim=(-1.05, 1.05),
-                ylim=(len(statistics) - 0.5, -0.5),
-                xlabel=f"correlation; bar: {SHUFFLED[form]}",
-            )
+            ax.set(xlim=(-1.05, 1.05), ylim=(len(statistics) - 0.5, -0.5))
+            ax.set_xlabel(f"correlation; bar: {SHUFFLED[form]}")
             ax.axvline(0, color=MUTED, linewidth=0.6)
             ax.set_title(heading, fontweight="bold")
             labels = [plain(name, 26) for name in statistics] if column == 0 else []
             ax.set_yticks(range(len(statistics)) if column == 0 else [], labels)
             if column == 0:
-                _name_studies(fig, ax, 0.12 / width, 1 - (top - 0.42) / height)
+                _draw_legend(sheet, ax, -0.42)
     caption = (
         "Marks are means over pairs of neighbouring layers with 95 % intervals from resampling the pairs. In order, "
         "head h is compared with head h of the next layer, which means something only where layers share parameters; "
         "sorted values and means can be compared in any model, each against the same layers in random order."
     )
-    return Drawn(f"compare-smoothness-{slug(stack)}", title, caption, fig, table)
+    return Drawn(f"compare-smoothness-{slug(stack)}", title, caption, sheet.figure, table)
 
 
 def _roles(comparison: Comparison, stack: str) -> Drawn:
     """A panel a model: roles down, layers across, how many heads."""
     table = comparison.roles[comparison.roles["stack"] == stack]
     roles = table.groupby("role")["share"].sum().sort_values(ascending=False).index.tolist()
-    roles = [role for role in roles if role != "undetermined"][:16] + ["undetermined"] * (
-        "undetermined" in roles
-    )
+    undetermined = ["undetermined"] if "undetermined" in roles else []
+    roles = [role for role in roles if role != "undetermined"][:16] + undetermined
     studies = [name for name in comparison.names if (table["study"] == name).any()]
-    title, subtitle = (
-        "Roles",
-        f"{stack} · numbers: heads of the layer with the role; colour: as a share of the layer",
+    title = "Roles"
+    subtitle = (
+        f"{stack} · numbers: heads of the layer with the role; colour: as a share of the layer"
     )
     scale = Scale("share", 0.0, 1.0)
-    with style():
-        left, gap, right, bottom, cell = 1.75, 0.3, 0.85, 0.5, 0.27
-        layers = {name: int(table[table["study"] == name]["layer"].max()) + 1 for name in studies}
-        body = sum(layers.values()) * cell + gap * (len(studies) - 1)
-        width = max(left + body + right, 4.2)
-        top = heading_height(width, subtitle) + 0.3
-        height = top + max(len(roles) * cell, 0.9) + bottom
-        fig = headed(width, height, title, subtitle)
+    left, gap, right, bottom, cell = 1.75, 0.3, 0.85, 0.5, 0.27
+    layers = {name: int(table[table["study"] == name]["layer"].max()) + 1 for name in studies}
+    across, tall = sum(layers.values()) * cell + gap * (len(studies) - 1), len(roles) * cell
+    width = max(left + across + right, LEAST_WIDTH)
+    with open_sheet(title, subtitle, width, max(tall, 0.9) + bottom, 0.3) as sheet:
         x = left
         for name in studies:
-            some = table[table["study"] == name]
-            tall = len(roles) * cell
             wide = layers[name] * cell
-            ax = fig.add_axes((x / width, 1 - (top + tall) / height, wide / width, tall / height))
-            _draw_roles(ax, some, roles, layers[name], scale)
+            ax = sheet.add_axes(x, 0, wide, tall)
+            _draw_roles(ax, table[table["study"] == name], roles, layers[name], scale)
             ax.set_title(plain(name, max(int(wide * 13), 12)), fontweight="bold")
             ax.set_xlabel("layer")
-            ax.set_yticks(
-                [i + 0.5 for i in range(len(roles))],
-                [plain(role, 28) for role in roles] if name == studies[0] else [],
-            )
+            labels = [plain(role, 28) for role in roles] if name == studies[0] else []
+            ax.set_yticks([i + 0.5 for i in range(len(roles))], labels)
             x += wide + gap
-        tall = max(min(len(roles) * cell, 2.6), 0.9)
-        box = ((left + body + 0.2) / width, 1 - (top + tall) / height, 0.11 / width, tall / height)
-        draw_bar(fig, box, scale, "share of the layer's heads")
+        bar = max(min(tall, 2.6), 0.9)
+        sheet.add_bar(left + across + 0.2, bar, scale, "share of the layer's heads")
     caption = "A head may have several roles; the rules and their thresholds are in each study's roles.csv."
-    return Drawn(f"compare-roles-{slug(stack)}", title, caption, fig, table)
+    return Drawn(f"compare-roles-{slug(stack)}", title, caption, sheet.figure, table)
 
 
 def _draw_roles(ax: Axes, some: pd.DataFrame, roles: list[str], layers: int, scale: Scale) -> None:
     grid = np.zeros((len(roles), layers))
-    some = some[some["role"].isin(roles)]
-    for layer, role, share in zip(some["layer"], some["role"], some["share"], strict=True):
-        grid[roles.index(role), layer] = share
+    rows = some[some["role"].isin(roles)].to_dict("records")
+    for row in rows:
+        grid[roles.index(row["role"]), row["layer"]] = row["share"]
     draw_grid(ax, grid, scale, prints_values=False)
-    for layer, role, share, heads in zip(
-        some["layer"], some["role"], some["share"], some["heads"], strict=True
-    ):
-        place = (layer + 0.5, roles.index(role) + 0.52)
-        ax.text(
-            *place,
-            str(heads),
-            ha="center",
-            va="center",
-            fontsize=6.8,
-            color=ON_DARK if share > 0.5 else ON_LIGHT,
-        )
+    for row in rows:
+        x, y = row["layer"] + 0.5, roles.index(row["role"]) + 0.52
+        colour = ON_DARK if row["share"] > 0.5 else ON_LIGHT
+        write_centred(ax, x, y, str(row["heads"]), 6.8, colour)
 
 
 def _matches(comparison: Comparison, one: str, other: str, stack: str, some: pd.DataFrame) -> Drawn:
@@ -365,29 +275,16 @@ def _matches(comparison: Comparison, one: str, other: str, stack: str, some: pd.
         f"shuffled heads {summary['null']:.2f} [{summary['null_low']:.2f}, {summary['null_high']:.2f}]"
     )
     scale = Scale("other", 0.0, max(float(grid.max()), 1.0))
-    with style():
-        left, right, bottom, cell = 0.7, 1.0, 0.55, 0.3 if max(grid.shape) <= 24 else 0.15
-        width = max(left + grid.shape[1] * cell + right, 5.0)
-        top = heading_height(width, subtitle) + 0.12
-        tall = grid.shape[0] * cell
-        height = top + max(tall, 0.9) + bottom
-        fig = headed(width, height, title, subtitle)
-        ax = fig.add_axes(
-            (left / width, 1 - (top + tall) / height, grid.shape[1] * cell / width, tall / height)
-        )
+    left, right, bottom, cell = 0.7, 1.0, 0.55, 0.3 if max(grid.shape) <= 24 else 0.15
+    tall, wide = (side * cell for side in grid.shape)
+    width = max(left + wide + right, 5.0)
+    with open_sheet(title, subtitle, width, max(tall, 0.9) + bottom, 0.12) as sheet:
+        ax = sheet.add_axes(left, 0, wide, tall)
         draw_grid(ax, np.where(grid > 0, grid, np.nan), scale, prints_values=False)
         for (layer, column), count in np.ndenumerate(grid):
             if count:
                 colour = ON_DARK if count > 0.55 * scale.high else ON_LIGHT
-                ax.text(
-                    column + 0.5,
-                    layer + 0.52,
-                    f"{count:.0f}",
-                    ha="center",
-                    va="center",
-                    fontsize=6.8,
-                    color=colour,
-                )
+                write_centred(ax, column + 0.5, layer + 0.52, f"{count:.0f}", 6.8, colour)
         ax.set_ylabel(f"layer of {plain(one, 30)}")
         ax.set_xlabel(f"layer of {plain(other, 30)}")
     caption = (
@@ -395,7 +292,8 @@ def _matches(comparison: Comparison, one: str, other: str, stack: str, some: pd.
         "the assignment with the least sum of distances; grey: none. Heads of the larger model that are left over "
         "are not counted."
     )
-    return Drawn(f"compare-matches-{slug(f'{one}-{other}-{stack}')}", title, caption, fig, some)
+    name = f"compare-matches-{slug(f'{one}-{other}-{stack}')}"
+    return Drawn(name, title, caption, sheet.figure, some)
 
 
 def _layer_changes(comparison: Comparison, stack: str) -> Drawn:
@@ -403,44 +301,17 @@ def _layer_changes(comparison: Comparison, stack: str) -> Drawn:
     title = "Which layers changed"
     subtitle = f"{' → '.join(plain(name, 40) for name in comparison.names)}, {stack} · the same texts in both models"
     panels = (("js", "Jensen-Shannon divergence of rows, nats"), ("cosine", "cosine of the maps"))
-    with style():
-        left, wide, gap, tall, bottom = 0.6, 3.1, 0.6, 1.9, 0.5
-        width = left + 2 * wide + gap + 0.15
-        top = heading_height(width, subtitle) + 0.6
-        height = top + tall + bottom
-        fig = headed(width, height, title, subtitle)
+    x, colour = table["layer"], SERIES[1]
+    with CHANGES.open(title, subtitle, 1, 2) as sheet:
         for column, (name, heading) in enumerate(panels):
-            ax = fig.add_axes(
-                (
-                    (left + column * (wide + gap)) / width,
-                    bottom / height,
-                    wide / width,
-                    tall / height,
-                )
+            ax = sheet.add_panel(0, column)
+            floor, low, high = (
+                table[of] for of in (f"floor_{name}", f"{name}_low", f"{name}_high")
             )
+            ax.plot(x, floor, "--", color=MUTED, linewidth=1.2, label="other texts")
+            ax.fill_between(x, low, high, color=colour, alpha=0.25)
             ax.plot(
-                table["layer"],
-                table[f"floor_{name}"],
-                color=MUTED,
-                linewidth=1.2,
-                linestyle="--",
-                label="other texts",
-            )
-            ax.fill_between(
-                table["layer"],
-                table[f"{name}_low"],
-                table[f"{name}_high"],
-                color=SERIES[1],
-                alpha=0.25,
-            )
-            ax.plot(
-                table["layer"],
-                table[name],
-                color=SERIES[1],
-                linewidth=1.8,
-                marker="o",
-                markersize=3,
-                label="the change",
+                x, table[name], "o-", color=colour, linewidth=1.8, markersize=3, label="the change"
             )
             ax.set_title(heading, fontweight="bold")
             ax.set_ylim(0, 1.03 if name == "cosine" else None)
@@ -448,12 +319,12 @@ def _layer_changes(comparison: Comparison, stack: str) -> Drawn:
             ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
             whole_numbers(ax.xaxis, 12)
             if column == 0:
-                _name_studies(fig, ax, 0.12 / width, 1 - (top - 0.42) / height)
+                _draw_legend(sheet, ax, -0.42)
     caption = (
         "Orange: between the two models on the same text, mean over heads, band 95 % over texts. Dashed: between "
         "different texts of equal length in the first model, where only what does not depend on the text is alike."
     )
-    return Drawn(f"compare-layer-changes-{slug(stack)}", title, caption, fig, table)
+    return Drawn(f"compare-layer-changes-{slug(stack)}", title, caption, sheet.figure, table)
 
 
 def _changes(comparison: Comparison, stack: str) -> Drawn:

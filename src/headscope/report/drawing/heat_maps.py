@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.report.drawing.style import draw_bar, draw_grid, headed, heading_height, style
+from headscope.report.drawing.sheet import LEAST_WIDTH, open_sheet
+from headscope.report.drawing.style import draw_grid
 from headscope.report.scale import Scale
 from headscope.report.text import plain
 
@@ -33,41 +34,25 @@ def draw_panels(
 
     unit  beside the colour bar, where it is not the scale's own
     """
-    with style():
-        heads = [panel.grid.shape[1] for panel in panels]
-        layers = max(panel.grid.shape[0] for panel in panels)
-        prints_values = max(heads) <= MOST_HEADS_WITH_VALUES
-        cell = 0.30 if prints_values else 0.17 if max(heads) <= 40 else 0.11
-        left, gap, right, bottom = 0.55, 0.62, 0.85 if unit is None else 1.1, 0.48
-        body = sum(heads) * cell + gap * (len(panels) - 1)
-        width = max(left + body + right, 4.2)
-        top = heading_height(width, subtitle) + 0.28
-        height = top + max(layers * cell, 0.9) + bottom
-        fig = headed(width, height, title, subtitle)
+    heads = [panel.grid.shape[1] for panel in panels]
+    layers = max(panel.grid.shape[0] for panel in panels)
+    prints_values = max(heads) <= MOST_HEADS_WITH_VALUES
+    cell = 0.30 if prints_values else 0.17 if max(heads) <= 40 else 0.11
+    left, gap, right, bottom = 0.55, 0.62, 0.85 if unit is None else 1.1, 0.48
+    across = sum(heads) * cell + gap * (len(panels) - 1)
+    width = max(left + across + right, LEAST_WIDTH)
+    with open_sheet(title, subtitle, width, max(layers * cell, 0.9) + bottom, 0.28) as sheet:
         x = left
         for panel in panels:
             rows, columns = panel.grid.shape
-            bounds = (
-                x / width,
-                1 - (top + rows * cell) / height,
-                columns * cell / width,
-                rows * cell / height,
-            )
-            ax = fig.add_axes(bounds)
+            ax = sheet.add_axes(x, 0, columns * cell, rows * cell)
             draw_grid(ax, panel.grid, scale, prints_values=prints_values)
-            ax.set_title(
-                plain(panel.heading, max(int(columns * cell * 13), 12)), fontweight="bold", pad=5
-            )
+            heading = plain(panel.heading, max(int(columns * cell * 13), 12))
+            ax.set_title(heading, fontweight="bold", pad=5)
             ax.set_xlabel("head", labelpad=2)
             if panel is panels[0]:
                 ax.set_ylabel("layer", labelpad=3)
             x += columns * cell + gap
         tall = max(min(layers * cell, 2.6), 0.9)
-        bounds = (
-            (left + body + 0.2) / width,
-            1 - (top + tall) / height,
-            0.11 / width,
-            tall / height,
-        )
-        draw_bar(fig, bounds, scale, scale.unit if unit is None else unit)
-        return fig
+        sheet.add_bar(left + across + 0.2, tall, scale, scale.unit if unit is None else unit)
+        return sheet.figure

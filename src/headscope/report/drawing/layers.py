@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headscope.report.drawing.palette import RULE, SERIES
-from headscope.report.drawing.style import draw_rules, headed, heading_height, style, whole_numbers
+from headscope.report.drawing.sheet import Panels
+from headscope.report.drawing.style import draw_rules, whole_numbers
 from headscope.report.scale import title_of
-from headscope.report.study_access import grid_of, model_name, stacks_with
+from headscope.report.study_access import grid_of, mean_over, model_name, stacks_with
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-MARGIN_LEFT, MARGIN_RIGHT, MARGIN_BOTTOM = 0.62, 0.15, 0.52
-PANEL_WIDTH, PANEL_HEIGHT, GAP_X, GAP_Y = 2.05, 1.75, 0.22, 0.62
+PANELS = Panels(
+    wide=2.05, tall=1.75, left=0.62, right=0.15, bottom=0.52, above=0.32, gap_x=0.22, gap_y=0.62
+)
 
 
 def draw_layers(
@@ -47,47 +49,28 @@ def draw_layers(
     subtitle = f"{model_name(study)} · a dot is a head, the line is the mean of its layer"
     if len(present) > 1:
         subtitle += "; grey: the other panels' means"
-    with style():
-        columns, rows = len(present), len(stacks)
-        width = MARGIN_LEFT + columns * PANEL_WIDTH + (columns - 1) * GAP_X + MARGIN_RIGHT
-        width = max(width, 4.2)
-        top = heading_height(width, subtitle) + 0.32
-        height = top + rows * PANEL_HEIGHT + (rows - 1) * GAP_Y + MARGIN_BOTTOM
-        fig = headed(width, height, title, subtitle)
+    with PANELS.open(title, subtitle, len(stacks), len(present)) as sheet:
         for row, stack in enumerate(stacks):
             means = {
-                name: _layer_means(grids[stack, name]) for name in present if (stack, name) in grids
+                name: mean_over(grids[stack, name], 1) for name in present if (stack, name) in grids
             }
             for column, name in enumerate(present):
                 if name not in means:
                     continue
-                x = MARGIN_LEFT + column * (PANEL_WIDTH + GAP_X)
-                y = height - top - row * (PANEL_HEIGHT + GAP_Y) - PANEL_HEIGHT
-                ax = fig.add_axes(
-                    (x / width, y / height, PANEL_WIDTH / width, PANEL_HEIGHT / height)
-                )
+                ax = sheet.add_panel(row, column)
                 for other, mean in means.items():
                     if other != name:
                         ax.plot(mean, color=RULE, linewidth=1.1, zorder=1)
                 _draw_panel(ax, grids[stack, name], means[name], SERIES[column % len(SERIES)])
-                heading = headings.get(name, title_of(name))
-                ax.set_title(heading, fontweight="bold")
+                ax.set_title(headings.get(name, title_of(name)), fontweight="bold")
                 ax.set_ylim(-0.03 * top_value, top_value * 1.03)
-                if row == rows - 1:
+                if row == len(stacks) - 1:
                     ax.set_xlabel("layer")
-                if x == MARGIN_LEFT or column == min(present.index(n) for n in means):
+                if column == min(present.index(n) for n in means):
                     ax.set_ylabel(unit if len(stacks) == 1 else f"{plain(stack, 12)}: {unit}")
                 else:
                     ax.tick_params(labelleft=False)
-        return fig
-
-
-def _layer_means(grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean over the heads of each layer [layer]; NaN for a layer without a value."""
-    counts = np.isfinite(grid).sum(axis=1)
-    means: NDArray[np.float64] = np.full(len(grid), np.nan)
-    np.divide(np.nansum(grid, axis=1), counts, out=means, where=counts > 0)
-    return means
+        return sheet.figure
 
 
 def _draw_panel(

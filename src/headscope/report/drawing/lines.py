@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from headscope.report.drawing.palette import MUTED, SERIES
-from headscope.report.drawing.style import draw_rules, headed, heading_height, style, whole_numbers
+from headscope.report.drawing.sheet import LEAST_WIDTH, Panels
+from headscope.report.drawing.style import draw_rules, whole_numbers
 from headscope.report.study_access import stacks_of
 from headscope.report.text import plain
 
@@ -22,15 +23,8 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-LEFT, RIGHT, BOTTOM, WIDTH, HEIGHT, GAP_X, GAP_Y, LEGEND = (
-    0.62,
-    0.15,
-    0.52,
-    2.05,
-    1.75,
-    0.62,
-    0.62,
-    0.3,
+PANELS = Panels(
+    wide=2.05, tall=1.75, left=0.62, right=0.15, bottom=0.52, above=0.65, gap_x=0.62, gap_y=0.62
 )
 TICKS = [factor * 10.0**power for power in range(-6, 6) for factor in (1, 2, 5)]
 MOST_TICKS, FEWEST_TICKS = 8, 4
@@ -64,34 +58,28 @@ def draw_lines(rows: Sequence[Sequence[Lines]], title: str, subtitle: str) -> Fi
     labels = list(dict.fromkeys(label for row in rows for panel in row for label in panel.lines))
     colours = {label: SERIES[i % len(SERIES)] for i, label in enumerate(labels)}
     columns = max(len(row) for row in rows)
-    with style():
-        legend = sum(LETTER * len(label) + 0.5 for label in labels)
-        width = max(LEFT + columns * WIDTH + (columns - 1) * GAP_X + RIGHT, LEFT + legend, 4.2)
-        top = heading_height(width, subtitle) + LEGEND + 0.35
-        height = top + len(rows) * HEIGHT + (len(rows) - 1) * GAP_Y + BOTTOM
-        fig = headed(width, height, title, subtitle)
-        handles: dict[str, Artist] = {}
+    legend = PANELS.left + sum(LETTER * len(label) + 0.5 for label in labels)
+    handles: dict[str, Artist] = {}
+    with PANELS.open(title, subtitle, len(rows), columns, max(legend, LEAST_WIDTH)) as sheet:
         for r, row in enumerate(rows):
             for c, panel in enumerate(row):
-                x, y = LEFT + c * (WIDTH + GAP_X), height - top - r * (HEIGHT + GAP_Y) - HEIGHT
-                ax = fig.add_axes((x / width, y / height, WIDTH / width, HEIGHT / height))
+                ax = sheet.add_panel(r, c)
                 handles |= _draw(ax, panel, colours)
                 if r == len(rows) - 1:
                     ax.set_xlabel("layer")
                 if c and panel.unit == row[c - 1].unit:
                     ax.set_ylabel("log scale" if panel.is_ratio else "")
-        above = (height - top + LEGEND + 0.28) / height
-        fig.legend(
+        sheet.figure.legend(
             list(handles.values()),
             list(handles),
             loc="upper left",
-            bbox_to_anchor=((LEFT - 0.1) / width, above),
+            bbox_to_anchor=sheet.point(PANELS.left - 0.1, -0.58),
             ncols=len(handles),
-            frameon=False,
             columnspacing=1.4,
             handlelength=1.4,
+            frameon=False,
         )
-        return fig
+        return sheet.figure
 
 
 def _draw(ax: Axes, panel: Lines, colours: Mapping[str, str]) -> dict[str, Artist]:
@@ -135,16 +123,8 @@ def _make_logarithmic(ax: Axes, threshold: float | None) -> None:
     ax.yaxis.set_minor_formatter(NullFormatter())
     if threshold is not None:
         ax.axhline(threshold, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
-        beside = ax.get_yaxis_transform()
-        ax.text(
-            0.01,
-            threshold,
-            f"small: below {threshold:g}",
-            transform=beside,
-            ha="left",
-            va="bottom",
-            fontsize=6.5,
-        )
+        said, beside = f"small: below {threshold:g}", ax.get_yaxis_transform()
+        ax.text(0.01, threshold, said, transform=beside, ha="left", va="bottom", fontsize=6.5)
 
 
 def _ticks(bottom: float, above: float) -> list[float]:

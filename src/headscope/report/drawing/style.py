@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib as mpl
@@ -29,6 +31,7 @@ from headscope.report.scale import Scale, signed
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
@@ -82,24 +85,11 @@ def headed(width: float, height: float, title: str, subtitle: str) -> Figure:
     """An empty figure of the size in inches with title and subtitle, which take `heading_height`."""
     fig = Figure(figsize=(width, height))
     fits = max(int(width * 15), 20)  # characters of 8 points in the width
-    fig.text(
-        0.12 / width,
-        1 - 0.10 / height,
-        plain(title, fits - 4),
-        fontsize=10,
-        fontweight="bold",
-        va="top",
-    )
+    heading = {"fontsize": 10, "fontweight": "bold", "va": "top"}
+    below = {"fontsize": 8, "color": MUTED, "va": "top", "linespacing": 1.35}
     lines = _wrapped(plain(subtitle, 3 * fits), fits)
-    fig.text(
-        0.12 / width,
-        1 - 0.32 / height,
-        "\n".join(lines),
-        fontsize=8,
-        color=MUTED,
-        va="top",
-        linespacing=1.35,
-    )
+    fig.text(0.12 / width, 1 - 0.10 / height, plain(title, fits - 4), heading)
+    fig.text(0.12 / width, 1 - 0.32 / height, "\n".join(lines), below)
     return fig
 
 
@@ -110,8 +100,6 @@ def heading_height(width: float, subtitle: str) -> float:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    from textwrap import wrap
-
     return wrap(text, width) or [""]
 
 
@@ -176,35 +164,44 @@ def draw_grid(ax: Axes, grid: NDArray[np.float64], scale: Scale, *, prints_value
     )
     ax.set_facecolor(MISSING)
     ax.set(xlim=(0, heads), ylim=(layers, 0), aspect="equal")
-    _number(ax.xaxis, heads, every=prints_values)
-    _number(ax.yaxis, layers, every=prints_values)
+    number_cells(ax.xaxis, heads, 1 if prints_values else 0)
+    number_cells(ax.yaxis, layers, 1 if prints_values else 0)
     ax.tick_params(length=0, pad=2)
     ax.spines[:].set_visible(False)
     texts = [scale.cell(float(value)) for value in grid.ravel()] if prints_values else []
     longest = max(map(len, texts), default=0)
     if 0 < longest <= LONGEST_CELL:
         for (layer, head), text in zip(np.ndindex(grid.shape), texts, strict=True):
-            colour = _legible(mesh.to_rgba(grid[layer, head]))
+            colour = legible(mesh.to_rgba(grid[layer, head]))
             size = 6.8 if longest <= 4 else 5.8
-            ax.text(
-                head + 0.5,
-                layer + 0.52,
-                text,
-                ha="center",
-                va="center",
-                fontsize=size,
-                color=colour,
-            )
+            write_centred(ax, head + 0.5, layer + 0.52, text, size, colour)
 
 
-def _number(axis: Any, count: int, *, every: bool) -> None:
-    step = 1 if every or count <= 16 else 2 if count <= 32 else 4 if count <= 64 else 8
-    axis.set_ticks(
-        [i + 0.5 for i in range(0, count, step)], [str(i) for i in range(0, count, step)]
-    )
+def number_cells(axis: Any, count: int, step: int = 0) -> None:
+    """Numbers in the middle of every `step`-th cell; 0: as many as there is room for."""
+    step = step or (1 if count <= 16 else 2 if count <= 32 else 4 if count <= 64 else 8)
+    shown = range(0, count, step)
+    axis.set_ticks([i + 0.5 for i in shown], [str(i) for i in shown])
 
 
-def _legible(colour: Any) -> str:
+def write_centred(ax: Axes, x: float, y: float, text: str, size: float, colour: str) -> None:
+    ax.text(x, y, text, ha="center", va="center", fontsize=size, color=colour)
+
+
+def annotate(
+    ax: Axes, text: str, point: tuple[Any, Any], shift: tuple[float, float], **options: Any
+) -> None:
+    """Write beside a point, `shift` typographic points from it."""
+    ax.annotate(text, point, shift, textcoords="offset points", **options)
+
+
+def write_above(ax: Axes, x: float, text: str, ha: str = "center") -> None:
+    """Above the upper edge of the axes, at a value across."""
+    where = ("data", "axes fraction")
+    annotate(ax, text, (x, 1), (0, 3), xycoords=where, ha=ha, va="bottom", fontsize=7.5, color=INK)
+
+
+def legible(colour: Any) -> str:
     """Dark on pale, pale on dark, by relative luminance."""
     red, green, blue = (
         c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]
@@ -219,13 +216,52 @@ def draw_rules(ax: Axes, axis: Literal["x", "y"]) -> None:
     ax.tick_params(colors=RULE, labelcolor=MUTED)
 
 
-def draw_legend_below(
-    fig: Figure, handles: Sequence[Any], labels: Sequence[str], ncols: int
+def draw_legend_below(fig: Figure, ncols: int = 0, texts: Mapping[str, str] | None = None) -> None:
+    """A legend at the lower edge of the figure, of all labels in its axes, each once.
+
+    ncols  0: as many as there are labels
+    texts  the labels to show, in this order, with what is written for them; by default all as they are
+    """
+    handles: dict[str, Any] = {}
+    for ax in fig.axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    shown = [label for label in texts or handles if label in handles]
+    written = [texts[label] if texts else label for label in shown]
+    fig.legend(
+        handles=[handles[label] for label in shown],
+        labels=written,
+        loc="lower center",
+        ncols=ncols or len(shown),
+        frameon=False,
+        fontsize=7.5,
+    )
+
+
+def draw_legend(
+    fig: Figure, handles: Mapping[str, Artist], anchor: tuple[float, float], **options: Any
 ) -> None:
-    """A legend without a frame at the lower edge of the figure."""
-    fig.legend(handles, labels, loc="lower center", ncols=ncols, frameon=False, fontsize=7.5)
+    """A small legend without a frame, by labels, whose lower left corner is at `anchor`."""
+    options = {"loc": "lower left", "bbox_to_anchor": anchor, "borderpad": 0.0, **options}
+    fig.legend(list(handles.values()), list(handles), frameon=False, fontsize=7.5, **options)
 
 
-def draw_interval(ax: Axes, low: float, high: float, place: float) -> None:
-    """A horizontal 95 % interval in the first colour of series, behind its dot."""
-    ax.plot([low, high], [place] * 2, color=SERIES[0], linewidth=2, alpha=0.45, zorder=3)
+def name_blocks(ax: Axes, labels: Sequence[str]) -> None:
+    """Rows in blocks of equal labels: each named once, with a rule between two."""
+    starts = [i for i, label in enumerate(labels) if i == 0 or label != labels[i - 1]]
+    middles = [(a + b) / 2 for a, b in pairwise([*starts, len(labels)])]
+    ax.set_yticks(middles, [labels[i] for i in starts])
+    for start in starts[1:]:
+        ax.axhline(start, color=RULE, linewidth=0.8)
+
+
+def draw_dot(ax: Axes, x: float, y: float, label: str, *, is_filled: bool) -> None:
+    """A dot in the first colour of series, or a ring where it is not filled."""
+    dot: dict[str, Any] = {"markerfacecolor": SERIES[0] if is_filled else "none"}
+    dot |= {"markeredgecolor": SERIES[0], "markersize": 5.5, "linestyle": "none"}
+    ax.plot(x, y, "o", zorder=4, label=label, **dot)
+
+
+def draw_interval(ax: Axes, low: float, high: float, place: float, colour: str = SERIES[0]) -> None:
+    """A horizontal 95 % interval, behind its dot."""
+    ax.plot([low, high], [place] * 2, color=colour, linewidth=2, alpha=0.45, zorder=3)

@@ -14,7 +14,6 @@ import numpy as np
 from headscope.report.drawing.palette import DIVERGING_STOPS, SEQUENTIAL_STOPS
 from headscope.report.head_cards import cards_of
 from headscope.report.map_colours import colourings_of
-from headscope.report.over_uniform import uniform_shares
 from headscope.report.scale import group_of, scale_of, sentence_of, title_of
 from headscope.report.study_access import (
     Column,
@@ -24,6 +23,7 @@ from headscope.report.study_access import (
     stacks_of,
     stacks_with,
     statistics_of,
+    uniform_shares,
 )
 from headscope.report.text import plain
 from headscope.study.schema.names import StatisticName

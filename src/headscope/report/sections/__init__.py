@@ -48,7 +48,7 @@ def parts_of(study: Study) -> list[Part]:
 def findings_of(study: Study) -> list[Finding]:
     """What stands out in a study, in sentences read off its tables; `top_findings` chooses which come first."""
     makers = _in_order(section.findings for section in sections().values())
-    return [finding for make in makers for finding in make(study)]
+    return [finding for make in makers for finding in make(study) or ()]
 
 
 def topics_of(record: Mapping[str, Any]) -> list[str]:

@@ -14,12 +14,19 @@ from headscope.report.drawing.heat_maps import Panel, draw_panels
 from headscope.report.drawing.palette import ON_DARK, ON_LIGHT
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import style
-from headscope.report.finding import MOST_NAMED, Finding, measured_in, short_number, strength_of
+from headscope.report.finding import MOST_NAMED, Finding, measured_in, short_number
 from headscope.report.run_facts import ENOUGH_TEXTS
 from headscope.report.scale import scale_of, title_of
-from headscope.report.section import Fact, Section
-from headscope.report.shared_heads import counted
-from headscope.report.study_access import grid_of, model_name, recorded, shape_of, stacks_with
+from headscope.report.section import Fact, Section, needs_table
+from headscope.report.shared_heads import counted, keys_of
+from headscope.report.study_access import (
+    grid_of,
+    model_name,
+    recorded,
+    records_of,
+    shape_of,
+    stacks_with,
+)
 from headscope.report.table_cells import (
     NONE,
     UNCORRECTED,
@@ -97,16 +104,15 @@ class Ablation(StudyFigure):
 
 def stars_of(study: Study, statistic: str, stack: str) -> NDArray[np.bool_]:
     """[layer, head]: whether the change is significant; false where there was no test."""
-    found = np.zeros(shape_of(study, stack), dtype=bool)
-    table = study.tables.get(TABLE)
-    if table is not None and len(table):
-        rows = table[
-            (table["stack"] == stack)
-            & (table["statistic"] == statistic)
-            & table["is_significant"].eq(True)
-        ]
-        found[rows["layer"].to_numpy(int), rows["head"].to_numpy(int)] = True
-    return found
+    stars = np.zeros(shape_of(study, stack), dtype=bool)
+    for row in records_of(study, TABLE):
+        if (
+            row["stack"] == stack
+            and row["statistic"] == statistic
+            and row["is_significant"] is True
+        ):
+            stars[int(row["layer"]), int(row["head"])] = True
+    return stars
 
 
 def task_of(study: Study) -> str:
@@ -125,26 +131,15 @@ def _draw_stars(ax: Axes, starred: NDArray[np.bool_]) -> None:
     """In the corner of a cell that has its value, else in the middle; dark with a pale rim, legible on any colour."""
     layers, heads = np.nonzero(starred)
     right, down, size = (0.83, 0.18, 38) if ax.texts else (0.5, 0.5, 34)
+    star: dict[str, Any] = {"marker": "*", "color": ON_LIGHT, "edgecolors": ON_DARK}
+    above: dict[str, Any] = {"linewidths": 0.5, "zorder": 5, "clip_on": False}
     with style():
-        ax.scatter(
-            heads + right,
-            layers + down,
-            s=size,
-            marker="*",
-            color=ON_LIGHT,
-            edgecolors=ON_DARK,
-            linewidths=0.5,
-            zorder=5,
-            clip_on=False,
-            label="significant",
-        )
+        ax.scatter(heads + right, layers + down, s=size, label="significant", **star, **above)
 
 
-def part(study: Study) -> Part | None:
+@needs_table(TABLE)
+def part(study: Study, table: pd.DataFrame) -> Part:
     """A row a head: what its removal changes, the largest change of loss first."""
-    table = study.tables.get("significance")
-    if table is None or not len(table):
-        return None
     records = table.to_dict("records")
     of_metric = {place_of(row): row for row in records if row["statistic"] == METRIC}
     of_loss = sorted(
@@ -176,17 +171,8 @@ def part(study: Study) -> Part | None:
         "Settled: after so many examples the verdict on the loss never changed again."
     )
     columns = (
-        "head",
-        "change of loss",
-        "p",
-        "p (Holm)",
-        "loss ★",
-        "change of metric",
-        "p, metric",
-        "p (Holm), metric",
-        "metric ★",
-        "examples",
-        "settled",
+        *("head", "change of loss", "p", "p (Holm)", "loss ★"),
+        *("change of metric", "p, metric", "p (Holm), metric", "metric ★", "examples", "settled"),
     )
     figures = ("ablation", "masking", *(() if "agreement" in study.tables else ("agreement",)))
     return Part("significance", MATTER, note, columns, rows, "significance.csv", figures)
@@ -222,39 +208,32 @@ def knows_nothing(study: Study) -> Iterator[Finding]:
     for part in ("importance", "pruning"):
         if told := recorded(study.record, part, "knows_nothing"):
             sentence = plain(told, 400)
-            yield Finding(
-                "", sentence[:1].upper() + sentence[1:], (), kind="importance", topic="chance"
-            )
+            sentence = sentence[:1].upper() + sentence[1:]
+            yield Finding("", sentence, (), kind="importance", topic="chance")
 
 
-def removals(study: Study) -> Iterator[Finding]:
+@needs_table(TABLE)
+def removals(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     """The heads whose removal changes the loss significantly, the largest change first; or the largest change."""
-    table = study.tables.get("significance")
-    rows = None if table is None else table[(table["statistic"] == LOSS) & table["value"].notna()]
-    if rows is None or not len(rows):
+    rows = table[(table["statistic"] == LOSS) & table["value"].notna()]
+    if not len(rows):
         return
-    told = study.record.get("importance")
-    task = plain(recorded(study.record, "importance", "task") or "the task", 40)
-    is_fixed = isinstance(told, dict) and told.get("mode") == "fixed"
+    task = _of_importance(study, "task")
+    is_fixed = recorded(study.record, "importance", "mode") == "fixed"
     doing, noun = ("Fixing", "pattern in its place") if is_fixed else ("Removing", "removal")
     decimals = decimals_for(rows["value"])
     rows = rows.sort_values("value", key=abs, ascending=False, kind="stable")
     sure = rows[rows["is_significant"].eq(True)]  # empty where nothing was tested
-    named = [
-        measured_in(study, row, "value", decimals)
-        for row in (sure if len(sure) else rows[:1]).to_dict("records")
-    ]
+    shown = (sure if len(sure) else rows[:1]).to_dict("records")
+    named = [measured_in(study, row, "value", decimals) for row in shown]
     sentence = f"No head's {noun} alone changes the loss of {task} significantly; the largest change is that of"
     if len(sure):
-        places = (
-            [(row["stack"], row["layer"], row["head"]) for row in of.to_dict("records")]
-            for of in (sure, rows)
-        )
+        many = counted(study, keys_of(sure), keys_of(rows))
         sentence = (
-            f"{doing} one head alone changes the loss of {task} significantly for {counted(study, *places)} "
+            f"{doing} one head alone changes the loss of {task} significantly for {many} "
             "(above 0: worse without it), most of all for"
         )
-    strength = strength_of(named[0].value, named[0].low, named[0].high, 0.0) if len(sure) else 0.0
+    strength = named[0].strength(0.0) if len(sure) else 0.0
     more = max(len(named) - MOST_NAMED, 0)
     ends = "intervals are" if len(sure) > 1 else "the interval is"
     after = f"; {ends} uncorrected, significance is by p (Holm) over {len(rows)} heads"
@@ -279,27 +258,19 @@ def _resolution(study: Study, rows: pd.DataFrame, *, is_found: bool) -> str:
     told += f" ({100 * share:.0f} % of the loss)" if share > 0 else ""
     told += " at the median head"
     if not is_found:  # the head that is named is a noisy one, often as not
-        own = least_significant(
-            rows["low"][:1], rows["high"][:1], int(rows["count"].iloc[0]), tests=len(rows)
-        )
-        told += (
-            f", beyond {short_number(own, decimals_for([own]))} at this one"
-            if math.isfinite(own)
-            else ""
-        )
+        first = rows[:1]
+        count = int(first["count"].iloc[0])
+        own = least_significant(first["low"], first["high"], count, tests=len(rows))
+        at_this = f", beyond {short_number(own, decimals_for([own]))} at this one"
+        told += at_this if math.isfinite(own) else ""
     return f"; {told}"
 
 
 def _fact(record: Mapping[str, Any]) -> str:
-    mode = recorded(record, "importance", "mode")
-    what = (
-        "what each head's fixed pattern in its place changes"
-        if mode == "fixed"
-        else "which heads matter"
-    )
-    count = recorded(record, "importance", "examples")
+    task, mode, count = (recorded(record, "importance", of) for of in ("task", "mode", "examples"))
+    fixed, removed = "what each head's fixed pattern in its place changes", "which heads matter"
     on = f", on {grouped(count)} examples" if count is not None else ""
-    return f"{what} for {plain(recorded(record, 'importance', 'task') or 'a task', 40)}{on}"
+    return f"{fixed if mode == 'fixed' else removed} for {plain(task or 'a task', 40)}{on}"
 
 
 SECTION = Section(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,30 +12,28 @@ import pandas as pd
 from headscope.ablation.ablation_results import LOSS, METRIC
 from headscope.ablation.glossary import DEFINITIONS
 from headscope.report.drawing.palette import INK, MUTED, RULE, SERIES
+from headscope.report.drawing.sheet import Panels, open_sheet
 from headscope.report.drawing.study_figure import DataSource, StudyFigure
 from headscope.report.drawing.style import (
     SEQUENTIAL,
-    draw_bar,
+    annotate,
+    draw_interval,
     draw_legend_below,
     draw_rules,
-    headed,
-    heading_height,
-    style,
     whole_numbers,
+    write_above,
 )
-from headscope.report.finding import (
-    Finding,
-    ceiling_of,
-    excludes,
-    read_measured,
-    short_number,
-    strength_of,
-    too_noisy,
-)
+from headscope.report.finding import Finding, ceiling_of, read_measured, short_number, too_noisy
 from headscope.report.scale import Scale
-from headscope.report.section import Section
+from headscope.report.section import Section, needs_table
 from headscope.report.sections.ablation import MATTER, task_of
-from headscope.report.study_access import grid_of, model_name, shape_of, stacks_with
+from headscope.report.study_access import (
+    grid_of,
+    model_name,
+    records_of,
+    shape_of,
+    stacks_with,
+)
 from headscope.report.table_cells import (
     Cell,
     Columns,
@@ -42,7 +41,6 @@ from headscope.report.table_cells import (
     interval_column,
     number,
     number_column,
-    rows_of,
     text_column,
 )
 from headscope.report.text import plain
@@ -58,10 +56,12 @@ if TYPE_CHECKING:
 TABLE = "agreement"
 TURNED = ("entropy",)  # the smaller, the more important
 MARKERS = ("o", "^", "s", "D")  # by stack
-COLUMNS, LEFT, RIGHT, BOTTOM = 5, 0.62, 0.95, 0.62
-PANEL, GAP_X, GAP_Y = 1.45, 0.5, 0.72
+COLUMNS, BOTTOM, BOTTOM_WITH_LEGEND = 5, 0.62, 0.82
+PANELS = Panels(
+    wide=1.45, tall=1.45, left=0.62, right=0.95, bottom=BOTTOM, above=0.42, gap_x=0.5, gap_y=0.72
+)
 MOST_DOTS = 4000  # beyond, vectors are heavy
-DOTS_WIDTH, DOTS_LEFT, DOTS_RIGHT, ROW = 6.6, 1.6, 1.2, 0.27
+WIDTH, LEFT, RIGHT, ROW = 6.6, 1.6, 1.2, 0.27
 
 
 class Scatter(StudyFigure):
@@ -95,37 +95,27 @@ class Scatter(StudyFigure):
         columns, rows = min(COLUMNS, len(names)), -(-len(names) // COLUMNS)
         exact = {stack: grid_of(study, LOSS, stack) for stack in stacks}
         subtitle = f"{model_name(study)}, {task_of(study)} · a dot is a head · across: exact change of loss"
-        with style():
-            width = max(LEFT + columns * (PANEL + GAP_X) - GAP_X + RIGHT, 4.2)
-            top = heading_height(width, subtitle) + 0.42
-            height = top + rows * (PANEL + GAP_Y) - GAP_Y + BOTTOM + (0.2 if len(stacks) > 1 else 0)
-            fig = headed(width, height, self.title, subtitle)
-            for place, name in enumerate(names):
-                row, column = divmod(place, COLUMNS)
-                x, y = LEFT + column * (PANEL + GAP_X), height - top - row * (PANEL + GAP_Y) - PANEL
-                ax = fig.add_axes((x / width, y / height, PANEL / width, PANEL / height))
+        panels = replace(PANELS, bottom=BOTTOM_WITH_LEGEND) if len(stacks) > 1 else PANELS
+        with panels.open(self.title, subtitle, rows, columns) as sheet:
+            for i, name in enumerate(names):
+                ax = sheet.add_panel(*divmod(i, COLUMNS))
                 cheap = {stack: grid_of(study, name, stack) for stack in stacks}
                 _draw_panel(ax, exact, cheap, layers)
                 correlation = correlation_of(study, name)
                 ax.set_title(plain(name, 20), fontweight="bold", pad=15)
                 if np.isfinite(correlation):
-                    _write_above(ax, f"ρ {correlation:.2f}".replace("-", "−"))
+                    text = f"ρ {correlation:.2f}".replace("-", "−")
+                    fraction = {"xycoords": "axes fraction", "va": "bottom"}
+                    annotate(ax, text, (0, 1), (0, 4), fontsize=7.5, color=MUTED, **fraction)
                 if name in TURNED:
                     ax.invert_yaxis()
-                ax.set_xlabel("change of loss" if place + COLUMNS >= len(names) else "")
+                ax.set_xlabel("change of loss" if i + COLUMNS >= len(names) else "")
             scale = Scale("other", 0.0, float(max(layers - 1, 1)))
-            beside = (width - RIGHT + 0.22) / width
-            bar = draw_bar(
-                fig,
-                (beside, (height - top - PANEL) / height, 0.11 / width, PANEL / height),
-                scale,
-                "layer",
-            )
+            bar = sheet.add_bar(sheet.width - panels.right + 0.22, panels.tall, scale, "layer")
             whole_numbers(bar.yaxis, 6)
             if len(stacks) > 1:
-                handles, labels = fig.axes[0].get_legend_handles_labels()
-                draw_legend_below(fig, handles, labels, len(stacks))
-            return fig
+                draw_legend_below(sheet.figure)
+            return sheet.figure
 
 
 class Correlations(StudyFigure):
@@ -147,21 +137,16 @@ class Correlations(StudyFigure):
         return bool(len(_table(study))) and is_ranked(study)
 
     def draw(self, study: Study) -> Figure:
-        rows = (
-            _table(study)
-            .sort_values("correlation", ascending=False, kind="stable")
-            .to_dict("records")
-        )
+        rows = _ranked(_table(study)).to_dict("records")
         subtitle = f"{model_name(study)}, {task_of(study)} · Spearman's correlation with the exact change of loss"
-        with style():
-            top, body = heading_height(DOTS_WIDTH, subtitle) + 0.5, ROW * len(rows)
-            height = top + body + BOTTOM
-            fig = headed(DOTS_WIDTH, height, self.title, subtitle)
-            across = (DOTS_WIDTH - DOTS_LEFT - DOTS_RIGHT) / DOTS_WIDTH
-            ax = fig.add_axes((DOTS_LEFT / DOTS_WIDTH, BOTTOM / height, across, body / height))
+        body = ROW * len(rows)
+        with open_sheet(self.title, subtitle, WIDTH, body + BOTTOM, 0.5) as sheet:
+            ax = sheet.add_axes(LEFT, 0, WIDTH - LEFT - RIGHT, body)
             for place, row in enumerate(rows):
                 _draw_correlation(ax, row, place)
-            _draw_ceiling(ax, ceiling_of(rows[0]))
+            ceiling = ceiling_of(rows[0])
+            ax.axvline(ceiling, color=SERIES[1], linewidth=1.3, linestyle=(0, (4, 2)), zorder=2)
+            write_above(ax, ceiling, f"ceiling {ceiling:.2f}")
             least = min([0.0, *(float(row[one]) for row in rows for one in ("correlation", "low"))])
             ax.set(xlim=(least - 0.05, 1.02), ylim=(len(rows) - 0.5, -0.5), xlabel="correlation")
             ax.axvline(0, color=MUTED, linewidth=0.8, zorder=1)
@@ -172,7 +157,7 @@ class Correlations(StudyFigure):
                 f"of the {int(rows[0]['bottom'])} least\n(chance {float(rows[0]['by_chance']):.1f})"
             )
             _write_beside(ax, heading, -0.62, va="bottom", color=MUTED)
-            return fig
+            return sheet.figure
 
 
 def cheap_ones(study: Study) -> list[str]:
@@ -200,15 +185,18 @@ def correlation_of(study: Study, name: str) -> float:
     if len(table):
         return float(table.set_index("importance")["correlation"][name])
     pairs = study.heads[study.heads["statistic"].isin((LOSS, name))]
-    both = pairs.pivot(
-        index=["stack", "layer", "head"], columns="statistic", values="value"
-    ).dropna()
+    both = pairs.pivot(index=["stack", "layer", "head"], columns="statistic", values="value")
+    both = both.dropna()
     return (-1 if name in TURNED else 1) * spearman(both[name].to_numpy(), both[LOSS].to_numpy())
 
 
 def _table(study: Study) -> pd.DataFrame:
     table = study.tables.get(TABLE)
     return pd.DataFrame() if table is None or not len(table) else table
+
+
+def _ranked(table: pd.DataFrame) -> pd.DataFrame:
+    return table.sort_values("correlation", ascending=False, kind="stable")
 
 
 def _draw_panel(
@@ -235,66 +223,23 @@ def _draw_panel(
     ax.tick_params(colors=RULE, labelcolor=MUTED, labelsize=6.5, pad=2)
 
 
-def _write_above(ax: Axes, text: str) -> None:
-    """Between a panel and its title."""
-    ax.annotate(
-        text,
-        (0, 1),
-        (0, 4),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        va="bottom",
-        fontsize=7.5,
-        color=MUTED,
-    )
-
-
 def _draw_correlation(ax: Axes, row: dict[Any, Any], place: int) -> None:
     colour = MUTED if row["importance"] == "random" else SERIES[0]
     if pd.notna(row["low"]) and pd.notna(row["high"]):
-        ax.plot(
-            [row["low"], row["high"]], [place] * 2, color=colour, linewidth=2, alpha=0.45, zorder=3
-        )
+        draw_interval(ax, row["low"], row["high"], place, colour)
     if pd.notna(row["correlation"]):
         ax.plot(row["correlation"], place, "o", color=colour, markersize=5.5, zorder=4)
     _write_beside(ax, f"{int(row['overlap'])}", place, va="center", color=INK)
 
 
-def _draw_ceiling(ax: Axes, ceiling: float) -> None:
-    ax.axvline(ceiling, color=SERIES[1], linewidth=1.3, linestyle=(0, (4, 2)), zorder=2)
-    ax.annotate(
-        f"ceiling {ceiling:.2f}",
-        (ceiling, 1),
-        (0, 3),
-        xycoords=("data", "axes fraction"),
-        textcoords="offset points",
-        ha="center",
-        va="bottom",
-        fontsize=7.5,
-        color=INK,
-    )
-
-
 def _write_beside(ax: Axes, text: str, place: float, *, va: str, color: str) -> None:
     """In the column at the right of the panel."""
-    ax.annotate(
-        text,
-        (1, place),
-        (36, 0),
-        xycoords=("axes fraction", "data"),
-        textcoords="offset points",
-        ha="center",
-        va=va,
-        fontsize=7.5,
-        color=color,
-        annotation_clip=False,
-    )
+    where: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
+    annotate(ax, text, (1, place), (36, 0), ha="center", va=va, fontsize=7.5, color=color, **where)
 
 
-def part(study: Study) -> Part | None:
-    table = study.tables.get("agreement")
-    if table is None or not len(table):
-        return None
+@needs_table(TABLE)
+def part(study: Study, table: pd.DataFrame) -> Part:
     columns: Columns = {
         "importance": text_column("importance", 30),
         "correlation [interval over examples]": interval_column("correlation"),
@@ -305,8 +250,6 @@ def part(study: Study) -> Part | None:
         "by chance": number_column("by_chance", decimals=1),
         "rank spread": number_column("rank_spread", decimals=1),
     }
-    ranked = table.sort_values("correlation", ascending=False, kind="stable")
-    rows = rows_of(ranked.to_dict("records"), columns)
     note = (
         "How each cheap importance ranks heads against exact removal: Spearman's correlation over heads, with its "
         "interval over examples, which are resampled. Noise lowers a correlation and resampling adds noise, so the "
@@ -320,18 +263,15 @@ def part(study: Study) -> Part | None:
     noisy = too_noisy(table.to_dict("records")[0])
     lead = f"No ranking is drawn: {noisy}." if noisy else ""
     heading = f"{MATTER}: cheap importances"
-    return Part("agreement", heading, note, tuple(columns), rows, words={0}, lead=lead)
+    return Part.of("agreement", heading, note, columns, _ranked(table), words={0}, lead=lead)
 
 
 def findings(study: Study) -> Iterator[Finding]:
     """The cheap importance that ranks heads most like exact removal."""
-    table = study.tables.get("agreement")
-    rows = (
-        table[(table["importance"] != "random") & table["correlation"].notna()]
-        if table is not None
-        else None
-    )
-    if rows is None or not len(rows):
+    rows = _table(study)
+    if len(rows):
+        rows = rows[(rows["importance"] != "random") & rows["correlation"].notna()]
+    if not len(rows):
         yield from noisy_ranks(study)
         return
     best = rows.nlargest(1, "correlation").to_dict("records")[0]
@@ -353,17 +293,14 @@ def findings(study: Study) -> Iterator[Finding]:
         )
     else:
         sentence += f"; the true importances, which do not, would reach {short_number(ceiling)}"
-    strength = strength_of(found.value, found.low, found.high, 0.0)
-    is_clear = excludes(found, 0.0) and not is_noise
-    yield Finding(
-        "", sentence, (), kind="importance", is_clear=is_clear, strength=strength, topic="cheap"
-    )
+    evidence = found.evidence(0.0)
+    evidence["is_clear"] &= not is_noise
+    yield Finding("", sentence, (), kind="importance", topic="cheap", **evidence)
 
 
 def noisy_ranks(study: Study) -> Iterator[Finding]:
     """That exact removal is too noisy to rank heads by, for each stack of which that is so."""
-    table = study.tables.get("ceilings")
-    rows = [] if table is None else table.to_dict("records")
+    rows = records_of(study, "ceilings")
     for row in rows:
         if noisy := too_noisy(row):
             where = f" of the {plain(row['stack'])} stack" if len(rows) > 1 else ""
@@ -372,7 +309,5 @@ def noisy_ranks(study: Study) -> Iterator[Finding]:
 
 
 SECTION = Section(
-    figures={49: Correlations, 50: Scatter},
-    parts={80: part},
-    findings={50: findings},
+    figures={49: Correlations, 50: Scatter}, parts={80: part}, findings={50: findings}
 )

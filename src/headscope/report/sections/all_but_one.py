@@ -8,11 +8,19 @@ import pandas as pd
 
 from headscope.ablation.significance import ALPHA
 from headscope.report.drawing.palette import INK, SERIES
+from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import draw_interval, draw_rules, headed, heading_height, style
-from headscope.report.section import Section
+from headscope.report.drawing.style import (
+    annotate,
+    draw_dot,
+    draw_interval,
+    draw_legend_below,
+    draw_rules,
+    write_above,
+)
+from headscope.report.section import Section, needs_table
 from headscope.report.sections.ablation import MATTER, metric_of, task_of
-from headscope.report.study_access import model_name
+from headscope.report.study_access import model_name, stack_order
 from headscope.report.table_cells import (
     UNCORRECTED,
     Cell,
@@ -24,10 +32,8 @@ from headscope.report.table_cells import (
     named_cell,
     number_column,
     p_cell,
-    rows_of,
 )
 from headscope.report.text import plain
-from headscope.tables import STACKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,34 +69,22 @@ class AllButOne(StudyFigure):
             f"{model_name(study)}, {task_of(study)} · change of {metric_of(study)}, below 0: worse"
             f" than with all heads"
         )
-        with style():
-            top, body = heading_height(WIDTH, subtitle) + 0.3, ROW * len(rows)
-            height = top + body + BOTTOM
-            fig = headed(WIDTH, height, self.title, subtitle)
-            ax = fig.add_axes(
-                (LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - RIGHT) / WIDTH, body / height)
-            )
+        body = ROW * len(rows)
+        with open_sheet(self.title, subtitle, WIDTH, body + BOTTOM, 0.3) as sheet:
+            ax = sheet.add_axes(LEFT, 0, WIDTH - LEFT - RIGHT, body)
             ax.axvline(0, color=INK, linewidth=1, zorder=1)
             for place, row in enumerate(rows):
                 _draw_row(ax, row, place)
-            ax.annotate(
-                "all heads",
-                (0, 1),
-                (0, 3),
-                xycoords=("data", "axes fraction"),
-                textcoords="offset points",
-                ha="center",
-                va="bottom",
-                fontsize=7.5,
-            )
+            write_above(ax, 0, "all heads")
             ax.margins(x=0.1)
             ax.set(ylim=(len(rows) - 0.5, -0.5), xlabel=f"change of {metric_of(study)}")
             names = [str(row["site"]).replace(".", ", layer ") for row in rows]
             ax.set_yticks(range(len(rows)), [plain(name, 24) for name in names])
             draw_rules(ax, "x")
             ax.tick_params(axis="y", length=0)
-            _draw_legend(fig, ax)
-            return fig
+            texts = {label: f"on the other half, {label}" for label in (SURE, UNSURE)}
+            draw_legend_below(sheet.figure, 2, texts | {SAME: SAME})
+            return sheet.figure
 
 
 def sites_left(study: Study) -> pd.DataFrame:
@@ -109,57 +103,20 @@ def address_of(left: Any) -> str:
 def _draw_row(ax: Axes, row: dict[Any, Any], place: int) -> None:
     is_sure = bool(row["p_adjusted"] < ALPHA)
     if pd.notna(row["same_data_metric"]):
-        ax.plot(
-            row["same_data_metric"], place, "x", color=SERIES[1], markersize=5, zorder=2, label=SAME
-        )
+        cross: dict[str, Any] = {"color": SERIES[1], "markersize": 5, "zorder": 2, "label": SAME}
+        ax.plot(row["same_data_metric"], place, "x", **cross)
     start = row["metric"]
     if pd.notna(row["metric_low"]):
         draw_interval(ax, row["metric_low"], row["metric_high"], place)
         start = row["metric_low"]
-    fill = SERIES[0] if is_sure else "none"
-    dot: dict[str, Any] = {"markerfacecolor": fill, "markeredgecolor": SERIES[0], "markersize": 5.5}
-    ax.plot(
-        row["metric"],
-        place,
-        "o",
-        linestyle="none",
-        zorder=4,
-        label=SURE if is_sure else UNSURE,
-        **dot,
-    )
-    ax.annotate(
-        address_of(
-            row["left"]
-        ),  # before the line: the cross, which is of another head, is mostly behind it
-        (start, place),
-        (-6, 0),
-        textcoords="offset points",
-        ha="right",
-        va="center",
-        fontsize=6.8,
-        color=SERIES[0],
-    )
+    draw_dot(ax, row["metric"], place, SURE if is_sure else UNSURE, is_filled=is_sure)
+    # Before the line: the cross, which is of another head, is mostly behind it.
+    text: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 6.8, "color": SERIES[0]}
+    annotate(ax, address_of(row["left"]), (start, place), (-6, 0), **text)
 
 
-def _draw_legend(fig: Figure, ax: Axes) -> None:
-    handles, labels = ax.get_legend_handles_labels()
-    named = dict(zip(labels, handles, strict=True))
-    order = [label for label in (SURE, UNSURE, SAME) if label in named]
-    texts = [label if label == SAME else f"on the other half, {label}" for label in order]
-    fig.legend(
-        [named[label] for label in order],
-        texts,
-        loc="lower center",
-        ncols=2,
-        frameon=False,
-        fontsize=7.5,
-    )
-
-
-def part(study: Study) -> Part | None:
-    table = study.tables.get("all_but_one")
-    if table is None or not len(table):
-        return None
+@needs_table(TABLE)
+def part(study: Study, table: pd.DataFrame) -> Part:
     loss, metric = decimals_for(table["loss"]), decimals_for(table["metric"])
     columns: Columns = {
         "layer": lambda row: Cell(plain(row["site"], 30), row["place"]),
@@ -172,7 +129,6 @@ def part(study: Study) -> Part | None:
         "metric, same data": number_column("same_data_metric", decimals=metric),
         "examples": lambda row: count_cell(row["count"]),
     }
-    rows = rows_of(by_site(table).assign(place=range(len(table))).to_dict("records"), columns)
     note = (
         "All heads of a layer but one are removed. The head that is left was chosen by loss on one half of the "
         f"examples; its changes of loss and of {metric_of(study)} are those on the other half. p is "
@@ -180,7 +136,8 @@ def part(study: Study) -> Part | None:
         "report on the same examples: that is in the columns named for it, and part of it is luck."
     )
     heading = f"{MATTER}: all but one"
-    return Part("all-but-one", heading, note, tuple(columns), rows, words={0})
+    rows = by_site(table).assign(place=range(len(table)))
+    return Part.of("all-but-one", heading, note, columns, rows, words={0})
 
 
 def by_site(table: pd.DataFrame) -> pd.DataFrame:
@@ -188,7 +145,7 @@ def by_site(table: pd.DataFrame) -> pd.DataFrame:
 
     def order(site: str) -> tuple[int, str, int]:
         stack, _, layer = str(site).rpartition(".")
-        return STACKS.index(stack) if stack in STACKS else len(STACKS), stack, int(layer)
+        return *stack_order(stack), int(layer)
 
     return table.sort_values("site", key=lambda sites: sites.map(order), kind="stable")
 

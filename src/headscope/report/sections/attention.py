@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headscope.report.drawing.layers import draw_layers
 from headscope.report.drawing.study_figure import DataSource, StudyFigure
-from headscope.report.finding import (
-    MOST_NAMED,
-    Finding,
-    Measured,
-    excludes,
-    measured_in,
-    short_number,
-    strength_of,
-)
-from headscope.report.over_uniform import uniform_shares
+from headscope.report.finding import MOST_NAMED, Finding, Measured, measured_in, short_number
 from headscope.report.section import Fact, Section
 from headscope.report.shared_heads import Place, counted, head_of, is_shared
-from headscope.report.study_access import recorded, stacks_of, stacks_with
+from headscope.report.study_access import (
+    recorded,
+    stacks_of,
+    stacks_with,
+    uniform_shares,
+    values_for,
+)
 from headscope.report.text import grouped, plain
 from headscope.study.lengths import mean_length
 
@@ -91,23 +88,19 @@ def _majority(statistic: str, target: str, topic: str) -> Rule:
         above = {place: row for place, row in rows.items() if row.value > 0.5}
         if above:
             best = _strongest_sites(study, above)
-            verb = (
-                "gives more than half of its" if len(best) == 1 else "give more than half of their"
-            )
-            each = ", at its strongest site" if len(best) == 1 else ", each at its strongest site"
+            is_one = len(best) == 1
+            verb = "gives more than half of its" if is_one else "give more than half of their"
+            each = ", at its strongest site" if is_one else ", each at its strongest site"
             at = each if is_shared(study, stack) else ""
             sentence = f"{counted(study, above, rows)}{where} {verb} attention to {target}{at}:"
-            more, top = max(len(best) - MOST_NAMED, 0), best[0]
-            strength = strength_of(top.value, top.low, top.high, 0.5)
-            named, is_clear = tuple(best[:MOST_NAMED]), excludes(top, 0.5)
-            return Finding(
-                statistic, sentence, named, more, is_clear=is_clear, strength=strength, topic=topic
-            )
+            named, more = tuple(best[:MOST_NAMED]), max(len(best) - MOST_NAMED, 0)
+            evidence = best[0].evidence(0.5)
+            return Finding(statistic, sentence, named, more, topic=topic, **evidence)
         sentence = (
             f"No head{where} gives more than half of its attention to {target}; the most is that of"
         )
         most = next(iter(rows.values()))
-        return Finding(statistic, sentence, (most,), is_clear=excludes(most, 0.5), topic=topic)
+        return Finding(statistic, sentence, (most,), is_clear=most.excludes(0.5), topic=topic)
 
     return rule
 
@@ -119,15 +112,9 @@ def _extreme(statistic: str, words: str, topic: str, *, least: bool = False) -> 
         rows = list(_ranked(study, statistic, stack).values())
         if len(rows) < 2:
             return None
-        middle = short_number(median(row.value for row in rows))
+        after = f"; the median head's is {short_number(median(row.value for row in rows))}"
         named = (rows[-1] if least else rows[0],)
-        return Finding(
-            statistic,
-            words.format(where=where),
-            named,
-            topic=topic,
-            after=f"; the median head's is {middle}",
-        )
+        return Finding(statistic, words.format(where=where), named, topic=topic, after=after)
 
     return rule
 
@@ -140,21 +127,11 @@ def _strongest_sites(study: Study, rows: dict[Place, Measured]) -> list[Measured
     return list(found.values())
 
 
-def _unless_classification(rule: Rule) -> Rule:
-    """The rule, for stacks that have no classification token, which would be the first token."""
-    return lambda study, stack, where: (
-        None if stack in stacks_with(study, "cls") else rule(study, stack, where)
-    )
-
-
-def _of_natural_language(rule: Rule) -> Rule:
-    """The rule, unless the vocabulary is known to be of another kind: "." separates molecules in SMILES."""
-
-    def checked(study: Study, stack: str, where: str) -> Finding | None:
-        is_other = recorded(study.record, "model", "natural_language") is False
-        return None if is_other else rule(study, stack, where)
-
-    return checked
+def _applies(study: Study, stack: str, statistic: str) -> bool:
+    """Not for a first token that is the classification token; not for punctuation where "." is none, as in SMILES."""
+    if statistic == "punctuation":
+        return recorded(study.record, "model", "natural_language") is not False
+    return statistic != "first" or stack not in stacks_with(study, "cls")
 
 
 RULES: tuple[Rule, ...] = (
@@ -162,13 +139,11 @@ RULES: tuple[Rule, ...] = (
     _majority("next", "the next token", "positions"),
     _majority("cls", "the classification token", "special tokens"),
     _majority("sep", "separators", "special tokens"),
-    _unless_classification(_majority("first", "the first token", "special tokens")),
-    _of_natural_language(
-        _extreme(
-            "punctuation",
-            'The most attention to "." and "," among the heads{where} is that of',
-            "punctuation",
-        )
+    _majority("first", "the first token", "special tokens"),
+    _extreme(
+        "punctuation",
+        'The most attention to "." and "," among the heads{where} is that of',
+        "punctuation",
     ),
     _extreme("entropy", "The broadest head{where}, by entropy in nats, is head", "breadth"),
     _extreme(
@@ -187,19 +162,15 @@ def findings(study: Study) -> Iterator[Finding]:
     for stack in stacks_of(study):
         where = "" if len(stacks_of(study)) == 1 else f" of the {plain(stack)} stack"
         for rule in RULES:
-            finding = rule(study, stack, where)
-            if finding is not None:
+            if (finding := rule(study, stack, where)) is not None:
                 yield finding
 
 
 def _ranked(study: Study, statistic: str, stack: str) -> dict[Place, Measured]:
-    """The heads of a stack from the largest value down; ties in order of layer and head."""
-    if stack not in stacks_with(study, statistic):
+    """The heads of a stack from the largest value down; ties in order of layer and head. None if it does not apply."""
+    if not _applies(study, stack, statistic):
         return {}
-    heads = study.heads
-    rows = heads[
-        (heads["stack"] == stack) & (heads["statistic"] == statistic) & heads["value"].notna()
-    ]
+    rows = values_for(study, statistic, stack)
     rows = rows.sort_values(["value", "layer", "head"], ascending=[False, True, True])
     uniform = uniform_shares(study, statistic, stack)
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,15 +11,15 @@ import numpy as np
 from matplotlib.colors import to_hex, to_rgba
 
 from headscope.report.drawing.palette import INK, MISSING, MUTED, RULE, SERIES
+from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StackFigure
-from headscope.report.drawing.style import SEQUENTIAL, _legible, headed, heading_height, style
+from headscope.report.drawing.style import SEQUENTIAL, legible
 from headscope.report.finding import Finding, Measured, address_of
 from headscope.report.head_cards import roles_by_head
 from headscope.report.role_groups import FAMILIES, family_of
-from headscope.report.section import Section
-from headscope.report.shared_heads import Place, head_of
-from headscope.report.study_access import model_name, recorded
-from headscope.tables import STACKS
+from headscope.report.section import Section, needs_table
+from headscope.report.shared_heads import head_key, head_of
+from headscope.report.study_access import model_name, recorded, stack_order
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 NEEDED = {"stack", "layer", "head", "x", "y", "cluster", "twin_layer", "twin_head"}
 MOST_LABELS = 160  # heads that fit on a plane with their names
-COLOURS = SERIES[
-    1:
-]  # the page has its own shade of the first one, on which a label might not be read
-SHAPES = ("o", "s", "D")  # the next three rounds of colours
+COLOURS = SERIES[1:]  # of the first one the page has its own shade: a label might not be legible
+SHAPES = {"o": 1.0, "s": 0.9, "D": 0.78}  # for three rounds of colours; widths that look alike
 PANEL, GAP, SIDE, LEGEND_ROW = 4.3, 0.25, 0.15, 0.19
 MARK, SMALL_MARK = 0.165, 0.065  # inches across
 MARGIN = 0.06  # of the extent, around the marks
@@ -78,42 +76,27 @@ class ClusterMap(StackFigure):
             yield by_cluster
 
     def draw(self, study: Study) -> Figure:
-        heads = study.tables["clusters"]
-        heads = (
-            heads[heads["stack"] == self.stack]
-            .sort_values(["layer", "head"])
-            .reset_index(drop=True)
-        )
+        heads = study.tables["clusters"].query("stack == @self.stack")
+        heads = heads.sort_values(["layer", "head"], ignore_index=True)
         heads[["x", "y"]] = _apart(heads[["x", "y"]].to_numpy(dtype=float), _mark(heads))
-        painted = {one: _groups(one, heads, study) for one in self.panels}
+        painted = {panel: GROUPS[panel](heads, study) for panel in self.panels}
         subtitle = (
             f"{model_name(study)}, {self.stack} · a mark is a head (layer.head), near means alike"
         )
         subtitle += "; a grey line leads to the head most like it"
         subtitle += _said_of_layers(study, self.stack) if "layer" in self.panels else ""
         subtitle += _said_of_clusters(study, self.stack) if "cluster" in self.panels else ""
-        with style():
-            width = len(painted) * (PANEL + GAP) - GAP + 2 * SIDE
-            top = heading_height(width, subtitle) + 0.3
-            columns = {
-                one: _columns([group.label for group in groups if group.label])
-                for one, groups in painted.items()
-            }
-            legend = (
-                LEGEND_ROW * max(-(-len(groups) // columns[one]) for one, groups in painted.items())
-                + 0.1
-            )
-            height = top + PANEL + legend + SIDE
-            fig = headed(width, height, self.title, subtitle)
-            for place, (one, groups) in enumerate(painted.items()):
-                left = SIDE + place * (PANEL + GAP)
-                ax = fig.add_axes(
-                    (left / width, (legend + SIDE) / height, PANEL / width, PANEL / height)
-                )
+        width = len(painted) * (PANEL + GAP) - GAP + 2 * SIDE
+        columns = {panel: _columns(groups) for panel, groups in painted.items()}
+        rows = max(-(-len(groups) // columns[panel]) for panel, groups in painted.items())
+        body = PANEL + LEGEND_ROW * rows + 0.1 + SIDE
+        with open_sheet(self.title, subtitle, width, body, 0.3) as sheet:
+            for i, (panel, groups) in enumerate(painted.items()):
+                ax = sheet.add_axes(SIDE + i * (PANEL + GAP), 0, PANEL, PANEL)
                 _draw_plane(ax, heads, groups)
-                _draw_legend(ax, columns[one])
-                ax.set_title(f"by {one}", fontweight="bold")
-            return fig
+                _draw_legend(ax, columns[panel])
+                ax.set_title(f"by {panel}", fontweight="bold")
+            return sheet.figure
 
 
 def _stacks(study: Study) -> list[str]:
@@ -122,10 +105,7 @@ def _stacks(study: Study) -> list[str]:
     if table is None or not set(table) >= NEEDED:
         return []
     sizes = table.dropna(subset=["x", "y"])["stack"].value_counts()
-    found = [str(stack) for stack, count in sizes.items() if count > 1]
-    return sorted(
-        found, key=lambda stack: (STACKS.index(stack) if stack in STACKS else len(STACKS), stack)
-    )
+    return sorted((str(stack) for stack, count in sizes.items() if count > 1), key=stack_order)
 
 
 def _said_of_clusters(study: Study, stack: str) -> str:
@@ -135,9 +115,10 @@ def _said_of_clusters(study: Study, stack: str) -> str:
 
 def _said_of_layers(study: Study, stack: str) -> str:
     """How much nearer heads of one layer are than others, and what the plane leaves out; empty where not recorded."""
-    ratio = recorded(study.record, "clusters", stack, "ratio")
-    probability = recorded(study.record, "clusters", stack, "probability")
-    explained = recorded(study.record, "clusters", stack, "explained")
+    ratio, probability, explained = (
+        recorded(study.record, "clusters", stack, key)
+        for key in ("ratio", "probability", "explained")
+    )
     said = ""
     if isinstance(ratio, float) and isinstance(probability, float):
         said += f" · mean divergence within a layer is {ratio:.2f} of that between layers (p = {probability:.2g})"
@@ -158,40 +139,27 @@ class _Group:
     @property
     def ink(self) -> str:
         """For names on the marks; on grey, which the page has its own shades of, its own ink."""
-        return INK if self.colour == MISSING else _legible(to_rgba(self.colour))
+        return INK if self.colour == MISSING else legible(to_rgba(self.colour))
 
 
-def _groups(panel: Panel, heads: pd.DataFrame, study: Study) -> list[_Group]:
-    if panel == "role":
-        return _by_role(heads, study)
-    return _by_layer(heads) if panel == "layer" else _by_cluster(heads)
-
-
-def _by_layer(heads: pd.DataFrame) -> list[_Group]:
+def _by_layer(heads: pd.DataFrame, study: Study) -> list[_Group]:
     layers = sorted(heads["layer"].unique())
     shades = [to_hex(SEQUENTIAL(place)) for place in np.linspace(0.15, 1.0, len(layers))]
-    every = max(
-        len(layers) // 12, 1
-    )  # of a deep model some layers are named, and the shades run on between them
+    every = max(len(layers) // 12, 1)  # of a deep model some layers are named
+    labels = [str(layer) if i % every == 0 else "" for i, layer in enumerate(layers)]
+    labels[0] = f"layer {labels[0]}"
     return [
-        _Group(
-            f"layer {layer}" if i == 0 else str(layer) if i % every == 0 else "",
-            shade,
-            "o",
-            heads["layer"] == layer,
-        )
-        for i, (layer, shade) in enumerate(zip(layers, shades, strict=True))
+        _Group(label, shade, "o", heads["layer"] == layer)
+        for label, layer, shade in zip(labels, layers, shades, strict=True)
     ]
 
 
-def _by_cluster(heads: pd.DataFrame) -> list[_Group]:
+def _by_cluster(heads: pd.DataFrame, study: Study) -> list[_Group]:
     groups = []
     for cluster in sorted(heads["cluster"].unique()):
         members = heads["cluster"] == cluster
-        colour, shape = (
-            COLOURS[cluster % len(COLOURS)],
-            SHAPES[cluster // len(COLOURS) % len(SHAPES)],
-        )
+        colour = COLOURS[cluster % len(COLOURS)]
+        shape = list(SHAPES)[cluster // len(COLOURS) % len(SHAPES)]
         label = f"cluster {cluster}" if cluster == 0 else str(cluster)
         groups.append(_Group(f"{label} ({members.sum()})", colour, shape, members))
     return groups
@@ -211,8 +179,15 @@ def _by_role(heads: pd.DataFrame, study: Study) -> list[_Group]:
         members = families == name
         if members.any():
             label = f"{name or 'no rule holds'} ({members.sum()})"
-            groups.append(_Group(label, colour, SHAPES[i % len(SHAPES)], members))
+            groups.append(_Group(label, colour, list(SHAPES)[i % len(SHAPES)], members))
     return groups[1:] + groups[:1] if (families == "").any() else groups
+
+
+GROUPS: dict[Panel, Callable[[pd.DataFrame, Study], list[_Group]]] = {
+    "layer": _by_layer,
+    "role": _by_role,
+    "cluster": _by_cluster,
+}
 
 
 def _mark(heads: pd.DataFrame) -> float:
@@ -244,40 +219,14 @@ def _draw_plane(ax: Axes, heads: pd.DataFrame, groups: list[_Group]) -> None:
     _draw_twins(ax, heads)
     for group in groups:
         some = heads[group.members]
-        ax.scatter(
-            some["x"],
-            some["y"],
-            s=(
-                across
-                if group.shape == "o"
-                else 0.9 * across
-                if group.shape == "s"
-                else 0.78 * across
-            )
-            ** 2,
-            color=group.colour,
-            marker=group.shape,
-            edgecolors=MUTED,
-            linewidths=0.3,
-            label=group.label or "_",
-            zorder=2,
-        )
-        if has_labels:
-            for x, y, layer, head in zip(
-                some["x"], some["y"], some["layer"], some["head"], strict=True
-            ):
-                name = f"{layer}.{head}"
-                size = 5.6 if len(name) <= 3 else 4.8
-                ax.text(
-                    x,
-                    y,
-                    name,
-                    ha="center",
-                    va="center_baseline",
-                    fontsize=size,
-                    color=group.ink,
-                    zorder=3,
-                )
+        mark: dict[str, Any] = {"color": group.colour, "marker": group.shape}
+        mark |= {"edgecolors": MUTED, "linewidths": 0.3, "label": group.label or "_", "zorder": 2}
+        ax.scatter(some["x"], some["y"], s=(SHAPES[group.shape] * across) ** 2, **mark)
+        middle: dict[str, Any] = {"ha": "center", "va": "center_baseline", "zorder": 3}
+        for row in some.to_dict("records") if has_labels else ():
+            name = f"{row['layer']}.{row['head']}"
+            size = 5.6 if len(name) <= 3 else 4.8
+            ax.text(row["x"], row["y"], name, fontsize=size, color=group.ink, **middle)
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(MARGIN)
     ax.set_xticks([])
@@ -301,8 +250,9 @@ def _draw_twins(ax: Axes, heads: pd.DataFrame) -> None:
         ax.plot([x, u], [y, v], color=INK, linewidth=0.6, alpha=0.35, zorder=1)
 
 
-def _columns(labels: list[str]) -> int:
+def _columns(groups: list[_Group]) -> int:
     """How many labels of a legend stand side by side under a panel."""
+    labels = [group.label for group in groups if group.label]
     wide = [0.3 + 0.062 * len(label) for label in labels]  # inches: a mark, and letters of 7 points
     return len(labels) if sum(wide) <= PANEL else max(int(PANEL / max(wide)), 1)
 
@@ -311,48 +261,27 @@ def _draw_legend(ax: Axes, columns: int) -> None:
     """Under the panel, to be read row by row."""
     handles, labels = ax.get_legend_handles_labels()
     order = [i for column in range(columns) for i in range(column, len(labels), columns)]
-    ax.legend(
-        [handles[i] for i in order],
-        [labels[i] for i in order],
-        loc="upper left",
-        bbox_to_anchor=(0, -0.01),
-        ncols=columns,
-        frameon=False,
-        markerscale=0.7,
-        handletextpad=0.1,
-        columnspacing=0.7,
-        borderaxespad=0.2,
-        fontsize=7,
-        labelcolor=MUTED,
-    )
+    where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, -0.01), "ncols": columns}
+    text: dict[str, Any] = {"fontsize": 7, "labelcolor": MUTED, "frameon": False}
+    spaces: dict[str, Any] = {"handletextpad": 0.1, "columnspacing": 0.7, "borderaxespad": 0.2}
+    options = {**where, **text, **spaces}
+    ax.legend([handles[i] for i in order], [labels[i] for i in order], markerscale=0.7, **options)
 
 
-def findings(study: Study) -> Iterator[Finding]:
-    """The two heads that attend most alike."""
-    table = study.tables.get("clusters")
-    if table is None or not table["twin_distance"].notna().any():
+@needs_table("clusters")
+def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
+    """The two heads that attend most alike, of those that are not one shared head."""
+    known = table[table["twin_distance"].notna()].sort_values("twin_distance", kind="stable")
+    for row in known.to_dict("records"):
+        pair = row, row | {"layer": row["twin_layer"], "head": row["twin_head"]}
+        if len({head_of(study, head_key(one)) for one in pair}) == 2:
+            break
+    else:
         return
-    pairs = [
-        (row, row | {"layer": row["twin_layer"], "head": row["twin_head"]})
-        for row in table[table["twin_distance"].notna()]
-        .sort_values("twin_distance", kind="stable")
-        .to_dict("records")
-    ]
-    pairs = [
-        pair for pair in pairs if len({head_of(study, _place(one)) for one in pair}) == 2
-    ]  # not one shared head
-    if not pairs:
-        return
-    row, other = pairs[0]
     sentence = f"The two heads that attend most alike, {row['twin_distance']:.2g} nats apart, are"
-    heads = tuple(
-        Measured(address_of(study, one), math.nan, math.nan, math.nan) for one in (row, other)
-    )
+    nan = math.nan
+    heads = tuple(Measured(address_of(study, one), nan, nan, nan) for one in pair)
     yield Finding("", sentence, heads, topic="twins")
-
-
-def _place(row: dict[Any, Any]) -> Place:
-    return str(row["stack"]), int(row["layer"]), int(row["head"])
 
 
 SECTION = Section(figures={46: ClusterMap}, findings={110: findings})

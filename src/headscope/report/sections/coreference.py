@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from headscope.report.drawing.palette import MUTED, SERIES
+from headscope.report.drawing.sheet import Panels
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import (
-    draw_interval,
-    draw_legend_below,
-    draw_rules,
-    headed,
-    heading_height,
-    style,
-)
-from headscope.report.finding import Finding, excludes, measured_in, short_number, strength_of
-from headscope.report.section import Fact, Section
+from headscope.report.drawing.style import annotate, draw_interval, draw_legend_below, draw_rules
+from headscope.report.finding import Finding, measured_in, short_number
+from headscope.report.section import Fact, Section, needs_table
 from headscope.report.study_access import model_name, recorded
 from headscope.report.table_cells import (
     Columns,
@@ -27,7 +22,6 @@ from headscope.report.table_cells import (
     head_column,
     interval_column,
     number_column,
-    rows_of,
     text_column,
 )
 from headscope.report.text import grouped, plain
@@ -57,8 +51,8 @@ KINDS = {
     "proper": "proper names",
     "nominal": "other nouns",
 }
-MARGIN_LEFT, MARGIN_RIGHT, MARGIN_BOTTOM = 1.55, 0.2, 0.78
-PANEL_WIDTH, ROW_HEIGHT, GAP_X = 2.9, 0.46, 0.25
+ROW = 0.46  # inches
+PANELS = Panels(wide=2.9, tall=0, left=1.55, right=0.2, bottom=0.78, above=0.32, gap_x=0.25)
 BELOW = 0.24  # of a row: the rules' marks would hide behind the head's
 
 
@@ -84,28 +78,16 @@ class CoreferenceFigure(StudyFigure):
         subtitle = (
             f"{model_name(study)} · share of mentions whose head word looks most at an antecedent's"
         )
-        with style():
-            width = MARGIN_LEFT + len(panels) * (PANEL_WIDTH + GAP_X) - GAP_X + MARGIN_RIGHT
-            top = heading_height(width, subtitle) + 0.32
-            body = ROW_HEIGHT * len(kinds)
-            height = top + body + MARGIN_BOTTOM
-            fig = headed(width, height, self.title, subtitle)
+        sizes = replace(PANELS, tall=ROW * len(kinds))
+        with sizes.open(self.title, subtitle, 1, len(panels)) as sheet:
             for column, among in enumerate(panels):
-                left = MARGIN_LEFT + column * (PANEL_WIDTH + GAP_X)
-                bounds = (left / width, MARGIN_BOTTOM / height, PANEL_WIDTH / width, body / height)
-                ax = fig.add_axes(bounds)
+                ax = sheet.add_panel(0, column)
                 _draw_panel(ax, table[table["candidates"] == among].set_index("kind"), kinds)
                 ax.set_title(HEADINGS[among], fontweight="bold")
                 if column:
                     ax.tick_params(labelleft=False)
-            drawn = [ax.get_legend_handles_labels() for ax in fig.axes]
-            named = {
-                label: handle
-                for handles, labels in drawn
-                for handle, label in zip(handles, labels, strict=True)
-            }
-            draw_legend_below(fig, list(named.values()), list(named), len(named))
-            return fig
+            draw_legend_below(sheet.figure)
+            return sheet.figure
 
 
 def _draw_panel(ax: Axes, rows: pd.DataFrame, kinds: list[str]) -> None:
@@ -116,15 +98,8 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, kinds: list[str]) -> None:
         for i, (column, (label, marker)) in enumerate(RULES.items()):
             if pd.notna(row[column]):
                 colour = MUTED if column == "chance" else SERIES[i]
-                ax.plot(
-                    row[column],
-                    place + BELOW,
-                    marker,
-                    color=colour,
-                    markersize=5,
-                    linestyle="none",
-                    label=label,
-                )
+                mark: dict[str, Any] = {"color": colour, "markersize": 5, "linestyle": "none"}
+                ax.plot(row[column], place + BELOW, marker, label=label, **mark)
         if pd.notna(row["accuracy"]):
             _draw_head(ax, row, place)
     ax.set_yticks(range(len(kinds)), labels)
@@ -135,32 +110,15 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, kinds: list[str]) -> None:
 def _draw_head(ax: Axes, row: Any, place: int) -> None:
     if pd.notna(row["low"]):
         draw_interval(ax, row["low"], row["high"], place)
-    ax.plot(
-        row["accuracy"],
-        place,
-        "o",
-        color=SERIES[0],
-        markersize=6.5,
-        zorder=4,
-        linestyle="none",
-        label="best head",
-    )
+    x = row["accuracy"]
+    dot: dict[str, Any] = {"color": SERIES[0], "markersize": 6.5, "linestyle": "none"}
+    ax.plot(x, place, "o", zorder=4, label="best head", **dot)
     address = plain(f"{int(row['layer'])}.{int(row['head'])}", 12)
-    ax.annotate(
-        address,
-        (row["accuracy"], place),
-        (0, 5),
-        textcoords="offset points",
-        ha="center",
-        fontsize=7,
-        color=SERIES[0],
-    )
+    annotate(ax, address, (x, place), (0, 5), ha="center", fontsize=7, color=SERIES[0])
 
 
-def part(study: Study) -> Part | None:
-    table = study.tables.get("coreference")
-    if table is None:
-        return None
+@needs_table(TABLE)
+def part(study: Study, table: pd.DataFrame) -> Part:
     columns: Columns = {
         "mentions": text_column("kind", 20),
         "candidates": text_column("candidates", 20),
@@ -170,7 +128,6 @@ def part(study: Study) -> Part | None:
         "papers' way": number_column("same_data_best_accuracy"),
         "count": lambda row: count_cell(row["count"]),
     }
-    rows = rows_of(table.to_dict("records"), columns)
     note = (
         "How often a mention's head word looks most at the head word of an antecedent, among the head words of earlier "
         "mentions or among all words. Heads were chosen on one half of the documents and measured on the other; count "
@@ -179,33 +136,25 @@ def part(study: Study) -> Part | None:
     documents = recorded(study.record, "coreference", "documents")
     if isinstance(documents, int) and documents < ENOUGH_DOCUMENTS:
         note += f" These are only {documents} documents: intervals from so few are too narrow."
-    return Part("coreference", "Coreference", note, tuple(columns), rows, words={0, 1})
+    return Part.of("coreference", "Coreference", note, columns, table, words={0, 1})
 
 
-def findings(study: Study) -> Iterator[Finding]:
-    table = study.tables.get("coreference")
-    if table is None:
-        return
-    rows = table[
-        (table["kind"] == "all") & (table["candidates"] == "mentions") & table["accuracy"].notna()
-    ]
-    for row in rows.to_dict("records"):
+@needs_table(TABLE)
+def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
+    rows = table[(table["kind"] == "all") & (table["candidates"] == "mentions")]
+    for row in rows.dropna(subset="accuracy").to_dict("records"):
         sentence = (
             f"Antecedents: the nearest mention with the same head word is right for {short_number(row['head_match'])} "
             "of the mentions; the head chosen on other documents is"
         )
         found, rival = measured_in(study, row, "accuracy"), float(row["head_match"])
-        strength = strength_of(found.value, found.low, found.high, rival)
-        is_clear = excludes(found, rival)
-        yield Finding(
-            "antecedent", sentence, (found,), kind="relations", is_clear=is_clear, strength=strength
-        )
+        evidence = found.evidence(rival)
+        yield Finding("antecedent", sentence, (found,), kind="relations", **evidence)
 
 
 def _fact(record: Mapping[str, Any]) -> str:
-    return (
-        f"antecedents in {grouped(recorded(record, 'coreference', 'documents') or 'the')} documents"
-    )
+    documents = recorded(record, "coreference", "documents")
+    return f"antecedents in {grouped(documents or 'the')} documents"
 
 
 SECTION = Section(

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import NullLocator
 
 from headscope.report.drawing.palette import INK, MISSING, MUTED, RULE
+from headscope.report.drawing.sheet import Panels, open_sheet
 from headscope.report.drawing.study_figure import StackFigure
-from headscope.report.drawing.style import SEQUENTIAL, headed, heading_height, style
+from headscope.report.drawing.style import SEQUENTIAL, draw_legend, name_blocks
 from headscope.report.finding import Finding
 from headscope.report.head_cards import roles_by_head
 from headscope.report.role_groups import FAMILIES, family_of
 from headscope.report.scale import scale_of
 from headscope.report.section import Fact, Section
-from headscope.report.shared_heads import Place, counted, number_of
+from headscope.report.sections.roles import family_handles
+from headscope.report.shared_heads import Place, counted, keys_of, number_of
 from headscope.report.study_access import model_name, recorded, stacks_of
 from headscope.report.text import plain
 from headscope.study.study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -31,22 +35,15 @@ MOST_CHANGES, MOST_FIRSTS = 4, 2  # told in one sentence
 CALLED = {"position": "positional", "special tokens": "special-token", "relation": "relational"}
 
 FIRST = (
-    "previous",
-    "next",
-    "self",
-    "cls",
-    "sep",
-    "punctuation",
-    "entropy",
-    "confidence-content",
-    "positional-share",
-    "special",
+    *("previous", "next", "self", "cls", "sep", "punctuation"),
+    *("entropy", "confidence-content", "positional-share", "special"),
 )
-MOST_PANELS = 12
-ACROSS, PANEL_WIDE, PANEL_HIGH, GAP_X, GAP_Y = 4, 1.5, 1.25, 0.48, 0.5
-LEFT, RIGHT, BOTTOM = 0.5, 0.2, 0.85
+MOST_PANELS, ACROSS = 12, 4
+PANELS = Panels(
+    wide=1.5, tall=1.25, left=0.5, right=0.2, bottom=0.85, above=0.35, gap_x=0.48, gap_y=0.5
+)
 PALEST, DARKEST = 0.3, 0.72  # of lines: legible on a pale page and on a dark one
-ROW, STRIP_WIDE, STRIP_LEFT, STRIP_BOTTOM, LEGEND = 0.11, 6.4, 0.95, 0.55, 0.42
+ROW, WIDTH, LEFT, RIGHT, BOTTOM = 0.11, 6.4, 0.95, 0.2, 0.97
 
 
 class StatisticsByStep(StackFigure):
@@ -80,27 +77,20 @@ class StatisticsByStep(StackFigure):
             f" {table['step'].nunique()} checkpoints"
         )
         across, down = min(ACROSS, len(panels)), -(-len(panels) // ACROSS)
-        with style():
-            width = max(LEFT + across * (PANEL_WIDE + GAP_X) - GAP_X + RIGHT, 4.2)
-            top = heading_height(width, subtitle) + 0.35
-            height = top + down * (PANEL_HIGH + GAP_Y) - GAP_Y + BOTTOM
-            fig = headed(width, height, self.title, subtitle)
-            for place, name in enumerate(panels):
-                x = LEFT + place % ACROSS * (PANEL_WIDE + GAP_X)
-                y = height - top - PANEL_HIGH - place // ACROSS * (PANEL_HIGH + GAP_Y)
-                axes = fig.add_axes(
-                    (x / width, y / height, PANEL_WIDE / width, PANEL_HIGH / height)
-                )
+        steps = sorted(table["step"].unique())
+        with PANELS.open(self.title, subtitle, down, across) as sheet:
+            for i, name in enumerate(panels):
+                axes = sheet.add_panel(*divmod(i, ACROSS))
                 if name == "loss":
                     axes.plot(*zip(*losses, strict=True), color=INK, linewidth=1.2)
                     axes.set_title("held-out loss, nats", fontweight="bold")
                 else:
                     _draw_heads(axes, table[table["statistic"] == name], name)
-                _by_steps(
-                    axes, sorted(table["step"].unique()), is_lowest=place + ACROSS >= len(panels)
-                )
-            _draw_layers(fig, sorted(table["layer"].unique()), width)
-        return fig
+                _by_steps(axes, steps, is_lowest=i + ACROSS >= len(panels))
+            _draw_layers(
+                sheet.figure, sorted(table["layer"].unique()), sheet.point(PANELS.left, 0)[0]
+            )
+        return sheet.figure
 
 
 class RolesByStep(StackFigure):
@@ -119,44 +109,27 @@ class RolesByStep(StackFigure):
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["film_roles"].query("stack == @self.stack")
-        heads = sorted(
-            table[["layer", "head"]].drop_duplicates().itertuples(index=False, name=None)
-        )
+        heads = sorted(key[1:] for key in keys_of(table))
         steps = sorted(table["step"].unique().tolist())
         families = {step: _families(study, table[table["step"] == step]) for step in steps}
-        there = [
-            name for name in FAMILIES if any(name in one.values() for one in families.values())
-        ]
+        shown = {family for at_step in families.values() for family in at_step.values()}
         subtitle = f"{model_name(study)}, {plain(self.stack)} · {len(heads)} heads, {len(steps)} checkpoints"
-        with style():
-            top = heading_height(STRIP_WIDE, subtitle) + 0.15
-            body = max(1.4, ROW * len(heads))
-            height = top + body + STRIP_BOTTOM + LEGEND
-            fig = headed(STRIP_WIDE, height, self.title, subtitle)
-            low = (STRIP_BOTTOM + LEGEND) / height
-            wide = (STRIP_WIDE - STRIP_LEFT - RIGHT) / STRIP_WIDE
-            axes = fig.add_axes((STRIP_LEFT / STRIP_WIDE, low, wide, body / height))
+        body = max(1.4, ROW * len(heads))
+        with open_sheet(self.title, subtitle, WIDTH, body + BOTTOM, 0.15) as sheet:
+            axes = sheet.add_axes(LEFT, 0, WIDTH - LEFT - RIGHT, body)
             for row, head in enumerate(heads):
                 for column, step in enumerate(steps):
                     colour = FAMILIES.get(families[step].get(head, ""), MISSING)
-                    axes.add_patch(
-                        Rectangle(
-                            (column + 0.02, row + 0.06), 0.96, 0.88, facecolor=colour, linewidth=0
-                        )
-                    )
+                    corner = (column + 0.02, row + 0.06)
+                    axes.add_patch(Rectangle(corner, 0.96, 0.88, facecolor=colour, linewidth=0))
             axes.set(xlim=(0, len(steps)), ylim=(len(heads), 0), xlabel="step")
             axes.set_xticks(np.arange(len(steps)) + 0.5, [str(step) for step in steps])
-            starts = [
-                row for row, head in enumerate(heads) if row == 0 or head[0] != heads[row - 1][0]
-            ]
-            middles = [(a + b) / 2 for a, b in zip(starts, [*starts[1:], len(heads)], strict=True)]
-            axes.set_yticks(middles, [f"layer {heads[row][0]}" for row in starts])
+            name_blocks(axes, [f"layer {layer}" for layer, _ in heads])
             axes.tick_params(length=0, pad=3)
             axes.spines[:].set_visible(False)
-            for start in starts[1:]:
-                axes.axhline(start, color=RULE, linewidth=0.8)
-            _draw_families(fig, there)
-        return fig
+            handles = family_handles([name for name in FAMILIES if name in shown])
+            _legend(sheet.figure, handles, LEFT / WIDTH)
+        return sheet.figure
 
 
 def _chosen(table: pd.DataFrame) -> list[str]:
@@ -169,22 +142,19 @@ def _chosen(table: pd.DataFrame) -> list[str]:
 def _losses(study: Study) -> list[tuple[float, float]]:
     """(step, held-out loss) where the training wrote them down."""
     rows = recorded(study.record, "film", "losses")
-    return [
-        (float(row["step"]), float(row["loss"])) for row in (rows if isinstance(rows, list) else [])
-    ]
+    rows = rows if isinstance(rows, list) else []
+    return [(float(row["step"]), float(row["loss"])) for row in rows]
 
 
 def _draw_heads(axes: Axes, table: pd.DataFrame, name: str) -> None:
     deepest = max(int(table["layer"].max()), 1)
     for (layer, _), rows in table.sort_values("step").groupby(["layer", "head"]):
-        axes.plot(
-            rows["step"], rows["value"], color=_of_layer(layer, deepest), linewidth=1.0, alpha=0.9
-        )
+        colour = _of_layer(layer, deepest)
+        axes.plot(rows["step"], rows["value"], color=colour, linewidth=1.0, alpha=0.9)
     scale = scale_of(name, table["value"].to_numpy())
     unit = "" if scale.kind == "share" else scale.unit.partition(",")[0]
-    axes.set_title(
-        plain(f"{name}, {unit}" if unit else name, 24), fontweight="bold"
-    )  # no wider than its panel
+    title = plain(f"{name}, {unit}" if unit else name, 24)  # no wider than its panel
+    axes.set_title(title, fontweight="bold")
     if scale.low == 0 and name != "entropy":
         axes.set_ylim(bottom=0)
 
@@ -200,7 +170,7 @@ def _by_steps(axes: Axes, steps: list[int], *, is_lowest: bool) -> None:
     axes.set_xlim(0, steps[-1])
     shown = [0, first, *([steps[-1]] if steps[-1] > first else [])]
     axes.set_xticks(shown, [str(step) for step in shown])
-    axes.xaxis.set_minor_locator(_nowhere())
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
     axes.tick_params(colors=RULE, labelcolor=MUTED, labelsize=6.5)
     axes.title.set_fontsize(7.5)
@@ -208,38 +178,16 @@ def _by_steps(axes: Axes, steps: list[int], *, is_lowest: bool) -> None:
         axes.set_xlabel("step")
 
 
-def _nowhere() -> Any:
-    from matplotlib.ticker import NullLocator
-
-    return NullLocator()
-
-
-def _draw_layers(fig: Figure, layers: list[int], width: float) -> None:
+def _draw_layers(fig: Figure, layers: list[int], left: float) -> None:
     deepest = max(max(layers), 1)
     few = layers if len(layers) <= 8 else [layers[0], layers[len(layers) // 2], layers[-1]]
-    handles = [Line2D([], [], color=_of_layer(layer, deepest), linewidth=2) for layer in few]
-    _legend(fig, handles, [f"layer {layer}" for layer in few], LEFT / width)
+    colours = {f"layer {layer}": _of_layer(layer, deepest) for layer in few}
+    handles = {name: Line2D([], [], color=colours[name], linewidth=2) for name in colours}
+    _legend(fig, handles, left)
 
 
-def _draw_families(fig: Figure, families: list[str]) -> None:
-    named = [*((name, FAMILIES[name]) for name in families), ("no rule holds", MISSING)]
-    handles = [Rectangle((0, 0), 1, 1, facecolor=colour) for _, colour in named]
-    _legend(fig, handles, [name for name, _ in named], STRIP_LEFT / STRIP_WIDE)
-
-
-def _legend(fig: Figure, handles: list[Any], labels: list[str], left: float) -> None:
-    fig.legend(
-        handles,
-        labels,
-        loc="lower left",
-        bbox_to_anchor=(left, 0.0),
-        ncols=5,
-        frameon=False,
-        fontsize=7.5,
-        handlelength=1.2,
-        borderaxespad=0.4,
-        borderpad=0.0,
-    )
+def _legend(fig: Figure, handles: Mapping[str, Artist], left: float) -> None:
+    draw_legend(fig, handles, (left, 0.0), ncols=5, handlelength=1.2, borderaxespad=0.4)
 
 
 def _families(study: Study, roles: pd.DataFrame) -> dict[tuple[int, int], str]:
@@ -263,14 +211,11 @@ def findings(study: Study) -> Iterator[Finding]:
     if table is None or every is None or every["step"].nunique() < 2:
         return
     steps = sorted(int(step) for step in every["step"].unique())
-    places = list(
-        every[["stack", "layer", "head"]].drop_duplicates().itertuples(index=False, name=None)
-    )
     held = {step: _heads_by_family(study, table[table["step"] == step]) for step in steps}
     first, last = (set().union(*held[step].values()) for step in (steps[0], steps[-1]))
     sentence = (
         f"From step {steps[0]} to step {steps[-1]} of the training, heads with a role for sure went from "
-        f"{number_of(study, first)} to {counted(study, last, places, noun='')}"
+        f"{number_of(study, first)} to {counted(study, last, keys_of(every), noun='')}"
     )
     changes = {
         name: tuple(number_of(study, held[step].get(name, ())) for step in (steps[0], steps[-1]))
@@ -279,11 +224,9 @@ def findings(study: Study) -> Iterator[Finding]:
     told = sorted(
         (name for name in FAMILIES if any(changes[name])), key=lambda name: -max(changes[name])
     )
+    called = {name: CALLED.get(name, name) for name in FAMILIES}
     if told:
-        each = (
-            f"{CALLED.get(name, name)} {changes[name][0]} to {changes[name][1]}"
-            for name in told[:MOST_CHANGES]
-        )
+        each = ("{} {} to {}".format(called[name], *changes[name]) for name in told[:MOST_CHANGES])
         sentence += f" ({', '.join(each)})"
     later = {
         name: next(step for step in steps if held[step].get(name))
@@ -291,9 +234,7 @@ def findings(study: Study) -> Iterator[Finding]:
         if not changes[name][0]
     }
     if later:
-        named = (
-            f"{CALLED.get(name, name)} head appeared at step {step}" for name, step in later.items()
-        )
+        named = (f"{called[name]} head appeared at step {step}" for name, step in later.items())
         sentence += f"; the first {', the first '.join(list(named)[:MOST_FIRSTS])}"
     yield Finding("", sentence, (), kind="training")
 

@@ -11,8 +11,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 
 from headscope.report.drawing.palette import MISSING, ON_DARK, ON_LIGHT, SERIES
+from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StackFigure
-from headscope.report.drawing.style import headed, heading_height, style
+from headscope.report.drawing.style import draw_legend, number_cells, write_centred
 from headscope.report.finding import Finding
 from headscope.report.metric_changes import (
     LOSS_CHANGE,
@@ -23,13 +24,20 @@ from headscope.report.metric_changes import (
     change_strength,
     examples_of,
 )
-from headscope.report.section import Section, fact_of_task
+from headscope.report.section import Section, fact_of_task, needs_table
 from headscope.report.sections.front import Front
-from headscope.report.study_access import grid_of, model_name, recorded, stacks_with
-from headscope.report.table_cells import Cell, Columns, Part, integer_cell, rows_of
+from headscope.report.study_access import (
+    grid_of,
+    model_name,
+    recorded,
+    records_of,
+    stacks_with,
+)
+from headscope.report.table_cells import Cell, Columns, Part, integer_cell
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
@@ -74,32 +82,15 @@ class FixedPatternsFigure(StackFigure):
         cell = 0.37 if heads <= MOST_HEADS_WITH_VALUES else 0.17 if heads <= 40 else 0.11
         subtitle = f"{model_name(study)}, {self.stack} · colour: nearest of {len(there)} patterns; number: nats from it"
         width = max(LEFT + heads * cell + RIGHT, 4.6)
-        legend_rows = -(-len(there) // 5)
-        top = heading_height(width, subtitle) + 0.19 * legend_rows + 0.2
-        height = top + max(layers * cell, 0.5) + BOTTOM
-        with style():
-            fig = headed(width, height, self.title, subtitle)
-            bounds = (
-                LEFT / width,
-                1 - (top + layers * cell) / height,
-                heads * cell / width,
-                layers * cell / height,
-            )
-            ax = fig.add_axes(bounds)
+        above = 0.19 * -(-len(there) // 5) + 0.2
+        body = max(layers * cell, 0.5) + BOTTOM
+        with open_sheet(self.title, subtitle, width, body, above) as sheet:
+            ax = sheet.add_axes(LEFT, 0, heads * cell, layers * cell)
             _draw_cells(ax, far, there, prints_values=heads <= MOST_HEADS_WITH_VALUES)
-            patches = [Patch(color=COLOURS[name], label=plain(name)) for name in there]
-            where = (0.12 / width, 1 - (top - 0.12) / height)
-            fig.legend(handles=patches, loc="lower left", bbox_to_anchor=where, ncols=5, **_LEGEND)
-            return fig
-
-
-_LEGEND = {
-    "frameon": False,
-    "fontsize": 7.5,
-    "handlelength": 0.9,
-    "columnspacing": 1.0,
-    "borderpad": 0.0,
-}
+            patches = {plain(name): Patch(color=COLOURS[name]) for name in there}
+            spaces = {"handlelength": 0.9, "columnspacing": 1.0}
+            draw_legend(sheet.figure, patches, sheet.point(0.12, -0.12), ncols=5, **spaces)
+            return sheet.figure
 
 
 def _draw_cells(
@@ -115,30 +106,16 @@ def _draw_cells(
             depth = max(1 - distance / math.log(2), 0.0)
             picture[layer, head] = 1 - (1 - colours[nearest]) * depth
             if prints_values:
-                text = (
-                    f"{SHORT.get(names[nearest], names[nearest])}\n"
-                    + f"{distance:.2f}".removeprefix("0")
-                )
+                number = f"{distance:.2f}".removeprefix("0")
+                text = f"{SHORT.get(names[nearest], names[nearest])}\n{number}"
                 dark = picture[layer, head] @ (0.2126, 0.7152, 0.0722) < 0.45
                 ink = ON_DARK if dark else ON_LIGHT
-                ax.text(
-                    head + 0.5,
-                    layer + 0.52,
-                    text,
-                    ha="center",
-                    va="center",
-                    fontsize=5.8,
-                    color=ink,
-                )
-    ax.pcolormesh(
-        picture, edgecolors="#ffffff", linewidth=0.8 if heads <= 32 else 0.3, clip_on=False
-    )
+                write_centred(ax, head + 0.5, layer + 0.52, text, 5.8, ink)
+    line = 0.8 if heads <= 32 else 0.3
+    ax.pcolormesh(picture, edgecolors="#ffffff", linewidth=line, clip_on=False)
     ax.set(xlim=(0, heads), ylim=(layers, 0), aspect="equal", xlabel="head", ylabel="layer")
-    for axis, count in ((ax.xaxis, heads), (ax.yaxis, layers)):
-        step = 1 if count <= 16 else 2 if count <= 32 else 4 if count <= 64 else 8
-        axis.set_ticks(
-            [i + 0.5 for i in range(0, count, step)], [str(i) for i in range(0, count, step)]
-        )
+    number_cells(ax.xaxis, heads)
+    number_cells(ax.yaxis, layers)
     ax.tick_params(length=0, pad=2)
     ax.spines[:].set_visible(False)
 
@@ -160,24 +137,18 @@ class FixingFront(Front):
     )
 
 
-def part(study: Study) -> Part | None:
-    table = study.tables.get("fixing")
-    if table is None or not len(table):
-        return None
-    named = {
+@needs_table("fixing")
+def part(study: Study, table: pd.DataFrame) -> Part:
+    columns: Columns = {
         "fixed": lambda row: Cell(
             plain(row["named"], 30) + (" (saved)" if row["is_chosen"] else ""), row["place"]
-        )
-    }
-    columns: Columns = {
-        **named,
+        ),
         "heads": lambda row: integer_cell(row["fixed"]),
         **SIZE_COLUMNS,
         "metric": METRIC,
         "change of metric": METRIC_CHANGE,
         "change of loss": LOSS_CHANGE,
     }
-    rows = rows_of(table.assign(place=range(len(table))).to_dict("records"), columns)
     how, timed = (recorded(study.record, "fixing", name) or "" for name in ("how", "timed"))
     note = (
         f"Heads that attend by fixed patterns: first ever more of them, then the layers one by one. {plain(how, 300)} "
@@ -185,19 +156,17 @@ def part(study: Study) -> Part | None:
         "paired with the whole model, example by example, with 95 % intervals. Times as fast is against the whole "
         f"model, measured on this machine{' with ' + plain(timed, 60) if timed else ''}."
     )
-    heading = "What can be fixed"
-    return Part("fixing", heading, note, tuple(columns), rows, words={0})
+    rows = table.assign(place=range(len(table)))
+    return Part.of("fixing", "What can be fixed", note, columns, rows, words={0})
 
 
 def findings(study: Study) -> Iterator[Finding]:
     """What the model loses whose heads attend by fixed patterns: that which was saved, or the one with most."""
-    table = study.tables.get("fixing")
-    rows = [] if table is None else table[table["kind"] == "least"].to_dict("records")
+    rows = [row for row in records_of(study, "fixing") if row["kind"] == "least"]
     if not rows:
         return
-    row = next(
-        (one for one in rows if one["is_chosen"]), max(rows, key=lambda one: int(one["fixed"]))
-    )
+    most = max(rows, key=lambda row: int(row["fixed"]))
+    row = next((row for row in rows if row["is_chosen"]), most)
     sentence = (
         f"{int(row['fixed'])} of {int(row['fixed']) + int(row['learned'])} heads attend by fixed patterns: "
         f"{change_sentence(study, 'fixing', row, examples_of(study, 'fixing'))}"

@@ -11,15 +11,9 @@ import numpy as np
 from headscope.ablation.noninferiority import Margin, largest_kept, picked_on, verdict_in
 from headscope.model.model_card import times_as_fast
 from headscope.report.drawing.palette import INK, PAPER, RULE, SERIES
+from headscope.report.drawing.sheet import Panels
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import (
-    draw_legend_below,
-    draw_rules,
-    headed,
-    heading_height,
-    style,
-    whole_numbers,
-)
+from headscope.report.drawing.style import draw_legend_below, draw_rules, whole_numbers
 from headscope.report.finding import Finding, finite
 from headscope.report.metric_changes import (
     LOSS_CHANGE,
@@ -33,17 +27,9 @@ from headscope.report.metric_changes import (
     metric_name,
     said_of_change,
 )
-from headscope.report.section import Fact, Section
+from headscope.report.section import Fact, Section, needs_table
 from headscope.report.study_access import model_name, recorded
-from headscope.report.table_cells import (
-    NONE,
-    Cell,
-    Columns,
-    Part,
-    integer_cell,
-    rows_of,
-    text_column,
-)
+from headscope.report.table_cells import NONE, Cell, Columns, Part, integer_cell, text_column
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -54,14 +40,9 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-CHANGE = {
-    "metric_change": "value",
-    "change_low": "low",
-    "change_high": "high",
-}  # of a stage, as in front.csv
+CHANGE = {"metric_change": "value", "change_low": "low", "change_high": "high"}  # of a stage
 WORDS = {"kept": ("within", 2.0), "unclear": ("cannot tell", 1.0), "lost": ("beyond", 0.0)}
-
-WIDTH, LEFT, RIGHT, BOTTOM, PANEL, GAP = 6.4, 0.68, 0.2, 0.85, 1.9, 0.35
+PANELS = Panels(wide=5.52, tall=1.9, left=0.68, right=0.2, bottom=0.85, above=0.2, gap_y=0.35)
 
 
 class Front(StudyFigure):
@@ -92,47 +73,30 @@ class Front(StudyFigure):
 
     def draw(self, study: Study) -> Figure:
         table = _sizes(study.tables[self.table], self.across)
-        metric = plain(recorded(study.record, self.entry, "metric") or "metric", 30)
-        search = plain(recorded(study.record, self.entry, "search") or "", 30)
-        task = plain(recorded(study.record, self.entry, "task") or "", 30)
-        trained = (
-            ", trained after every step" if recorded(study.record, self.entry, "in_steps") else ""
-        )
-        subtitle = f"{model_name(study)}, {task}" + (
-            f" · search: {search}{trained}" if search else ""
-        )
-        with style():
-            top = heading_height(WIDTH, subtitle) + 0.2
-            height = top + 2 * PANEL + GAP + BOTTOM
-            fig = headed(WIDTH, height, self.title, subtitle)
-            size = ((WIDTH - LEFT - RIGHT) / WIDTH, PANEL / height)
-            above = fig.add_axes((LEFT / WIDTH, (height - top - PANEL) / height, *size))
-            below = fig.add_axes((LEFT / WIDTH, BOTTOM / height, *size), sharex=above)
+        entry: dict[str, Any] = recorded(study.record, self.entry) or {}
+        search, task = (plain(entry.get(name) or "", 30) for name in ("search", "task"))
+        trained = ", trained after every step" if entry.get("in_steps") else ""
+        said = f" · search: {search}{trained}" if search else ""
+        with PANELS.open(self.title, f"{model_name(study)}, {task}{said}", 2, 1) as sheet:
+            above = sheet.add_panel(0, 0)
+            below = sheet.add_panel(1, 0, sharex=above)
             for draw, rows in table[table["repair"] == ""].groupby("draw"):
                 _draw_metric(above, rows, self.ring, is_first=draw == 0)
                 _draw_speed(below, rows, is_first=draw == 0)
             mended = table[(table["repair"] != "") & (table["draw"] == 0)]
             for place, (repair, rows) in enumerate(mended.groupby("repair")):
-                colour = SERIES[3 + place % (len(SERIES) - 3)]
-                above.plot(
-                    rows["removed"],
-                    rows["metric"],
-                    "--",
-                    color=colour,
-                    linewidth=1,
-                    label=plain(repair, 20),
-                )
+                colour, label = SERIES[3 + place % (len(SERIES) - 3)], plain(repair, 20)
+                line = rows["removed"], rows["metric"], "--"
+                above.plot(*line, color=colour, linewidth=1, label=label)
                 _draw_dots(above, rows, colour, size=4)
-            above.set_ylabel(metric)
+            above.set_ylabel(plain(entry.get("metric") or "metric", 30))
             above.tick_params(labelbottom=False)
             fastest = max(1.0, float((1 / table["time_low"]).max()))
-            below.set(
-                xlabel=f"heads {self.across}", ylabel="times as fast", ylim=(0, 1.1 * fastest)
-            )
+            below.set(ylabel="times as fast", ylim=(0, 1.1 * fastest))
+            below.set_xlabel(f"heads {self.across}")
             whole_numbers(below.xaxis)
-            handles, labels = above.get_legend_handles_labels()
-            draw_legend_below(fig, handles, labels, 3)
-            return fig
+            draw_legend_below(sheet.figure, 3)
+            return sheet.figure
 
 
 def _sizes(table: pd.DataFrame, across: str) -> pd.DataFrame:
@@ -144,29 +108,16 @@ def _sizes(table: pd.DataFrame, across: str) -> pd.DataFrame:
 
 def _draw_metric(ax: Axes, rows: pd.DataFrame, ring: str, *, is_first: bool) -> None:
     removed, value = rows["removed"], rows["metric"]
-    shade = 1.0 if is_first else 0.35
-    ax.plot(
-        removed,
-        rows["selection_metric"],
-        color=SERIES[1],
-        linewidth=1,
-        alpha=shade,
-        label="chosen on" if is_first else None,
-    )
+    shade, label = (1.0, "chosen on") if is_first else (0.35, None)
+    selected = rows["selection_metric"]
+    ax.plot(removed, selected, color=SERIES[1], linewidth=1, alpha=shade, label=label)
     ends = _ends(value, rows["metric_low"], rows["metric_high"])
     ax.errorbar(removed, value, ends, fmt="none", color=SERIES[0], elinewidth=1, alpha=shade)
     _draw_dots(ax, rows, SERIES[0], alpha=shade, label="reported on" if is_first else None)
     chosen = rows[rows["is_chosen"].astype(bool)]
     if is_first and len(chosen):
-        ax.scatter(
-            chosen["removed"],
-            chosen["metric"],
-            s=90,
-            facecolors="none",
-            edgecolors=INK,
-            label=ring,
-            zorder=3,
-        )
+        circle: dict[str, Any] = {"s": 90, "facecolors": "none", "edgecolors": INK}
+        ax.scatter(chosen["removed"], chosen["metric"], label=ring, zorder=3, **circle)
     draw_rules(ax, "y")
 
 
@@ -200,25 +151,17 @@ def _ends(value: pd.Series, low: pd.Series, high: pd.Series) -> NDArray[np.float
 
 
 def _draw_speed(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
-    ax.errorbar(
-        rows["removed"],
-        1 / rows["time"],
-        _ends(1 / rows["time"], 1 / rows["time_high"], 1 / rows["time_low"]),
-        fmt="o-",
-        color=SERIES[2],
-        markersize=3,
-        linewidth=1,
-        elinewidth=1,
-        alpha=1 if is_first else 0.35,
-    )
+    speed = 1 / rows["time"]
+    ends = _ends(speed, 1 / rows["time_high"], 1 / rows["time_low"])
+    line: dict[str, Any] = {"markersize": 3, "linewidth": 1, "elinewidth": 1}
+    shade = 1 if is_first else 0.35
+    ax.errorbar(rows["removed"], speed, ends, fmt="o-", color=SERIES[2], alpha=shade, **line)
     ax.axhline(1.0, color=RULE, linewidth=0.8)
     draw_rules(ax, "y")
 
 
-def part(study: Study) -> Part | None:
-    table = study.tables.get("front")
-    if table is None or not len(table):
-        return None
+@needs_table("front")
+def part(study: Study, table: pd.DataFrame) -> Part:
     several = table["draw"].nunique() > 1
     table = table.sort_values("removed", kind="stable")
     mended = table["repair"].nunique() > 1
@@ -237,13 +180,11 @@ def part(study: Study) -> Part | None:
         "allowed loss": lambda row: _verdict(study, row),
         "change of loss": LOSS_CHANGE,
     }
-    splits = [
-        recorded(study.record, "pruning", side, "split") for side in ("selected_on", "reported_on")
-    ]
+    chosen_on, reported_on = _splits(study.record)
     timed = recorded(study.record, "pruning", "timed")
     note = (
-        f"Sets of heads were chosen on {plain(splits[0] or 'one split', 30)} and are reported on "
-        f"{plain(splits[1] or 'another', 30)}: the metric, its change and that of the loss against the whole model, "
+        f"Sets of heads were chosen on {plain(chosen_on or 'one split', 30)} and are reported on "
+        f"{plain(reported_on or 'another', 30)}: the metric, its change and that of the loss against the whole model, "
         "example by example, with 95 % intervals. Times as fast is against the whole model, measured on this machine"
         f"{' with ' + plain(timed, 60) if timed else ''}. A row is dominated where another one "
         "has no more heads and parameters, a metric as high and no time that is longer beyond the intervals, and is "
@@ -258,8 +199,12 @@ def part(study: Study) -> Part | None:
         note += " Heads went in steps, and each was trained after it was cut."
     if removed := recorded(study.record, "pruning", "removed"):
         note += f" These heads are cut: {plain(removed, 1000)}."
-    rows = rows_of(table.to_dict("records"), columns)
-    return Part("front", "What can be cut", note, tuple(columns), rows)
+    return Part.of("front", "What can be cut", note, columns, table)
+
+
+def _splits(record: Mapping[str, Any]) -> list[Any]:
+    """The splits that were chosen on and reported on, as recorded."""
+    return [recorded(record, "pruning", side, "split") for side in ("selected_on", "reported_on")]
 
 
 def _verdict(study: Study, row: dict[Any, Any]) -> Cell:
@@ -273,15 +218,15 @@ def _margin(study: Study, row: dict[Any, Any]) -> Margin:
     return margin_of(row, recorded(study.record, "pruning", "target", "keep_metric"))
 
 
-def findings(study: Study) -> Iterator[Finding]:
+@needs_table("front")
+def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     """What the plan removes, and what that does on the split that nothing was chosen on."""
-    table = study.tables.get("front")
-    rows = [] if table is None else table[table["is_chosen"].astype(bool)].to_dict("records")
-    if table is None or not rows:
+    rows = table[table["is_chosen"].astype(bool)].to_dict("records")
+    if not rows:
         return
     row = rows[0]
     metric, count = metric_name(study, "pruning"), examples_of(study, "pruning")
-    split = plain(recorded(study.record, "pruning", "reported_on", "split") or "another split", 30)
+    split = plain(_splits(study.record)[1] or "another split", 30)
     keep = recorded(study.record, "pruning", "target", "keep_metric")
     time = [finite(row[name]) for name in ("time", "time_low", "time_high")]
     faster = f" and the model is {times_as_fast(*time)}" if all(map(math.isfinite, time)) else ""
@@ -305,30 +250,19 @@ def _others(
     """
     is_kept = verdict_in(chosen, margin, count).kind == "kept"
     least = int(chosen["removed"]) + 1 if is_kept else 1
-    rows = [
-        row
-        for row in table.to_dict("records")
-        if int(row["removed"]) >= least and not row["is_chosen"]
-    ]
+    rows = table[(table["removed"] >= least) & ~table["is_chosen"].astype(bool)].to_dict("records")
     most = largest_kept(rows, margin, count)
     if most is not None:
-        named = plain(most["repair"], 30)
-        repair, change = (
-            f", repaired by {named}," if named else "",
-            change_of(dict(most)).text(sign=True),
-        )
+        named, change = plain(most["repair"], 30), change_of(dict(most)).text(sign=True)
+        repair = f", repaired by {named}," if named else ""
         return f"; removing {int(most['removed'])}{repair} stays within it: {change}; {picked_on(split)}"
     return "" if is_kept else "; no reported set is shown to stay within it"
 
 
 def _intact(study: Study) -> str:
     """What the whole model has, to be compared with."""
-    metric = recorded(study.record, "pruning", "metric")
-    value = (
-        recorded(study.record, "pruning", "intact", "report", metric, "value")
-        if isinstance(metric, str)
-        else None
-    )
+    metric = str(recorded(study.record, "pruning", "metric"))
+    value = recorded(study.record, "pruning", "intact", "report", metric, "value")
     return f" ({value:.4f} with all heads)" if isinstance(value, float) else ""
 
 
@@ -347,16 +281,13 @@ def _saved(study: Study, metric: str, count: int | None, keep_metric: Any) -> It
 
 
 def _fact(record: Mapping[str, Any]) -> str:
-    told = record["pruning"]
-    if told.get("search") == "gates":
+    pruning = record["pruning"]
+    if pruning.get("search") == "gates":
         return ""  # said of the gates
-    sides = [recorded(told, side, "split") for side in ("selected_on", "reported_on")]
-    where = (
-        f", chosen on {plain(sides[0], 30)} and reported on {plain(sides[1], 30)}"
-        if all(sides)
-        else ""
-    )
-    return f"what {plain(told.get('task'), 40)} can do without (search: {plain(told.get('search'), 30)}){where}"
+    task, search = plain(pruning.get("task"), 40), plain(pruning.get("search"), 30)
+    splits = [plain(split, 30) for split in _splits(record) if split]
+    where = f", chosen on {splits[0]} and reported on {splits[1]}" if len(splits) == 2 else ""
+    return f"what {task} can do without (search: {search}){where}"
 
 
 SECTION = Section(

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headscope.ablation.agreement import LEAST_CEILING, examples_for
 from headscope.report.drawing.palette import MUTED, RULE, SERIES
+from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import headed, heading_height, style
-from headscope.report.finding import (
-    Finding,
-    ceiling_of,
-    excludes,
-    read_measured,
-    short_number,
-    strength_of,
-)
+from headscope.report.finding import Finding, ceiling_of, read_measured, short_number
 from headscope.report.section import Section
 from headscope.report.study_access import model_name, recorded
-from headscope.report.table_cells import Cell, Columns, Part, interval_column, number, rows_of
+from headscope.report.table_cells import Cell, Columns, Part, interval_column, number
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -33,6 +25,8 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 BY_LUCK = 0.05  # of 95 % intervals leave 0 where there is nothing
+CORRELATION = ("correlation", "low", "high")
+WIDTH, LEFT, RIGHT, BOTTOM, ROW = 6.6, 2.0, 0.2, 0.5, 0.3
 
 
 class LensAgreement(StudyFigure):
@@ -58,20 +52,9 @@ class LensAgreement(StudyFigure):
             dict.fromkeys(table[["stack", "statistic"]].itertuples(index=False, name=None))
         )
         lenses = list(dict.fromkeys(table["lens"]))
-        subtitle = model_name(study)
-        with style():
-            width, row, left, bottom = 6.6, 0.3, 2.0, 0.5
-            top = heading_height(width, subtitle) + 0.45
-            height = top + row * len(names) + bottom
-            fig = headed(width, height, self.title, subtitle)
-            ax = fig.add_axes(
-                (
-                    left / width,
-                    bottom / height,
-                    (width - left - 0.2) / width,
-                    row * len(names) / height,
-                )
-            )
+        body = ROW * len(names)
+        with open_sheet(self.title, model_name(study), WIDTH, body + BOTTOM, 0.45) as sheet:
+            ax = sheet.add_axes(LEFT, 0, WIDTH - LEFT - RIGHT, body)
             for i, lens in enumerate(lenses):
                 here = table[table["lens"] == lens]
                 down = [
@@ -83,32 +66,21 @@ class LensAgreement(StudyFigure):
                 ax.plot(here["correlation"], down, "o", color=colour, markersize=4, label=lens)
             for stack, ceiling in dict(zip(table["stack"], table["ceiling"], strict=True)).items():
                 rows = [i for i, (of, _) in enumerate(names) if of == stack]
-                if np.isfinite(ceiling):
-                    for x in (-ceiling, ceiling):
-                        ax.vlines(
-                            x,
-                            rows[0] - 0.5,
-                            rows[-1] + 0.5,
-                            color=SERIES[1],
-                            linewidth=1.2,
-                            linestyle=(0, (4, 2)),
-                        )
+                line: dict[str, Any] = {"linewidth": 1.2, "linestyle": (0, (4, 2))}
+                for x in (-ceiling, ceiling) if np.isfinite(ceiling) else ():
+                    ax.vlines(x, rows[0] - 0.5, rows[-1] + 0.5, color=SERIES[1], **line)
             ax.axvline(0.0, color=MUTED, linewidth=0.8)
             several = len({stack for stack, _ in names}) > 1
-            ax.set_yticks(
-                range(len(names)), [f"{stack} {name}" if several else name for stack, name in names]
-            )
-            ax.set_ylim(len(names) - 0.5, -0.5)
-            ax.set_xlim(-1, 1)
+            labels = [f"{stack} {name}" if several else name for stack, name in names]
+            ax.set_yticks(range(len(names)), labels)
+            ax.set(xlim=(-1, 1), ylim=(len(names) - 0.5, -0.5))
             ax.set_xlabel("Spearman's correlation with the change of loss")
             ax.grid(axis="x", color=RULE, linewidth=0.5, alpha=0.7)
-            fig.legend(
-                loc="upper left",
-                bbox_to_anchor=(0.02, (height - top + 0.42) / height),
-                ncols=len(lenses),
-                frameon=False,
+            where = (0.02, sheet.point(0, -0.42)[1])
+            sheet.figure.legend(
+                loc="upper left", bbox_to_anchor=where, ncols=len(lenses), frameon=False
             )
-            return fig
+            return sheet.figure
 
 
 def ranked_rows(study: Study) -> pd.DataFrame | None:
@@ -141,7 +113,6 @@ def part(study: Study) -> Part | None:
         "correlation [interval over heads]": interval_column("correlation"),
         **({"ceiling": lambda row: number(ceiling_of(row))} if has_ceilings else {}),
     }
-    rows = rows_of(table.loc[order].to_dict("records"), columns)
     note = (
         "Spearman's correlation over heads of each statistic, through each lens, with the exact change of loss when a "
         "head is removed; intervals over heads, which are resampled. The ceiling is what the true importances would "
@@ -153,67 +124,39 @@ def part(study: Study) -> Part | None:
             " The table of cheap importances resamples examples instead, for these very heads; other heads of such a "
             "model are asked here, so that the same correlation has another interval."
         )
-    heading, figures = "Do lenses agree with exact removal?", ("agree-lens",)
-    words, lead = set(range(3 if is_many else 2)), f"{conclusion.sentence}."
-    return Part(
-        "lens-agreement",
-        heading,
-        note,
-        tuple(columns),
-        rows,
-        "lenses.csv",
-        figures,
-        words,
-        lead=lead,
-    )
+    heading = "Do lenses agree with exact removal?"
+    shown = {"words": set(range(3 if is_many else 2)), "lead": f"{conclusion.sentence}."}
+    source = {"file": "lenses.csv", "figures": ("agree-lens",)}
+    rows = table.loc[order]
+    return Part.of("lens-agreement", heading, note, columns, rows, **source, **shown)
 
 
 def findings(study: Study) -> Iterator[Finding]:
     """Whether a statistic through a lens ranks heads like exact removal, or that none can be told from 0."""
-    if (told := conclusion_of(study)) is not None:
-        yield Finding(
-            "", told.sentence, (), kind="lenses", is_clear=told.is_clear, strength=told.strength
-        )
+    if (conclusion := conclusion_of(study)) is not None:
+        yield conclusion
 
 
-@dataclass(frozen=True)
-class Conclusion:
-    """is_clear, strength: as of a finding."""
-
-    sentence: str
-    is_clear: bool
-    strength: float = 0.0
-
-
-def conclusion_of(study: Study) -> Conclusion | None:
+def conclusion_of(study: Study) -> Finding | None:
     """How many rows of lenses.csv can be told from 0, the strongest of them, and the ceiling; None without a row."""
     table = study.tables.get("lenses")
     known = None if table is None else table[table["correlation"].notna()]
     if known is None or not len(known):
         return None
     rows = known.to_dict("records")
-    telling = [
-        row for row in rows if excludes(read_measured(row, ("correlation", "low", "high")), 0.0)
-    ]
+    telling = [row for row in rows if read_measured(row, CORRELATION).excludes(0.0)]
     return _some(study, rows, telling, known) if telling else _none(study, rows)
 
 
 def _some(
     study: Study, rows: list[dict[Any, Any]], telling: list[dict[Any, Any]], known: pd.DataFrame
-) -> Conclusion:
+) -> Finding:
     best = max(telling, key=lambda row: abs(float(row["correlation"])))
-    found = read_measured(best, ("correlation", "low", "high"))
-    same = (
-        (known["statistic"] == best["statistic"])
-        & (known["stack"] == best["stack"])
-        & (known["lens"] == "raw")
-    )
-    raw = known[same]["correlation"]
-    beside = (
-        f", through raw attention {short_number(raw.iloc[0])}"
-        if len(raw) and best["lens"] != "raw"
-        else ""
-    )
+    found = read_measured(best, CORRELATION)
+    same = (known["statistic"] == best["statistic"]) & (known["stack"] == best["stack"])
+    raw = known[same & (known["lens"] == "raw")]["correlation"]
+    is_other = len(raw) and best["lens"] != "raw"
+    beside = f", through raw attention {short_number(raw.iloc[0])}" if is_other else ""
     ceiling = ceiling_of(best)
     sentence = (
         f"{len(telling)} of {len(rows)} statistics through lenses can be told from 0 (about "
@@ -223,18 +166,17 @@ def _some(
         f"{'' if ceiling >= LEAST_CEILING else '; ' + _more(study, [ceiling])}"
     )
     is_clear = ceiling >= LEAST_CEILING
-    return Conclusion(sentence, is_clear, strength_of(found.value, found.low, found.high, 0.0))
+    strength = found.strength(0.0)
+    return Finding("", sentence, (), kind="lenses", is_clear=is_clear, strength=strength)
 
 
-def _none(study: Study, rows: list[dict[Any, Any]]) -> Conclusion:
+def _none(study: Study, rows: list[dict[Any, Any]]) -> Finding:
     ceilings = [ceiling_of(row) for row in rows]
-    more = (
-        ""
-        if all(ceiling >= LEAST_CEILING for ceiling in ceilings)
-        else f"; {_more(study, ceilings)}"
-    )
+    is_ranked = all(ceiling >= LEAST_CEILING for ceiling in ceilings)
+    more = "" if is_ranked else f"; {_more(study, ceilings)}"
     sentence = f"No statistic through any lens can be told from 0 ({len(rows)} rows); {_reach(study, rows)}{more}"
-    return Conclusion(sentence, not all(map(math.isnan, ceilings)))
+    is_clear = not all(map(math.isnan, ceilings))
+    return Finding("", sentence, (), kind="lenses", is_clear=is_clear)
 
 
 def _more(study: Study, ceilings: list[float]) -> str:

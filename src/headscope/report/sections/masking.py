@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headscope.ablation.ablation_results import METRIC
-from headscope.report.drawing.palette import INK, SERIES
+from headscope.report.drawing.palette import SERIES
+from headscope.report.drawing.sheet import Panels
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import (
     draw_legend_below,
     draw_rules,
-    headed,
-    heading_height,
-    style,
     whole_numbers,
+    write_above,
 )
 from headscope.report.section import Section
 from headscope.report.sections.ablation import metric_of, stars_of, task_of
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 BINS = 30
 NOTHING = 1e-9  # what rounding leaves of no change
-WIDTH, LEFT, RIGHT, BOTTOM, PANEL, GAP = 6.4, 0.62, 0.2, 0.85, 1.45, 0.42
+PANELS = Panels(wide=5.58, tall=1.45, left=0.62, right=0.2, bottom=0.85, above=0.46, gap_y=0.42)
 
 
 class Masking(StudyFigure):
@@ -63,25 +62,21 @@ class Masking(StudyFigure):
             f"{model_name(study)}, {task_of(study)} · {metric_of(study)} with each of {len(all_changes)} heads removed "
             f"alone: worse for {worse}, the same for {len(all_changes) - worse - better}, better for {better}"
         )
-        with style():
-            top = heading_height(WIDTH, subtitle) + 0.46
-            height = top + len(stacks) * (PANEL + GAP) - GAP + BOTTOM
-            fig = headed(WIDTH, height, self.title, subtitle)
+        with PANELS.open(self.title, subtitle, len(stacks), 1) as sheet:
             for row, stack in enumerate(stacks):
-                up = height - top - row * (PANEL + GAP) - PANEL
-                size = ((WIDTH - LEFT - RIGHT) / WIDTH, PANEL / height)
-                ax = fig.add_axes((LEFT / WIDTH, up / height, *size))
+                ax = sheet.add_panel(row, 0)
                 _draw_stack(ax, intact + changes[stack], stars_of(study, METRIC, stack), edges)
                 ax.axvline(intact, color=SERIES[1], linewidth=1.5, zorder=3)
                 if row == 0:
-                    _name_line(ax, intact, edges)
+                    share = (intact - edges[0]) / (edges[-1] - edges[0])
+                    side = "left" if share < 0.15 else "right" if share > 0.85 else "center"
+                    write_above(ax, intact, f"intact {intact:.4g}", side)
                 if len(stacks) > 1:
                     _name_panel(ax, stack, intact, edges)
                 ax.tick_params(labelbottom=row == len(stacks) - 1)
             ax.set_xlabel(f"{metric_of(study)} without the head")
-            handles, labels = fig.axes[0].get_legend_handles_labels()
-            draw_legend_below(fig, handles, labels, 2)
-            return fig
+            draw_legend_below(sheet.figure, 2)
+            return sheet.figure
 
 
 def bins_of(changes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -104,66 +99,20 @@ def _draw_stack(
     there = np.isfinite(masked)
     sure, unsure = (np.histogram(masked[there & one], edges)[0] for one in (starred, ~starred))
     left, width = edges[:-1], np.diff(edges)
-    ax.bar(
-        left,
-        sure,
-        width,
-        align="edge",
-        color=SERIES[0],
-        linewidth=0,
-        label="significant change",
-        zorder=2,
-    )
-    ax.bar(
-        left,
-        unsure,
-        width,
-        bottom=sure,
-        align="edge",
-        color=SERIES[0],
-        alpha=0.4,
-        linewidth=0,
-        label="not significant",
-        zorder=2,
-    )
-    ax.set(
-        xlim=(edges[0], edges[-1]),
-        ylim=(0, 1.06 * max(int((sure + unsure).max()), 1)),
-        ylabel="heads",
-    )
+    bars: dict[str, Any] = {"align": "edge", "color": SERIES[0], "linewidth": 0, "zorder": 2}
+    ax.bar(left, sure, width, label="significant change", **bars)
+    ax.bar(left, unsure, width, bottom=sure, alpha=0.4, label="not significant", **bars)
+    most = max(int((sure + unsure).max()), 1)
+    ax.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.06 * most), ylabel="heads")
     whole_numbers(ax.yaxis, 5)
     draw_rules(ax, "y")
 
 
-def _name_line(ax: Axes, intact: float, edges: NDArray[np.float64]) -> None:
-    share = (intact - edges[0]) / (edges[-1] - edges[0])
-    side = "left" if share < 0.15 else "right" if share > 0.85 else "center"
-    ax.annotate(
-        f"intact {intact:.4g}",
-        (intact, 1.0),
-        (0, 3),
-        xycoords=("data", "axes fraction"),
-        textcoords="offset points",
-        ha=side,
-        va="bottom",
-        fontsize=7.5,
-        color=INK,
-    )
-
-
 def _name_panel(ax: Axes, stack: str, intact: float, edges: NDArray[np.float64]) -> None:
     """In the corner that is further from the line: most heads are near it."""
-    is_left = intact > (edges[0] + edges[-1]) / 2
-    ax.text(
-        0.01 if is_left else 0.99,
-        0.97,
-        plain(stack, 20),
-        transform=ax.transAxes,
-        ha="left" if is_left else "right",
-        va="top",
-        fontweight="bold",
-        fontsize=8.5,
-    )
+    x, side = (0.01, "left") if intact > (edges[0] + edges[-1]) / 2 else (0.99, "right")
+    text: dict[str, Any] = {"va": "top", "fontweight": "bold", "fontsize": 8.5}
+    ax.text(x, 0.97, plain(stack, 20), transform=ax.transAxes, ha=side, **text)
 
 
 SECTION = Section(figures={47: Masking})

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headscope.report.finding import (
-    Finding,
-    excludes,
-    finite,
-    read_measured,
-    short_number,
-    strength_of,
-)
+from headscope.report.finding import Finding, finite, read_measured, short_number
 from headscope.report.section import Fact, Section
+from headscope.report.study_access import records_of
 
 if TYPE_CHECKING:
     from headscope.study.study import Study
@@ -21,8 +15,7 @@ if TYPE_CHECKING:
 
 def findings(study: Study) -> Iterator[Finding]:
     """What a parser reads off attention alone, beside the one that sees random attention."""
-    table = study.tables.get("probes")
-    rows = {} if table is None else {str(row["probe"]): row for row in table.to_dict("records")}
+    rows = {str(row["probe"]): row for row in records_of(study, "probes")}
     if not {"attention-only", "random-attention"} <= set(rows):
         return
     found, random = (
@@ -36,10 +29,7 @@ def findings(study: Study) -> Iterator[Finding]:
         f"A parser from attention alone finds {found.text()} of the governors; with words and random attention "
         f"{random.text()}, the best without this model's attention {short_number(rival)}"
     )
-    strength = strength_of(found.value, found.low, found.high, rival)
-    yield Finding(
-        "", sentence, (), kind="relations", is_clear=excludes(found, rival), strength=strength
-    )
+    yield Finding("", sentence, (), kind="relations", **found.evidence(rival))
 
 
 SECTION = Section(

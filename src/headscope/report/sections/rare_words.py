@@ -6,12 +6,22 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headscope.report.drawing.palette import MUTED, RULE, SERIES
+from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StackFigure
-from headscope.report.drawing.style import draw_rules, headed, heading_height, style, whole_numbers
-from headscope.report.finding import Finding, excludes, measured_in, short_number, strength_of
-from headscope.report.section import Section
-from headscope.report.study_access import model_name
-from headscope.report.table_cells import NONE, Cell, Part, count_cell, head_cell, measured, place_of
+from headscope.report.drawing.style import annotate, draw_rules, whole_numbers
+from headscope.report.finding import Finding, measured_in, short_number
+from headscope.report.section import Section, needs_table
+from headscope.report.study_access import model_name, rows_for, threshold_of, values_for
+from headscope.report.table_cells import (
+    NONE,
+    Cell,
+    Part,
+    count_cell,
+    head_cell,
+    measured_cell,
+    place_of,
+    text_cell,
+)
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -45,37 +55,20 @@ class RareWordsFigure(StackFigure):
     )
 
     def draw(self, study: Study) -> Figure:
-        heads = study.heads
-        rows = heads[
-            (heads["stack"] == self.stack)
-            & (heads["statistic"] == STATISTIC)
-            & heads["value"].notna()
-        ]
+        rows = values_for(study, STATISTIC, self.stack)
         subtitle = f"{model_name(study)}, {plain(self.stack)} · share of sentences where most words point at a rare one"
-        with style():
-            layers = int(rows["layer"].max()) + 1
-            width = LEFT + min(max(0.95 * layers, 3.2), 8.5) + RIGHT
-            top = heading_height(width, subtitle) + 0.12
-            height = top + PANEL_HIGH + BOTTOM
-            fig = headed(width, height, self.title, subtitle)
-            bounds = (
-                LEFT / width,
-                BOTTOM / height,
-                (width - LEFT - RIGHT) / width,
-                PANEL_HIGH / height,
-            )
-            ax = fig.add_axes(bounds)
+        layers = int(rows["layer"].max()) + 1
+        wide, body = min(max(0.95 * layers, 3.2), 8.5), PANEL_HIGH + BOTTOM
+        with open_sheet(self.title, subtitle, LEFT + wide + RIGHT, body, 0.12) as sheet:
+            ax = sheet.add_axes(LEFT, 0, wide, PANEL_HIGH)
             _draw_heads(ax, rows)
-            _draw_guesses(ax, study.tables.get("rare_words"), layers, _limit(study))
-            ax.set(
-                xlim=(-0.5, layers - 0.5),
-                ylim=(-0.02, 1.02),
-                xlabel="layer",
-                ylabel="share of sentences",
-            )
+            limit = threshold_of(study, "rare", HALF)
+            _draw_guesses(ax, study.tables.get("rare_words"), layers, limit)
+            ax.set(xlim=(-0.5, layers - 0.5), ylim=(-0.02, 1.02))
+            ax.set(xlabel="layer", ylabel="share of sentences")
             whole_numbers(ax.xaxis, 12)
             draw_rules(ax, "y")
-            return fig
+            return sheet.figure
 
 
 def _draw_heads(ax: Axes, rows: pd.DataFrame) -> None:
@@ -83,34 +76,14 @@ def _draw_heads(ax: Axes, rows: pd.DataFrame) -> None:
     across = rows["layer"] + 0.8 * (rows["head"] / most - 0.5)  # heads of a layer side by side
     ax.scatter(across, rows["value"], s=16, color=SERIES[0], alpha=0.75, linewidths=0, zorder=3)
     for row in rows.assign(across=across).nlargest(NAMED, "value").to_dict("records"):
-        x = row["across"]
-        top = row["value"]
+        x, top = row["across"], row["value"]
         if row["high"] == row["high"]:  # not NaN
             top = row["high"]
-            ax.plot(
-                [x, x],
-                [row["low"], row["high"]],
-                color=SERIES[0],
-                linewidth=1.6,
-                alpha=0.45,
-                zorder=2,
-            )
-        ax.annotate(
-            f"{row['layer']}.{row['head']}",
-            (x, top),
-            (0, 4),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            rotation=90,
-            fontsize=6.8,
-            color=SERIES[0],
-        )
-
-
-def _limit(study: Study) -> float:
-    """Where the role begins in this study."""
-    return float(study.record.get("options", {}).get("thresholds", {}).get("rare", HALF))
+            ends = [row["low"], row["high"]]
+            ax.plot([x, x], ends, color=SERIES[0], linewidth=1.6, alpha=0.45, zorder=2)
+        upright: dict[str, Any] = {"ha": "center", "va": "bottom", "rotation": 90}
+        address = f"{row['layer']}.{row['head']}"
+        annotate(ax, address, (x, top), (0, 4), fontsize=6.8, color=SERIES[0], **upright)
 
 
 def _draw_guesses(ax: Axes, table: pd.DataFrame | None, layers: int, limit: float) -> None:
@@ -123,49 +96,27 @@ def _draw_guesses(ax: Axes, table: pd.DataFrame | None, layers: int, limit: floa
     least = -1.0
     for value, label, pattern, colour in sorted(named, key=lambda one: one[0]):
         ax.axhline(value, color=colour, linewidth=1.1, linestyle=pattern, zorder=1)
-        place = max(value, least + APART)
-        least = place
-        ax.text(
-            layers - 0.45,
-            place,
-            f"{label} {value:.2f}",
-            va="center",
-            fontsize=7,
-            color=MUTED,
-            clip_on=False,
-        )
+        least = max(value, least + APART)
+        text: dict[str, Any] = {"va": "center", "fontsize": 7, "color": MUTED, "clip_on": False}
+        ax.text(layers - 0.45, least, f"{label} {value:.2f}", **text)
 
 
-def part(study: Study) -> Part | None:
-    table = study.tables.get("rare_words")
-    if table is None:
-        return None
-    kinds = [str(kind) for kind in dict.fromkeys(table["kind"])]
+@needs_table("rare_words")
+def part(study: Study, table: pd.DataFrame) -> Part:
     rows = []
-    for kind in kinds:
-        best = study.heads[study.heads["statistic"] == kind].nlargest(1, "value")
-        for row in best.to_dict("records"):
-            rows.append(
-                [
-                    Cell(plain(kind, 20), kind),
-                    Cell("the head that does it most", "a"),
-                    head_cell(study, place_of(row)),
-                    measured(row["value"], row["low"], row["high"]),
-                    count_cell(row["count"]),
-                ]
-            )
-        for row in table[table["kind"] == kind].to_dict("records"):
-            guess = plain(row["baseline"], 40)
-            answer = measured(row["value"], row["low"], row["high"])
-            rows.append(
-                [
-                    Cell(plain(kind, 20), kind),
-                    Cell(guess, guess),
-                    Cell(NONE),
-                    answer,
-                    count_cell(row["count"]),
-                ]
-            )
+    for kind in (str(kind) for kind in dict.fromkeys(table["kind"])):
+        answers = [
+            (row, Cell("the head that does it most", "a"), head_cell(study, place_of(row)))
+            for row in rows_for(study, kind).nlargest(1, "value").to_dict("records")
+        ]
+        answers += [
+            (row, text_cell(row["baseline"], 40), Cell(NONE))
+            for row in table[table["kind"] == kind].to_dict("records")
+        ]
+        rows += [
+            [Cell(plain(kind, 20), kind), by, head, measured_cell(row), count_cell(row["count"])]
+            for row, by, head in answers
+        ]
     note = (
         "In what share of the sentences most words point at the rarest word, or at one of the two rarest, and how "
         "often simple guesses would be right. The head was picked on the sentences it is measured on."
@@ -174,25 +125,21 @@ def part(study: Study) -> Part | None:
     return Part("rare-words", "Rare words", note, columns, rows, words={0, 1})
 
 
-def findings(study: Study) -> Iterator[Finding]:
-    table = study.tables.get("rare_words")
-    rows = study.heads[(study.heads["statistic"] == "two-rarest") & study.heads["value"].notna()]
-    if table is None or not len(rows) or not (table["kind"] == "two-rarest").any():
+@needs_table("rare_words")
+def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
+    rows, guesses = values_for(study, STATISTIC), table[table["kind"] == STATISTIC]
+    if not len(rows) or not len(guesses):
         return
-    guess = table[table["kind"] == "two-rarest"].nlargest(1, "value").iloc[0]
+    guess = guesses.nlargest(1, "value").iloc[0]
     sentence = (
         f"One of the two rarest words: the best simple guess ({plain(guess['baseline'], 40)}) is right in "
         f"{short_number(guess['value'])} of the sentences; the head that most often points there is"
     )
-    best = rows.sort_values(
-        ["value", "stack", "layer", "head"], ascending=[False, True, True, True]
-    ).to_dict("records")
-    found, rival = measured_in(study, best[0], "value"), float(guess["value"])
-    strength = strength_of(found.value, found.low, found.high, rival)
-    is_clear = excludes(found, rival)
-    yield Finding(
-        "two-rarest", sentence, (found,), kind="relations", is_clear=is_clear, strength=strength
-    )
+    order = {"value": False, "stack": True, "layer": True, "head": True}
+    best = rows.sort_values(list(order), ascending=list(order.values())).to_dict("records")[0]
+    found = measured_in(study, best, "value")
+    evidence = found.evidence(float(guess["value"]))
+    yield Finding(STATISTIC, sentence, (found,), kind="relations", **evidence)
 
 
 SECTION = Section(figures={43: RareWordsFigure}, parts={110: part}, findings={100: findings})

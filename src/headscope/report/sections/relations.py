@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from headscope.report.drawing.palette import MUTED, SERIES
+from headscope.report.drawing.sheet import Panels
 from headscope.report.drawing.study_figure import StackFigure
-from headscope.report.drawing.style import draw_interval, draw_rules, headed, heading_height, style
-from headscope.report.finding import Finding, measured_in, short_number, strength_of
+from headscope.report.drawing.style import (
+    annotate,
+    draw_dot,
+    draw_interval,
+    draw_legend_below,
+    draw_rules,
+)
+from headscope.report.finding import Finding, measured_in, short_number
 from headscope.report.head_cards import by_gain
 from headscope.report.scale import signed
-from headscope.report.section import Fact, Section
-from headscope.report.study_access import model_name, recorded
+from headscope.report.section import Fact, Section, needs_table
+from headscope.report.study_access import model_name, recorded, threshold_of
 from headscope.report.table_cells import (
     Columns,
     Part,
@@ -24,7 +32,6 @@ from headscope.report.table_cells import (
     is_missing,
     number,
     number_column,
-    rows_of,
     text_column,
 )
 from headscope.report.text import grouped, plain
@@ -47,8 +54,8 @@ HEADINGS = {
     "received": "of all words, governor looks most",
 }
 BELOW = "less than that"
-LEFT, RIGHT, BOTTOM = 1.75, 0.3, 0.85
-PANEL, GAP, ROW = 2.5, 0.3, 0.245
+ROW = 0.245  # inches
+PANELS = Panels(wide=2.5, tall=0, left=1.75, right=0.3, bottom=0.85, above=0.32, gap_x=0.3)
 BESIDE = 0.14  # of the axis: what an address takes
 
 
@@ -72,11 +79,8 @@ class BestHeads(StackFigure):
     def draw(self, study: Study) -> Figure:
         table = _ranked(study, self.stack)
         panels = [one for one in HEADINGS if (table["direction"] == one).any()]
-        counts = (
-            table.drop_duplicates("relation")
-            .set_index("relation")["count"]
-            .sort_values(ascending=False)
-        )
+        counts = table.drop_duplicates("relation").set_index("relation")["count"]
+        counts = counts.sort_values(ascending=False)
         relations = list(counts.index[:MOST_RELATIONS])
         subtitle = (
             f"{model_name(study)}, {plain(self.stack)} · share of related pairs where the largest"
@@ -84,27 +88,19 @@ class BestHeads(StackFigure):
         )
         if len(counts) > len(relations):
             subtitle += f" · the {len(relations)} most frequent of {len(counts)} relations"
-        with style():
-            width = LEFT + len(panels) * (PANEL + GAP) - GAP + RIGHT
-            top, body = heading_height(width, subtitle) + 0.32, ROW * len(relations)
-            height = top + body + BOTTOM
-            fig = headed(width, height, self.title, subtitle)
+        sizes, margin = replace(PANELS, tall=ROW * len(relations)), _margin(study)
+        with sizes.open(self.title, subtitle, 1, len(panels)) as sheet:
             for column, direction in enumerate(panels):
-                left = LEFT + column * (PANEL + GAP)
-                ax = fig.add_axes((left / width, BOTTOM / height, PANEL / width, body / height))
-                _draw_panel(
-                    ax,
-                    table[table["direction"] == direction].set_index("relation"),
-                    relations,
-                    _margin(study),
-                )
+                ax = sheet.add_panel(0, column)
+                rows = table[table["direction"] == direction].set_index("relation")
+                _draw_panel(ax, rows, relations, margin)
                 ax.set_title(HEADINGS[direction], fontweight="bold")
                 labels = [f"{plain(name, 22)} ({counts[name]:,})" for name in relations]
-                ax.set_yticks(
-                    range(len(relations)), labels if not column else [""] * len(relations)
-                )
-            _draw_legend(fig, _above(_margin(study)))
-            return fig
+                ax.set_yticks(range(len(labels)), labels if not column else [""] * len(labels))
+            best = {label: f"best head, {label}" for label in (_above(margin), BELOW)}
+            others = {label: label for label in ("best offset", "random twin")}
+            draw_legend_below(sheet.figure, 4, best | others)
+            return sheet.figure
 
 
 def _ranked(study: Study, stack: str) -> pd.DataFrame:
@@ -116,7 +112,7 @@ def _ranked(study: Study, stack: str) -> pd.DataFrame:
 
 def _margin(study: Study) -> float:
     """What a relation must gain to be a role in this study."""
-    return float(study.record.get("options", {}).get("thresholds", {}).get("relation", MARGIN))
+    return threshold_of(study, "relation", MARGIN)
 
 
 def _above(margin: float) -> str:
@@ -134,70 +130,27 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, relations: list[str], margin: floa
 
 def _draw_row(ax: Axes, row: Any, place: int, margin: float) -> None:
     is_above = row["accuracy"] >= row["baseline"] + margin
-    ax.plot(
-        [row["baseline"]] * 2,
-        [place - 0.36, place + 0.36],
-        color=SERIES[1],
-        linewidth=1.8,
-        label="best offset",
-    )
+    bar = [row["baseline"]] * 2, [place - 0.36, place + 0.36]
+    ax.plot(*bar, color=SERIES[1], linewidth=1.8, label="best offset")
     if pd.notna(row["control"]):
-        ax.plot(
-            row["control"], place, "x", color=MUTED, markersize=4, label="random twin", zorder=2
-        )
+        twin: dict[str, Any] = {"color": MUTED, "markersize": 4, "label": "random twin"}
+        ax.plot(row["control"], place, "x", zorder=2, **twin)
+    start = end = row["accuracy"]
     if pd.notna(row["low"]):
         draw_interval(ax, row["low"], row["high"], place)
-    fill = SERIES[0] if is_above else "none"
-    label = _above(margin) if is_above else BELOW
-    dot: dict[str, Any] = {
-        "markerfacecolor": fill,
-        "markeredgecolor": SERIES[0],
-        "markersize": 5.5,
-        "linestyle": "none",
-    }
-    ax.plot(row["accuracy"], place, "o", zorder=4, label=label, **dot)
+        start, end = row["low"], row["high"]
+    draw_dot(ax, row["accuracy"], place, _above(margin) if is_above else BELOW, is_filled=is_above)
     # Beside the interval, on the side where there is room, and clear of the bar.
-    start, end = (
-        (row["low"], row["high"]) if pd.notna(row["low"]) else (row["accuracy"], row["accuracy"])
-    )
     if end < row["baseline"] < end + BESIDE:
         end = row["baseline"]
-    is_right = end < 1 - BESIDE
-    ax.annotate(
-        f"{int(row['layer'])}.{int(row['head'])}",
-        (end if is_right else start, place),
-        (5 if is_right else -5, 0),
-        textcoords="offset points",
-        ha="left" if is_right else "right",
-        va="center",
-        fontsize=6.8,
-        color=SERIES[0],
-    )
+    x, shift, side = (end, 5, "left") if end < 1 - BESIDE else (start, -5, "right")
+    address = f"{int(row['layer'])}.{int(row['head'])}"
+    text: dict[str, Any] = {"fontsize": 6.8, "color": SERIES[0]}
+    annotate(ax, address, (x, place), (shift, 0), ha=side, va="center", **text)
 
 
-def _draw_legend(fig: Figure, above: str) -> None:
-    drawn = [ax.get_legend_handles_labels() for ax in fig.axes]
-    named = {
-        label: handle
-        for handles, labels in drawn
-        for handle, label in zip(handles, labels, strict=True)
-    }
-    order = [label for label in (above, BELOW, "best offset", "random twin") if label in named]
-    texts = [f"best head, {label}" if label in (above, BELOW) else label for label in order]
-    fig.legend(
-        [named[label] for label in order],
-        texts,
-        loc="lower center",
-        ncols=4,
-        frameon=False,
-        fontsize=7.5,
-    )
-
-
-def part(study: Study) -> Part | None:
-    table = study.tables.get("relations")
-    if table is None:
-        return None
+@needs_table(TABLE)
+def part(study: Study, table: pd.DataFrame) -> Part:
     columns: Columns = {
         "relation": text_column("relation", 60),
         "direction": text_column("direction", 20),
@@ -209,7 +162,6 @@ def part(study: Study) -> Part | None:
         "control": number_column("control"),
         "pairs": lambda row: count_cell(row["count"]),
     }
-    rows = rows_of(table.to_dict("records"), columns)
     note = (
         "dependent: a dependent's largest weight is on its governor; governor: the governor's largest is on this "
         "dependent; received: of all words, the governor looks most at the dependent. Each head was chosen on one half "
@@ -217,16 +169,8 @@ def part(study: Study) -> Part | None:
         "on the same sentences: that is in a column of its own. The control is the best head of a twin with random "
         "weights. Relations with fewer than 100 pairs are listed, and no head is chosen."
     )
-    figures = ("relations", "arcs")
-    return Part(
-        "relations",
-        "Relations between words",
-        note,
-        tuple(columns),
-        rows,
-        figures=figures,
-        words={0, 1},
-    )
+    heading, figures = "Relations between words", ("relations", "arcs")
+    return Part.of("relations", heading, note, columns, table, figures=figures, words={0, 1})
 
 
 def _offset(value: Any) -> str:
@@ -238,16 +182,14 @@ def _papers_head(row: dict[Any, Any]) -> str:
     return "" if is_missing(layer) else f" by {int(layer)}.{int(head)}"
 
 
-def findings(study: Study) -> Iterator[Finding]:
+@needs_table(TABLE)
+def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     """The relations with the largest gains over what needs no trained head, of each the best direction."""
-    table = study.tables.get("relations")
-    if table is None:
-        return
     best: dict[str, dict[Any, Any]] = {}
     for row in by_gain(table):
         if row["gain"] > 0 and not str(row["relation"]).startswith("all"):
             best.setdefault(row["relation"], row)
-    if not best and len(table):
+    if not best:
         told = "No evidence that a head shows a relation better than the best fixed offset does"
         yield Finding("", told, (), kind="relations")
     for row in list(best.values())[:BEST_RELATIONS]:
@@ -255,14 +197,9 @@ def findings(study: Study) -> Iterator[Finding]:
             f"Relation {plain(row['relation'], 60)}, {plain(row['direction'], 20)}: the best fixed offset is right in "
             f"{short_number(row['baseline'])} of the pairs; the head chosen on other sentences is"
         )
-        found, rival = (
-            measured_in(study, row, "accuracy"),
-            float(row["accuracy"]) - float(row["gain"]),
-        )
-        strength = strength_of(found.value, found.low, found.high, rival)
-        yield Finding(
-            "", sentence, (found,), kind="relations", is_clear=found.low > rival, strength=strength
-        )
+        found, rival = measured_in(study, row, "accuracy"), row["accuracy"] - row["gain"]
+        evidence = {"is_clear": found.low > rival, "strength": found.strength(rival)}
+        yield Finding("", sentence, (found,), kind="relations", **evidence)
 
 
 def _fact(record: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import product
 from typing import TYPE_CHECKING
 
 from matplotlib.colors import to_rgb
@@ -10,18 +11,20 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from headscope.report.drawing.palette import INK, MISSING, MUTED
+from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StackFigure
-from headscope.report.drawing.style import _legible, headed, heading_height, style
-from headscope.report.finding import Finding, measured_in, strength_of
+from headscope.report.drawing.style import draw_legend, legible, number_cells, write_centred
+from headscope.report.finding import Finding, measured_in
 from headscope.report.head_cards import Role, roles_by_head
 from headscope.report.role_groups import FAMILIES, family_of
 from headscope.report.section import Section
-from headscope.report.shared_heads import Place, counted, is_shared, number_of
+from headscope.report.shared_heads import Place, counted, is_shared, keys_of, number_of
 from headscope.report.study_access import model_name, shape_of, stacks_of
 from headscope.report.table_cells import Cell, Part, head_cell, measured, number
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -60,27 +63,27 @@ class RoleMap(StackFigure):
         has_text = heads <= MOST_WITH_TEXT
         wide, high = (CELL_WIDE, CELL_HIGH) if has_text else (CELL_SMALL, CELL_SMALL)
         shown = {place: family_of(of_head[0].name, study) for place, of_head in roles.items()}
-        families = [
-            name for name in FAMILIES if any(family == name for family, _ in shown.values())
-        ]
+        present = {family for family, _ in shown.values()}
+        families = [name for name in FAMILIES if name in present]
         subtitle = f"{model_name(study)}, {plain(self.stack)} · layers down, heads across"
-        with style():
-            width = max(LEFT + heads * wide + RIGHT, 5.2)
-            across = max(int((width - LEFT) / LEGEND_WIDE), 1)
-            legend = LEGEND_ROW * -(-(len(families) + 2) // across) + 0.1
-            top = heading_height(width, subtitle) + 0.12
-            height = top + layers * high + BOTTOM + legend
-            fig = headed(width, height, self.title, subtitle)
-            bounds = (
-                LEFT / width,
-                (BOTTOM + legend) / height,
-                heads * wide / width,
-                layers * high / height,
-            )
-            ax = fig.add_axes(bounds)
+        width = max(LEFT + heads * wide + RIGHT, 5.2)
+        across = max(int((width - LEFT) / LEGEND_WIDE), 1)
+        legend = LEGEND_ROW * -(-(len(families) + 2) // across) + 0.1
+        body = layers * high + BOTTOM + legend
+        with open_sheet(self.title, subtitle, width, body, 0.12) as sheet:
+            ax = sheet.add_axes(LEFT, 0, heads * wide, layers * high)
             _draw_cells(ax, (layers, heads), roles, shown, has_text=has_text)
-            _draw_legend(fig, families, across, LEFT / width)
-            return fig
+            dot = Line2D([], [], marker="o", color=INK, linestyle="none", markersize=3)
+            handles = family_handles(families) | {"several roles": dot}
+            spaces = {"handlelength": 1.2, "handleheight": 1.0, "borderaxespad": 0.2}
+            draw_legend(sheet.figure, handles, (LEFT / width, 0.0), ncols=across, **spaces)
+            return sheet.figure
+
+
+def family_handles(families: Iterable[str]) -> dict[str, Artist]:
+    """What stands in a legend for families of roles, and for no role."""
+    colours = {name: FAMILIES[name] for name in families} | {"no rule holds": MISSING}
+    return {name: Rectangle((0, 0), 1, 1, facecolor=colours[name]) for name in colours}
 
 
 def _draw_cells(
@@ -92,85 +95,37 @@ def _draw_cells(
     has_text: bool,
 ) -> None:
     layers, heads = shape
-    for layer in range(layers):
-        for head in range(heads):
-            family, text = shown.get((layer, head), ("", ""))
-            colour = FAMILIES.get(family, MISSING)
-            ax.add_patch(
-                Rectangle((head + 0.03, layer + 0.04), 0.94, 0.92, facecolor=colour, linewidth=0)
-            )
-            ink = _legible(to_rgb(colour)) if family else MUTED
-            if has_text and family:
-                size = 6.8 if len(text) <= 5 else 5.6
-                ax.text(
-                    head + 0.5,
-                    layer + 0.54,
-                    text,
-                    ha="center",
-                    va="center",
-                    fontsize=size,
-                    color=ink,
-                )
-            if len(roles.get((layer, head), ())) > 1:
-                ax.plot(
-                    head + 0.88, layer + 0.18, "o", color=ink, markersize=2.4 if has_text else 1.8
-                )
-    step = 1 if has_text else 4
-    ax.set_xticks([i + 0.5 for i in range(0, heads, step)], [str(i) for i in range(0, heads, step)])
-    every = 1 if layers <= 24 else 4
-    ax.set_yticks(
-        [i + 0.5 for i in range(0, layers, every)], [str(i) for i in range(0, layers, every)]
-    )
+    for layer, head in product(range(layers), range(heads)):
+        family, text = shown.get((layer, head), ("", ""))
+        colour, corner = FAMILIES.get(family, MISSING), (head + 0.03, layer + 0.04)
+        ax.add_patch(Rectangle(corner, 0.94, 0.92, facecolor=colour, linewidth=0))
+        ink = legible(to_rgb(colour)) if family else MUTED
+        if has_text and family:
+            size = 6.8 if len(text) <= 5 else 5.6
+            write_centred(ax, head + 0.5, layer + 0.54, text, size, ink)
+        if len(roles.get((layer, head), ())) > 1:
+            size = 2.4 if has_text else 1.8
+            ax.plot(head + 0.88, layer + 0.18, "o", color=ink, markersize=size)
+    number_cells(ax.xaxis, heads, 1 if has_text else 4)
+    number_cells(ax.yaxis, layers, 1 if layers <= 24 else 4)
     ax.set(xlim=(0, heads), ylim=(layers, 0), xlabel="head", ylabel="layer")
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0, pad=2)
 
 
-def _draw_legend(fig: Figure, families: list[str], columns: int, left: float) -> None:
-    named = [*((name, FAMILIES[name]) for name in families), ("no rule holds", MISSING)]
-    handles: list[Rectangle | Line2D] = [
-        Rectangle((0, 0), 1, 1, facecolor=colour) for _, colour in named
-    ]
-    handles.append(Line2D([], [], marker="o", color=INK, linestyle="none", markersize=3))
-    labels = [*(name for name, _ in named), "several roles"]
-    fig.legend(
-        handles,
-        labels,
-        loc="lower left",
-        bbox_to_anchor=(left, 0.0),
-        ncols=columns,
-        frameon=False,
-        fontsize=7.5,
-        handlelength=1.2,
-        handleheight=1.0,
-        borderaxespad=0.2,
-        borderpad=0.0,
-    )
-
-
 def part(study: Study) -> Part | None:
-    roles = roles_by_head(study)
-    rows = [
-        [
-            head_cell(study, place),
-            Cell(role.name, role.name),
-            measured(role.value, role.low, role.high),
-            number(role.baseline),
-            Cell(
-                plain(role.rule)
-                if role.is_sure
-                else f"{plain(role.rule)} (the interval reaches below)",
-                role.rule,
-            ),
-        ]
-        for place, of_head in sorted(
-            roles.items(), key=lambda item: (stacks_of(study).index(item[0][0]), item[0][1:])
-        )
-        for role in of_head
-    ]
-    heads = study.heads[["stack", "layer", "head"]].drop_duplicates()
-    note = f"{len(roles)} of {len(heads)} heads have a role by the rules named here, several heads more than one. "
-    note += "A head's card shows it at work: choose a head."
+    roles, stacks = roles_by_head(study), stacks_of(study)
+    rows = []
+    for place in sorted(roles, key=lambda place: (stacks.index(place[0]), place[1:])):
+        for role in roles[place]:
+            below = "" if role.is_sure else " (the interval reaches below)"
+            value = measured(role.value, role.low, role.high), number(role.baseline)
+            rule = Cell(f"{plain(role.rule)}{below}", role.rule)
+            rows.append([head_cell(study, place), Cell(role.name, role.name), *value, rule])
+    note = (
+        f"{len(roles)} of {len(keys_of(study.heads))} heads have a role by the rules named here, several heads more "
+        "than one. A head's card shows it at work: choose a head."
+    )
     columns = ("head", "role", "value", "baseline", "rule")
     return Part("roles", "What each head does", note, columns, rows, words={1, 4})
 
@@ -180,19 +135,14 @@ def findings(study: Study) -> Iterator[Finding]:
     every = roles_by_head(study)
     sure = {place: [role for role in of if role.is_sure] for place, of in every.items()}
     sure = {place: of for place, of in sure.items() if of}
-    heads = list(
-        study.heads[["stack", "layer", "head"]].drop_duplicates().itertuples(index=False, name=None)
-    )
+    heads = keys_of(study.heads)
     if "roles" not in study.tables or not heads:
         return
     if not sure:
-        many = number_of(study, heads)
-        yield Finding(
-            "",
-            f"No evidence that any of the {many} heads has a role by the rules",
-            (),
-            kind="roles",
+        none = (
+            f"No evidence that any of the {number_of(study, heads)} heads has a role by the rules"
         )
+        yield Finding("", none, (), kind="roles")
         return
     main = {place: of[0] for place, of in sure.items()}  # one a head: the numbers add up
     counts: dict[str, list[Place]] = {}
@@ -209,19 +159,15 @@ def findings(study: Study) -> Iterator[Finding]:
     place, best = max(main.items(), key=lambda item: item[1].strength)
     row = {"stack": place[0], "layer": place[1], "head": place[2], **vars(best)}
     at = " at each site" if is_shared(study) else ""
-    others_too = (
-        f"; {number_of(study, every)} by the value alone, as the map counts"
-        if len(every) > len(sure)
-        else ""
-    )
+    by_value = f"; {number_of(study, every)} by the value alone, as the map counts"
+    others_too = by_value if len(every) > len(sure) else ""
     sentence = (
         f"{counted(study, sure, heads)} have a role for sure (the whole interval is beyond the rule's threshold"
         f"{others_too}), by their main role{at}: {listed}; the clearest, {best.name}, is"
     )
-    strength = strength_of(best.value, best.low, best.high, best.threshold)
-    yield Finding(
-        "", sentence, (measured_in(study, row, "value"),), kind="roles", strength=strength
-    )
+    named = measured_in(study, row, "value")
+    strength = named.strength(best.threshold)
+    yield Finding("", sentence, (named,), kind="roles", strength=strength)
 
 
 def _threshold(roles: list[Role]) -> str:

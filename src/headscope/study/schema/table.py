@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Kind = Literal["text", "whole number", "number", "flag"]
+KINDS: dict[str, Kind] = {  # by the word in declarations
+    "text": "text",
+    "whole": "whole number",
+    "number": "number",
+    "flag": "flag",
+}
 FLAGS = {"True": True, "False": False, "": None}
 CORRECT = "Correct the file, or run the command again"
 
@@ -79,10 +85,7 @@ Columns = dict[str, Column]
 def _flags(values: pd.Series[Any]) -> pd.Series[Any]:
     import pandas as pd
 
-    cells = [
-        "" if is_empty else str(value)
-        for value, is_empty in zip(values, values.isna(), strict=True)
-    ]
+    cells = values.astype(object).where(values.notna(), "").astype(str).tolist()
     if unknown := set(cells) - set(FLAGS):
         raise ValueError(f"not flags: {unknown}")
     flags = [FLAGS[cell] for cell in cells]
@@ -112,13 +115,8 @@ class Table:
 
     def convert(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The frame with the declared dtypes; columns that are not declared stay as they are."""
-        return frame.assign(
-            **{
-                name: column.convert(frame[name])
-                for name, column in self.columns.items()
-                if name in frame
-            }
-        )
+        declared = ((name, column) for name, column in self.columns.items() if name in frame)
+        return frame.assign(**{name: column.convert(frame[name]) for name, column in declared})
 
     def validate(self, frame: pd.DataFrame, where: str | Path) -> None:
         """Raise an error if a column is missing or has another dtype than the declared one."""
@@ -144,12 +142,8 @@ class Table:
             header = next(csv.reader(file), [])
         self._check_names(header, path)
         empty = {name: ["", "nan"] for name in header if name not in text}
-        frame = pd.read_csv(
-            path,
-            dtype={name: str for name in text if name in header},
-            keep_default_na=False,
-            na_values=empty,
-        )
+        dtypes = {name: str for name in text if name in header}
+        frame = pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=empty)
         try:
             return self.convert(frame)
         except (ValueError, TypeError) as cause:
@@ -162,12 +156,8 @@ class Table:
                 near = get_close_matches(name, others, n=1)
                 mend = f'Did you mean "{name}" by "{near[0]}"?' if near else CORRECT
                 listed = ", ".join(names) or "nothing"
-                raise HeadscopeError(
-                    f'column "{name}" is missing, got {listed}',
-                    where=where,
-                    expected=", ".join(self.names),
-                    mend=mend,
-                )
+                what, expected = f'column "{name}" is missing, got {listed}', ", ".join(self.names)
+                raise HeadscopeError(what, where=where, expected=expected, mend=mend)
 
     def _wrong_cell(self, path: Path) -> HeadscopeError | None:
         """The error for the first cell that is not valid."""
@@ -188,24 +178,39 @@ def numbered_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
             yield reader.line_num, {name: cell or "" for name, cell in row.items() if name}
 
 
-# Columns by kind, for declarations: `whole("layer head")`.
+def parse_columns(declaration: str, groups: Mapping[str, Columns]) -> Columns:
+    """Columns from a declaration such as `HEAD, role: text, layer head: whole?, aim: text optional`.
+
+    A name in capitals stands for the columns of that group. A question mark means that cells may be empty, `optional`
+    that tables without the column are valid.
+    """
+    columns: Columns = {}
+    for item in declaration.split(","):
+        names, _, kind = item.strip().partition(": ")
+        if not kind:
+            columns |= groups[names]
+            continue
+        kind, *optional = kind.split()
+        column = Column(KINDS[kind.rstrip("?")], kind.endswith("?"), bool(optional))
+        columns |= dict.fromkeys(names.split(), column)
+    return columns
 
 
-def text(names: str, *, is_optional: bool = False) -> Columns:
-    return _columns(names, Column("text", is_optional=is_optional))
+def parse_groups(declarations: str) -> dict[str, Columns]:
+    """Groups of columns by name, from lines `NAME = columns`; longer ones continue on indented lines."""
+    groups: dict[str, Columns] = {}
+    for declaration in declarations.replace("\n    ", " ").strip().splitlines():
+        name, _, columns = declaration.partition(" = ")
+        groups[name] = parse_columns(columns, groups)
+    return groups
 
 
-def whole(names: str, *, may_be_empty: bool = False, is_optional: bool = False) -> Columns:
-    return _columns(names, Column("whole number", may_be_empty, is_optional))
-
-
-def number(names: str, *, is_optional: bool = False) -> Columns:
-    return _columns(names, Column("number", is_optional=is_optional))
-
-
-def flag(names: str, *, is_optional: bool = False) -> Columns:
-    return _columns(names, Column("flag", is_optional=is_optional))
-
-
-def _columns(names: str, column: Column) -> Columns:
-    return dict.fromkeys(names.split(), column)
+def parse_tables(declarations: str, groups: Mapping[str, Columns]) -> dict[str, Table]:
+    """Tables by name, from paragraphs: `name: title`, then indented a line with the sentence, then the columns."""
+    tables = {}
+    for declaration in declarations.strip().split("\n\n"):
+        heading, sentence, *columns = declaration.splitlines()
+        name, _, title = heading.partition(": ")
+        parsed = parse_columns(" ".join(columns), groups)
+        tables[name] = Table(name, title, sentence.strip(), parsed)
+    return tables
