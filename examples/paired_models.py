@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 
 import headscope
-from headscope.ablation.evaluate import loaded_for
+from headscope.ablation.evaluate import open_for
 from headscope.tasks import task_named
 from headscope.tasks.running import evaluate
 
@@ -23,9 +23,8 @@ def losses_of(
     """[example]: the loss of a model, under a mask where one is named behind its name."""
     name, _, mask = given.partition("=")
     chosen = task_named(task)
-    model = loaded_for(name, chosen)
-    if mask:
-        model.wear(headscope.Masked(mask))
+    reading = headscope.Reading(mask=mask or None)
+    model = open_for(chosen, name, reading, headscope.Run())
     prepared = chosen.prepare(model, chosen.items(data, split, limit=limit), max_length=max_length)
     return np.asarray(evaluate(model, chosen, prepared).losses)
 
