@@ -1,4 +1,4 @@
-"""Does the one error say where, what, what was expected and how to mend it, in one line?"""
+"""Does the one error say where, what, what was expected and how to fix it, in one line?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headscope.errors import HeadscopeError, choices
         (HeadscopeError("it is wrong", where=Path("a.tsv")), "a.tsv: it is wrong."),
         (HeadscopeError("wrong", expected="0 to 9"), "wrong. Expected 0 to 9."),
         (
-            HeadscopeError("wrong", where="--heads", expected="LAYER.HEAD", mend="Write 3.2"),
+            HeadscopeError("wrong", where="--heads", expected="LAYER.HEAD", fix="Write 3.2"),
             "--heads: wrong. Expected LAYER.HEAD. Write 3.2.",
         ),
         (HeadscopeError("a cause\n  of two lines"), "a cause of two lines."),
@@ -30,11 +30,11 @@ def test_an_error_is_one_line(error: HeadscopeError, line: str) -> None:
 
 
 def test_an_error_survives_pickling() -> None:
-    error = HeadscopeError("wrong", where=Path("x"), expected="right", mend="Mend it")
+    error = HeadscopeError("wrong", where=Path("x"), expected="right", fix="Mend it")
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is HeadscopeError
     assert str(again) == str(error)
-    assert (again.what, again.where, again.expected, again.mend) == (
+    assert (again.what, again.where, again.expected, again.fix) == (
         "wrong",
         Path("x"),
         "right",

@@ -88,7 +88,7 @@ def test_options_are_shown_as_flags(text: str, shown: str) -> None:
 def test_an_error_leaves_the_command_line_with_flags() -> None:
     with pytest.raises(HeadscopeError) as error, errors_in_flags():
         raise HeadscopeError(
-            "`by` is wrong", where="`by`", expected='`by="norm"`', mend="Leave `by` out"
+            "`by` is wrong", where="`by`", expected='`by="norm"`', fix="Leave `by` out"
         )
     assert str(error.value) == "--by: --by is wrong. Expected --by norm. Leave --by out."
     with pytest.raises(HeadscopeError, match=r"^`by`: wrong\.$") as other, errors_in_flags():

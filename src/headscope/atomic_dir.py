@@ -69,7 +69,7 @@ def drafted(
             f"cannot be written: {os.strerror(cause.errno) if cause.errno else cause}",
             where=out,
             expected="a place with room that may be written to",
-            mend="Free some space, or choose another `out`" if is_full else CHOOSE_ANOTHER,
+            fix="Free some space, or choose another `out`" if is_full else CHOOSE_ANOTHER,
         ) from cause
     finally:
         for folder in made:
@@ -95,19 +95,19 @@ def check_free(
     final, partial = _places(out)
     if final.exists() and not final.is_dir():
         what, expected = "this is a file", NEW_DIRECTORY
-        raise HeadscopeError(what, where=out, expected=expected, mend=CHOOSE_ANOTHER)
+        raise HeadscopeError(what, where=out, expected=expected, fix=CHOOSE_ANOTHER)
     if read_record(final, record):
         if not overwrite:
-            raise HeadscopeError(f"{KINDS[record]} is already there", where=out, mend=REPLACE)
+            raise HeadscopeError(f"{KINDS[record]} is already there", where=out, fix=REPLACE)
     elif not final.name or (final.exists() and any(final.iterdir())):
         what, expected = f"the directory is neither {KINDS[record]} nor empty", NEW_DIRECTORY
-        raise HeadscopeError(what, where=out, expected=expected, mend=CHOOSE_ANOTHER)
+        raise HeadscopeError(what, where=out, expected=expected, fix=CHOOSE_ANOTHER)
     left = next((partial / name for name in kept if (partial / name).exists()), None)
     if left is not None and not (resume or overwrite):
         raise HeadscopeError(
             f"a run that was stopped is there ({left.name})",
             where=partial,
-            mend="Add `resume=True` to go on with it, or `overwrite=True` to begin anew",
+            fix="Add `resume=True` to go on with it, or `overwrite=True` to begin anew",
         )
 
 
@@ -119,9 +119,9 @@ def check_page(out: str | Path, *, overwrite: bool = False) -> None:
         raise HeadscopeError(what, where=out, expected="a name that ends in .html")
     if place.is_dir() or not place.parent.is_dir():
         what = "it is a directory" if place.is_dir() else f"there is no directory {place.parent}"
-        raise HeadscopeError(f"cannot be written: {what}", where=out, mend=CHOOSE_ANOTHER)
+        raise HeadscopeError(f"cannot be written: {what}", where=out, fix=CHOOSE_ANOTHER)
     if place.exists() and not overwrite:
-        raise HeadscopeError("a page is already there", where=out, mend=REPLACE)
+        raise HeadscopeError("a page is already there", where=out, fix=REPLACE)
 
 
 def read_record(folder: Path, name: str = "run.json") -> dict[str, Any]:
@@ -142,8 +142,8 @@ def _owned(partial: Path, out: str | Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            mend = "Wait for it, or choose another `out`"
-            raise HeadscopeError("another run is writing it", where=out, mend=mend) from None
+            fix = "Wait for it, or choose another `out`"
+            raise HeadscopeError("another run is writing it", where=out, fix=fix) from None
         yield
 
 

@@ -1,4 +1,4 @@
-"""The one error a user meets: where it is, what is wrong, what was expected, how to mend it."""
+"""The one error a user meets: where it is, what is wrong, what was expected, how to fix it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class HeadscopeError(Exception):
     where     a file, `file:line`, or the option as typed
     what      what is wrong, with the value in quotes
     expected  what would have been right
-    mend      what to do about it
+    fix      what to do about it
     """
 
     def __init__(
@@ -26,19 +26,19 @@ class HeadscopeError(Exception):
         *,
         where: str | Path | None = None,
         expected: str | None = None,
-        mend: str | None = None,
+        fix: str | None = None,
     ) -> None:
-        self.what, self.where, self.expected, self.mend = what, where, expected, mend
+        self.what, self.where, self.expected, self.fix = what, where, expected, fix
         super().__init__(str(self))
 
     def __str__(self) -> str:
         expected = f"Expected {self.expected}" if self.expected else None
-        sentences = (self.what, expected, self.mend)
+        sentences = (self.what, expected, self.fix)
         text = " ".join(_ended(sentence) for sentence in sentences if sentence)
         return printable(f"{self.where}: {text}" if self.where is not None else text)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.what, self.where, self.expected, self.mend)
+        return _rebuild, (self.what, self.where, self.expected, self.fix)
 
 
 class HeadscopeWarning(UserWarning):
@@ -51,9 +51,9 @@ def note(line: str) -> None:
 
 
 def _rebuild(
-    what: str, where: str | Path | None, expected: str | None, mend: str | None
+    what: str, where: str | Path | None, expected: str | None, fix: str | None
 ) -> HeadscopeError:
-    return HeadscopeError(what, where=where, expected=expected, mend=mend)
+    return HeadscopeError(what, where=where, expected=expected, fix=fix)
 
 
 def _ended(sentence: str) -> str:

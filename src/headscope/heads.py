@@ -89,7 +89,7 @@ def named_heads(heads: Heads) -> list[str | Head]:
         f"{wrong!r} names no head",
         where="heads",
         expected=f"{FORM}; or (LAYER, HEAD)",
-        mend=f'Write "{wrong}"' if isinstance(wrong, float) else None,
+        fix=f'Write "{wrong}"' if isinstance(wrong, float) else None,
     )
 
 
@@ -133,7 +133,7 @@ class HeadSet(Collection[Head]):
             raise HeadscopeError(
                 f'"{item}" could be in {" or ".join(stacks)}',
                 where=where,
-                mend=f'Write "{stacks[0]}.{item}"',
+                fix=f'Write "{stacks[0]}.{item}"',
             )
         first, last = match["first"], match["last"] or match["first"]
         found = [

@@ -331,7 +331,7 @@ def test_a_damaged_study_is_refused(here: Path, analyze: Run) -> None:
 
 def test_an_error_is_one_line_that_cannot_steer_the_terminal() -> None:
     error = HeadscopeError(
-        "a\n\n  b\x1b[2J\u202e", where="two  blanks\u2028.txt", expected="x.", mend="y?"
+        "a\n\n  b\x1b[2J\u202e", where="two  blanks\u2028.txt", expected="x.", fix="y?"
     )
     assert str(error) == "two  blanks .txt: a b\\x1b[2J\\u202e. Expected x. y?"
     assert printable("é 一 😀") == "é 一 😀"

@@ -70,7 +70,7 @@ def importance(
     if config.race is not None and task.is_coupled:
         raise HeadscopeError(
             f"`race` cannot be used with {task.name}: its examples depend on each other",
-            mend="Leave `race` out",
+            fix="Leave `race` out",
         )
     if config.labels_free:
         task = copy(task)  # the caller's is not changed
@@ -292,7 +292,7 @@ def _refuse_undefined(task: Task, intact: Judged) -> None:
         raise HeadscopeError(
             f"{name} is undefined on these {len(intact.losses)} examples: the model gives one answer to all of them",
             where=f'`task="{task.name}"`',
-            mend="Take more examples, or a model that was trained for longer",
+            fix="Take more examples, or a model that was trained for longer",
         )
 
 

@@ -149,7 +149,7 @@ def relevances(
         progress(done, count)
     if not np.isfinite(found.signed).all():
         raise HeadscopeError(
-            "some relevances are not finite", where=model.name, mend="Load it with dtype float64"
+            "some relevances are not finite", where=model.name, fix="Load it with dtype float64"
         )
     return found
 

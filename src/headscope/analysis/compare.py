@@ -148,7 +148,7 @@ def _checked(studies: Sequence[Study | str | Path]) -> list[Study]:
             "one study cannot be compared" if studies else "no study was given",
             where="STUDY",
             expected="two studies or more",
-            mend="Make another one with headscope analyze",
+            fix="Make another one with headscope analyze",
         )
     given = [one if isinstance(one, Study) else Study(one) for one in studies]
     lenses = [str(study.record.get("lens", "raw")) for study in given]

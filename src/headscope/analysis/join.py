@@ -170,7 +170,7 @@ def _check_one_shape(of_model: Sequence[Member]) -> None:
             mine, other = _model(told[0].study).get(key), _model(member.study).get(key)
             if mine != other:
                 what = f"contradicts {told[0].name}: {key} {other} here and {mine} there, of the same weights"
-                raise HeadscopeError(what, where=member.name, mend="Make one of them again")
+                raise HeadscopeError(what, where=member.name, fix="Make one of them again")
 
 
 def _chapter(members: Sequence[Member]) -> Chapter:

@@ -40,7 +40,7 @@ def loss_of(model: AttentionModel, *, pairs: bool, seed: int = 0) -> Loss:
         raise HeadscopeError(
             f"this model's head was never trained ({untrained[0]} is not in its files), so its loss says nothing",
             where=f"{model.name}, {LENS}",
-            mend="Train it first (headscope finetune), or leave the lens gradient out",
+            fix="Train it first (headscope finetune), or leave the lens gradient out",
         )
     if "MaskedLM" in kind:
         return Loss(
@@ -84,7 +84,7 @@ def _check_pairs(model: AttentionModel, pairs: bool, what: str) -> None:
             "the loss needs pairs of texts",
             where=f"{model.name}, {LENS}",
             expected=what,
-            mend="Add `pairs=True`",
+            fix="Add `pairs=True`",
         )
 
 

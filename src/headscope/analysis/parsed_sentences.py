@@ -79,7 +79,7 @@ class Treebanks:
                     f"no sentence with words (beside punctuation) is left to {purpose}{why}",
                     where=", ".join(map(str, files)) or "`treebank`",
                     expected="sentences in CoNLL-U that the model can read",
-                    mend=None
+                    fix=None
                     if self.test_files
                     else "Give others with `test`: one file is cut into two halves",
                 )

@@ -46,11 +46,11 @@ def read_given(place: str | Path) -> Study | Comparison:
         what = "a cut model without a study: its heads were named (`heads=SET` or `plan`), and no task was searched for"
         analyse = command_line("analyze", place, corpus="FILE", out="study")
         search = command_line("prune", "MODEL", heads="NUMBER", task="TASK", data="FILE", out="DIR")
-        mend = (
+        fix = (
             f"Analyse it ({analyse}) and report on that study, or let a search choose, "
             f"which writes one ({search})"
         )
-        raise HeadscopeError(what, where=place, mend=mend)
+        raise HeadscopeError(what, where=place, fix=fix)
     return Study(folder)
 
 
@@ -78,5 +78,5 @@ def _tables(folder: Path, declared: Mapping[str, Table]) -> dict[str, pd.DataFra
         }
     except (OSError, ValueError) as cause:
         raise HeadscopeError(
-            f"a table cannot be read ({reason(cause)})", where=folder, mend="Make it again"
+            f"a table cannot be read ({reason(cause)})", where=folder, fix="Make it again"
         ) from cause

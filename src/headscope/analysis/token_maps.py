@@ -136,7 +136,7 @@ def _relevance(given: Input) -> TokenMap:
             f"{given.model.name} says nothing yet of a source alone",
             where="lens relevance",
             expected="a source and its target",
-            mend="Give the target as the second text",
+            fix="Give the target as the second text",
         )
     targets = None if given.target is None else [given.target]
     found = [
@@ -195,5 +195,5 @@ def one_input(
         f"{length} tokens",
         where=where,
         expected=f"at most {encoder.max_length} tokens",
-        mend=f"Shorten it{more}",
+        fix=f"Shorten it{more}",
     )

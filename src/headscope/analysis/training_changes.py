@@ -43,7 +43,7 @@ def check_same_shape(before: AttentionModel, after: AttentionModel) -> None:
             f"the models have different heads ({_shape(before)}; {_shape(after)})",
             where=where,
             expected="one shape, as before and after fine-tuning",
-            mend="Compare their studies alone: heads are then matched by behaviour",
+            fix="Compare their studies alone: heads are then matched by behaviour",
         )
     vocabularies = [
         None if one.tokenizer is None else one.tokenizer.get_vocab() for one in (before, after)
@@ -53,7 +53,7 @@ def check_same_shape(before: AttentionModel, after: AttentionModel) -> None:
             "the models have different tokenizers, so their maps are of different tokens",
             where=where,
             expected="one tokenizer, as before and after fine-tuning",
-            mend="Compare their studies alone: heads are then matched by behaviour",
+            fix="Compare their studies alone: heads are then matched by behaviour",
         )
 
 

@@ -75,7 +75,7 @@ class WordMaps:
             raise HeadscopeError(
                 "its attention is not finite",
                 where=self.model.name,
-                mend="Load it with dtype float32 (`dtype`)",
+                fix="Load it with dtype float32 (`dtype`)",
             )
         return maps
 

@@ -75,7 +75,7 @@ def check_files(command: str, values: Values) -> None:
             "one study cannot be compared",
             where="STUDY",
             expected="two studies or more",
-            mend="Make another one with headscope analyze",
+            fix="Make another one with headscope analyze",
         )
     for study in (*(values.get("studies") or ()), *(values.get("study") or ()), *_roles(values)):
         _check_study(Path(study))
@@ -165,8 +165,8 @@ def check_out(command: str, values: Values) -> None:
         if part is not None and there and part not in there:
             overwrite = True  # it is added to
         elif part is not None and there and not overwrite:
-            mend = "Add `overwrite=True` to replace it, or choose another `out`"
-            raise HeadscopeError(f"the study there has its {part} already", where=out, mend=mend)
+            fix = "Add `overwrite=True` to replace it, or choose another `out`"
+            raise HeadscopeError(f"the study there has its {part} already", where=out, fix=fix)
         check_free(out, overwrite=overwrite, resume=resume, kept=kept, record=record)
 
 

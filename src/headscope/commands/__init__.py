@@ -149,4 +149,4 @@ def _usage(error: Any) -> str:
     hint = (
         TOO_MANY_WORDS.get(command) if message.startswith("Got unexpected extra argument") else None
     )
-    return str(HeadscopeError(message, mend=hint or f"See {command} --help"))
+    return str(HeadscopeError(message, fix=hint or f"See {command} --help"))

@@ -40,7 +40,7 @@ def errors_in_flags() -> Iterator[None]:
         if not isinstance(error.where, Path | None):
             error.where = to_flags(str(error.where))
         error.expected = error.expected and to_flags(error.expected)
-        error.mend = error.mend and to_flags(error.mend)
+        error.fix = error.fix and to_flags(error.fix)
         raise
 
 

@@ -62,7 +62,7 @@ def check_pairs(kinds: Iterable[str], heads: str | None) -> None:
         raise HeadscopeError(
             "pairs of all heads are too many",
             where='`kind="pair"`',
-            mend='Name some: `heads="3.2,4.*"`',
+            fix='Name some: `heads="3.2,4.*"`',
         )
 
 
@@ -117,7 +117,7 @@ def lenses_named(names: str | Iterable[str], where: str = "`lens`") -> tuple[str
                 f'"{name}" is a map of tokens over all heads, no lens on a head',
                 where=where,
                 expected=f"some of {', '.join(LENSES)}",
-                mend=f"See it by {command_line('look', lens=name)}, or "
+                fix=f"See it by {command_line('look', lens=name)}, or "
                 f'headscope.token_map(model, text, by="{name}")',
             )
         check_choice(name, LENSES, where, "is no lens")
@@ -192,5 +192,5 @@ def check_keep_metric(share: float) -> None:
             f"must be the share of the unpruned metric to keep, got {share:g}",
             where="`keep_metric`",
             expected=None if share > 10 else "0.99, say",
-            mend=f"Did you mean {share / 100:g}?" if 10 < share <= 100 else None,
+            fix=f"Did you mean {share / 100:g}?" if 10 < share <= 100 else None,
         )

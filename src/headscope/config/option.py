@@ -166,7 +166,7 @@ def check_value(name: str, value: Any, declared: Option, kind: Any) -> None:
             near = get_close_matches(str(choice), declared.choices, n=1)
             raise HeadscopeError(
                 f'`{name}` must be {choices("", declared.choices)}, got "{choice}"',
-                mend=f'Did you mean "{near[0]}"?' if near else None,
+                fix=f'Did you mean "{near[0]}"?' if near else None,
             )
     if declared.check is not None:
         declared.check(value)

@@ -79,7 +79,7 @@ class PretrainConfig(TrainingConfig, ModelSizes):
         if self.tokenizer is not None and self.vocabulary is not None:
             raise HeadscopeError(
                 "`tokenizer` and `vocabulary` exclude each other",
-                mend="Leave one of them out: a tokenizer is either taken or learned",
+                fix="Leave one of them out: a tokenizer is either taken or learned",
             )
 
     def check_values(self, values: Mapping[str, Any]) -> None:

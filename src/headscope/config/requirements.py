@@ -50,7 +50,7 @@ def check_effects(command: str, values: Values, given: Collection[str] | None = 
 def without_effect(name: str, requires: str) -> HeadscopeError:
     """The error for an option without effect."""
     return HeadscopeError(
-        f"`{PYTHON_NAMES.get(name, name)}` requires {requires}", mend="It has no effect otherwise"
+        f"`{PYTHON_NAMES.get(name, name)}` requires {requires}", fix="It has no effect otherwise"
     )
 
 

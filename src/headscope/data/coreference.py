@@ -143,7 +143,7 @@ def _documents(path: str | Path) -> Iterator[tuple[int, Lines]]:
                 "a word outside of any document",
                 where=f"{path}:{number}",
                 expected='a line "#begin document (NAME); part 000" before it',
-                mend="Check that this is a CoNLL-2012 file",
+                fix="Check that this is a CoNLL-2012 file",
             )
         if start and ends:
             yield start, lines
@@ -260,7 +260,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _malformed(what: str, where: str, expected: str | None = None) -> HeadscopeError:
-    return HeadscopeError(what, where=where, expected=expected, mend=LEAVE_OUT)
+    return HeadscopeError(what, where=where, expected=expected, fix=LEAVE_OUT)
 
 
 # What a mention is

@@ -94,7 +94,7 @@ class Encoder:
         if model.tokenizer is None:
             raise HeadscopeError(
                 f"{model.name} has no tokenizer, so it cannot read text",
-                mend="Watch it from Python: with model.watched(...)",
+                fix="Watch it from Python: with model.watched(...)",
             )
         check_long(long)
         self.model, self.tokenizer, self.long = model, model.tokenizer, long
@@ -157,7 +157,7 @@ class Encoder:
                 f"{length} tokens",
                 where=example.where or None,
                 expected=f"at most {self.max_length}",
-                mend='Shorten it, or choose `long="truncate"`, window or skip',
+                fix='Shorten it, or choose `long="truncate"`, window or skip',
             )
         if self.long == "window":
             return self._windows(index, example)
@@ -170,15 +170,15 @@ class Encoder:
 
     def _windows(self, index: int, example: Example) -> list[Sequence]:
         if example.second is not None:
-            what, mend = "a pair cannot be cut into windows", "Choose truncate or skip for pairs"
-            raise HeadscopeError(what, where='`long="window"`', mend=mend)
+            what, fix = "a pair cannot be cut into windows", "Choose truncate or skip for pairs"
+            raise HeadscopeError(what, where='`long="window"`', fix=fix)
         self.counts.windowed += 1
         if not isinstance(example.first, str):
-            what, mend = (
+            what, fix = (
                 "a text given as words cannot be cut into windows",
                 "Choose truncate or skip",
             )
-            raise HeadscopeError(what, where='`long="window"`', mend=mend)
+            raise HeadscopeError(what, where='`long="window"`', fix=fix)
         pieces = self.tokenizer(example.first, add_special_tokens=False, verbose=False)["input_ids"]
         room = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=False)
         whole = self._side(example.first)

@@ -32,8 +32,8 @@ class Example:
 def examples_of(texts: Iterable[str | tuple[str, str]]) -> list[Example]:
     """Examples from texts given directly: all single, or all pairs."""
     if isinstance(texts, str):
-        mend = "Put it in a list; a file of texts is corpus=FILE"
-        raise HeadscopeError("one text where several were expected", where="texts", mend=mend)
+        fix = "Put it in a list; a file of texts is corpus=FILE"
+        raise HeadscopeError("one text where several were expected", where="texts", fix=fix)
     given = list(texts) if isinstance(texts, Iterable) else [texts]
     wrong = [text for text in given if not isinstance(text, str) and not _is_pair(text)]
     if wrong:
@@ -92,7 +92,7 @@ def read_examples(
     for path in files:
         if path in BUNDLED.values() and not pairs and columns is None:
             raise HeadscopeError(
-                "this corpus holds pairs of texts", where=Path(path).stem, mend="Add `pairs=True`"
+                "this corpus holds pairs of texts", where=Path(path).stem, fix="Add `pairs=True`"
             )
         has_header = not (suffix_of(path) == ".tsv" and pairs and columns is None)
         if suffix_of(path) in TABLES and has_header:
@@ -118,18 +118,18 @@ def _read_text(path: str | Path) -> Iterator[Example]:
 
 def _read_pairs(path: str | Path) -> Iterator[Example]:
     if is_fasta(path):
-        raise HeadscopeError("FASTA holds single sequences", where=path, mend="Leave `pairs` out")
+        raise HeadscopeError("FASTA holds single sequences", where=path, fix="Leave `pairs` out")
     for number, line in _content_lines(read_lines(path)):
         where = f"{path}:{number}"
         cells = line.split("\t")
         empty = [f"column {i} is empty" for i, cell in enumerate(cells, 1) if not cell.strip()]
         if len(cells) != 2 or empty:
-            mend = "Mend the line, or leave `pairs` out if each line is one text"
+            fix = "Fix the line, or leave `pairs` out if each line is one text"
             raise HeadscopeError(
                 count_columns(cells) if len(cells) != 2 else empty[0],
                 where=where,
                 expected="two texts with one tab between them (`pairs=True`)",
-                mend=mend if len(cells) == 1 else None,
+                fix=fix if len(cells) == 1 else None,
             )
         yield Example(cells[0], cells[1], where)
 
@@ -160,7 +160,7 @@ def _text(record: Record, column: str, option: str) -> str:
         raise HeadscopeError(
             f'no column "{column}"{others}',
             where=record.where,
-            mend=f"Name the column to read with {option}",
+            fix=f"Name the column to read with {option}",
         )
     value = record.cells[column]
     if not isinstance(value, str):
@@ -168,6 +168,6 @@ def _text(record: Record, column: str, option: str) -> str:
             f'column "{column}" is {json.dumps(value)[:40]}',
             where=record.where,
             expected="a text in quotes",
-            mend=f"Correct the line, or name another column with {option}",
+            fix=f"Correct the line, or name another column with {option}",
         )
     return value

@@ -64,6 +64,6 @@ def _record(path: str | Path, header: tuple[int, str], parts: list[str]) -> tupl
         raise HeadscopeError(
             f'record "{identifier[:60]}" has no sequence',
             where=f"{path}:{number}",
-            mend="Remove the record; if this is not FASTA, remove the > at the start of the file",
+            fix="Remove the record; if this is not FASTA, remove the > at the start of the file",
         )
     return number, sequence

@@ -56,7 +56,7 @@ def _load(name: str, config: str | None, where: str) -> Any:
         import datasets
     except ImportError as cause:
         what = "data sets by id take the library datasets"
-        raise HeadscopeError(what, where=where, mend="pip install datasets") from cause
+        raise HeadscopeError(what, where=where, fix="pip install datasets") from cause
     datasets.disable_progress_bars()
     try:
         return datasets.load_dataset(name, config)

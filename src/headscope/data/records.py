@@ -51,7 +51,7 @@ class Record:
         raise HeadscopeError(
             f"no column {wanted} among {choices(names[0], self.cells)}",
             where=self.where,
-            mend=f'Name the column that holds it: `columns={{"{names[0].replace(" ", "_")}": "NAME"}}`',
+            fix=f'Name the column that holds it: `columns={{"{names[0].replace(" ", "_")}": "NAME"}}`',
         )
 
 
@@ -126,10 +126,10 @@ def _read_jsonl(path: str | Path) -> Iterator[Record]:
             at = f":{cause.colno}" if isinstance(cause, json.JSONDecodeError) else ""
             what = cause.msg if isinstance(cause, json.JSONDecodeError) else reason(cause)
             raise HeadscopeError(
-                f"not JSON: {what}", where=where + at, expected=ONE_A_LINE, mend=UNLIST
+                f"not JSON: {what}", where=where + at, expected=ONE_A_LINE, fix=UNLIST
             ) from cause
         if not isinstance(cells, dict):
-            raise HeadscopeError("not a JSON object", where=where, expected=ONE_A_LINE, mend=UNLIST)
+            raise HeadscopeError("not a JSON object", where=where, expected=ONE_A_LINE, fix=UNLIST)
         yield Record(cells, where)
 
 
@@ -167,13 +167,13 @@ def find_split(
         matches = [file for file in matches if file in of_task]
         if not matches:
             what = f"no file for {split} of {task} here, only {_names(of_task)}"
-            raise HeadscopeError(what, where=data, mend="Name a file")
+            raise HeadscopeError(what, where=data, fix="Name a file")
     if not matches:
         what = f"no file for {split} here, only {_names(list(words)[:8]) or 'no table at all'}"
         raise HeadscopeError(what, where=data, expected=f"{SPLITS[split][0]}.tsv, say")
     if len(matches) > 1:
         what = f"several files for {split}: {_names(matches[:8])}"
-        raise HeadscopeError(what, where=data, mend="Name one of them")
+        raise HeadscopeError(what, where=data, fix="Name one of them")
     return matches[0]
 
 

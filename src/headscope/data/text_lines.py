@@ -28,7 +28,7 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
             f"cannot be read{after}: {reason(cause)}",
             where=path,
             expected="a text file, or one in gzip",
-            mend="Check the path" if isinstance(cause, FileNotFoundError) else None,
+            fix="Check the path" if isinstance(cause, FileNotFoundError) else None,
         ) from cause
 
 
@@ -64,9 +64,7 @@ def _decoded(raw: bytes, number: int, path: str | Path) -> str:
     convert = "Convert the file, with iconv say"
     if number == 1:
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise HeadscopeError(
-                "the file is in UTF-16", where=path, expected="UTF-8", mend=convert
-            )
+            raise HeadscopeError("the file is in UTF-16", where=path, expected="UTF-8", fix=convert)
         raw = raw.removeprefix(b"\xef\xbb\xbf")
     try:
         text = raw.decode("utf-8")
@@ -74,7 +72,7 @@ def _decoded(raw: bytes, number: int, path: str | Path) -> str:
         column = len(raw[: cause.start].decode("utf-8")) + 1
         what = f"byte 0x{raw[cause.start]:02x} is not UTF-8"
         raise HeadscopeError(
-            what, where=f"{path}:{number}:{column}", expected="UTF-8", mend=convert
+            what, where=f"{path}:{number}:{column}", expected="UTF-8", fix=convert
         ) from cause
     if "\x00" in text:
         where = f"{path}:{number}:{text.index(chr(0)) + 1}"

@@ -20,7 +20,7 @@ ROOT = -1  # the governor of the word that none governs
 FORMAT = (
     "sentences in CoNLL-U: ten columns with a tab between them, a blank line after each sentence"
 )
-MEND = "Mend the line, or pass `lenient=True` to leave such sentences out; run.json will count them"
+MEND = "Fix the line, or pass `lenient=True` to leave such sentences out; run.json will count them"
 _NOT_A_WORD = re.compile(r"[0-9]+(-[0-9]+|\.[0-9]+)")
 _SENT_ID = re.compile(r"#\s*sent_id\s*=\s*(.*\S)")
 
@@ -50,7 +50,7 @@ class MalformedSentence(HeadscopeError):
 
     def __init__(self, kind: str, what: str, *, where: str, expected: str) -> None:
         self.kind = kind
-        super().__init__(what, where=where, expected=expected, mend=MEND)
+        super().__init__(what, where=where, expected=expected, fix=MEND)
 
 
 def read_treebank(

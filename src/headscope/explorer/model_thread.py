@@ -90,4 +90,4 @@ class ModelThread:
 
 
 def _ending() -> Refusal:
-    return Refusal(503, "the explorer is being ended", mend="Start it again: headscope serve")
+    return Refusal(503, "the explorer is being ended", fix="Start it again: headscope serve")

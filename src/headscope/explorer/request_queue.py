@@ -68,7 +68,7 @@ class RequestQueue:
 
     async def _wait(self, page: str, turn: int | None) -> None:
         if len(self._waiting) >= self.most:
-            raise Refusal(429, f"{self.most} requests wait already", mend="Ask again in a moment")
+            raise Refusal(429, f"{self.most} requests wait already", fix="Ask again in a moment")
         mine = _Waiting(page, turn, asyncio.get_running_loop().create_future())
         self._waiting.append(mine)
         try:
@@ -92,4 +92,4 @@ class RequestQueue:
 
 def _stale(turn: int, newest: int) -> Refusal:
     what = f"turn {turn} is over: this page has asked turn {newest} since"
-    return Refusal(409, what, mend="Nothing is to be done")
+    return Refusal(409, what, fix="Nothing is to be done")

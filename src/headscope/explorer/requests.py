@@ -65,9 +65,9 @@ async def body_of(request: Request) -> dict[str, Any]:
             body = await _read(request)
     except TimeoutError as cause:
         what = f"the body did not come within {BODY_SECONDS} seconds"
-        raise Refusal(408, what, mend="Ask again") from cause
+        raise Refusal(408, what, fix="Ask again") from cause
     except ClientDisconnect as cause:
-        raise Refusal(400, "the body broke off", mend="Ask again") from cause
+        raise Refusal(400, "the body broke off", fix="Ask again") from cause
     try:
         given = json.loads(body)
     except (ValueError, RecursionError) as cause:
@@ -94,4 +94,4 @@ async def _read(request: Request) -> bytes:
 
 
 def _too_long() -> Refusal:
-    return Refusal(413, f"the body is longer than {BODY_BYTES} bytes", mend="Send a shorter text")
+    return Refusal(413, f"the body is longer than {BODY_BYTES} bytes", fix="Send a shorter text")

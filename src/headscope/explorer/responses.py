@@ -15,9 +15,9 @@ class Refusal(HeadscopeError):
     """An error with the HTTP status that goes with it."""
 
     def __init__(
-        self, status: int, what: str, *, expected: str | None = None, mend: str | None = None
+        self, status: int, what: str, *, expected: str | None = None, fix: str | None = None
     ) -> None:
-        super().__init__(what, expected=expected, mend=mend)
+        super().__init__(what, expected=expected, fix=fix)
         self.status = status
 
 

@@ -74,7 +74,7 @@ class Server:
 
     async def page(self, request: Request) -> Response:
         if not (STATIC / "index.html").is_file():
-            raise Refusal(404, "the explorer's page was not built", mend="In a checkout: make web")
+            raise Refusal(404, "the explorer's page was not built", fix="In a checkout: make web")
         return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
 
     async def about(self, request: Request) -> Response:
@@ -178,7 +178,7 @@ class Server:
     def _study(self) -> StudyView:
         if self.study is None:
             start = command_line("serve", "MODEL", study="DIR")
-            raise Refusal(404, "there is no study", mend=f"Start it with one: {start}")
+            raise Refusal(404, "there is no study", fix=f"Start it with one: {start}")
         return self.study
 
     async def _run(self, asked: AskedToAttend, work: Callable[..., Any], *given: Any) -> Any:
@@ -188,7 +188,7 @@ class Server:
                 return await self.model_thread.run(work, *given)
             except MemoryError as cause:
                 what = "there is not enough memory for this"
-                raise Refusal(503, what, mend="Ask for a shorter text") from cause
+                raise Refusal(503, what, fix="Ask for a shorter text") from cause
 
     def _session(self, name: str) -> Session:
         if name not in self.sessions:
@@ -199,7 +199,7 @@ class Server:
     def _state(self, name: str) -> State:
         state = self.states.find(name)
         if state is None:
-            raise Refusal(404, "this state is forgotten", mend="Ask /api/attend again")
+            raise Refusal(404, "this state is forgotten", fix="Ask /api/attend again")
         return state
 
 

@@ -183,7 +183,7 @@ def _open_models(
                 "has no effect on this model, which gives no vectors of texts",
                 where=f"`{name}`",
                 expected="a sentence encoder",
-                mend="Leave it out",
+                fix="Leave it out",
             )
     return models
 

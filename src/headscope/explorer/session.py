@@ -256,7 +256,7 @@ class Session:
             raise Refusal(
                 503,
                 f"{model.name} gave numbers that are not finite",
-                mend="If it runs in half precision, start it in float32: "
+                fix="If it runs in half precision, start it in float32: "
                 + command_line("serve", "MODEL", dtype="float32"),
             )
         order = {site: i for i, site in enumerate(model.sites)}
@@ -272,7 +272,7 @@ class Session:
                 f"{length} tokens",
                 where=f"lens {asked.lens}",
                 expected=f"at most {MOST_TRIED} tokens here: every token is tried by itself in every layer",
-                mend="Shorten the text, or use headscope look, which has no such limit",
+                fix="Shorten the text, or use headscope look, which has no such limit",
             )
         with self._without(asked.off):
             return compute_lens_maps(Input(self.model, reading.batch), asked.lens)

@@ -45,7 +45,7 @@ class StudyView:
             self._examples = CorpusExamples(study, model)
         except (KeyError, TypeError, ValueError) as cause:
             what = f"a table of the study of {model_name(study)} cannot be read ({reason(cause)})"
-            raise HeadscopeError(what, where="`study`", mend="Make it again") from cause
+            raise HeadscopeError(what, where="`study`", fix="Make it again") from cause
         if not self._there & set(self._rows):
             raise HeadscopeError(
                 f"the study of {model_name(study)} has none of the heads of {model.name}",

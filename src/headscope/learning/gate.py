@@ -84,7 +84,7 @@ class _AllClosed(HeadscopeError):
         super().__init__(
             f"all heads are closed at step {step.number} of {step.total}",
             where=f"`penalty={target.name.removeprefix('penalty-')}`",
-            mend=SMALLER,
+            fix=SMALLER,
         )
 
 
@@ -187,12 +187,12 @@ class _GateLearning(Learning[GateConfig]):
         if len(notes) < len(results):
             return
         kept = [note for note in notes if "kept_epoch" in note]
-        mend = SMALLER
+        fix = SMALLER
         if kept and self.run.out is not None:
-            mend = f"Epoch {kept[0]['kept_epoch']}, with {kept[0]['left']} heads, is kept in {self.out}.partial. {mend}"
+            fix = f"Epoch {kept[0]['kept_epoch']}, with {kept[0]['left']} heads, is kept in {self.out}.partial. {fix}"
         else:
             self.delete_trainings(folder)
-        raise HeadscopeError(notes[0]["what"], where=notes[0]["where"], mend=mend)
+        raise HeadscopeError(notes[0]["what"], where=notes[0]["where"], fix=fix)
 
     def _write_plan(
         self, target: GateTarget, model: AttentionModel, kept: Mapping[Head, float], folder: Path

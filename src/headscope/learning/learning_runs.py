@@ -178,7 +178,7 @@ class Learning(Generic[C]):
         if self.model.worn:
             raise HeadscopeError(
                 f"{self.config.command} requires a model without edits, got one with {self.model.worn[0]!r}",
-                mend="Load it again without edits",
+                fix="Load it again without edits",
             )
 
     def _open(self, seed: int, run: Run) -> AttentionModel:
@@ -347,9 +347,9 @@ class Learning(Generic[C]):
             rate = self.settings.learning_rate
             note = {"what": error.what, "learning_rate": rate}
             (folder / DIVERGED).write_text(json.dumps(note), "utf-8")
-            if "`resume=True`" not in (error.mend or ""):
+            if "`resume=True`" not in (error.fix or ""):
                 smaller = f"a smaller `learning_rate` than {rate:g}"
-                error.mend = f"What is done is kept: go on with `resume=True` and {smaller}"
+                error.fix = f"What is done is kept: go on with `resume=True` and {smaller}"
 
     def delete_trainings(self, folder: Path) -> None:
         """Delete the header and the directories of all trainings."""

@@ -64,6 +64,6 @@ class Masked(Edit):
             raise HeadscopeError(
                 f"which tokens of {site.stack} are special is not told, as earlier ones come from a cache",
                 where="open_special",
-                mend="Run whole passes (use_cache=False), or leave it out",
+                fix="Run whole passes (use_cache=False), or leave it out",
             )
         return sides[0].special.cpu()

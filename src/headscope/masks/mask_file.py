@@ -63,7 +63,7 @@ class MaskPositions:
             raise HeadscopeError(
                 f"this mask is of {self.length} positions, and a text has {length}",
                 where=name,
-                mend=f"Cut texts with `max_length={self.length}`, or learn a `structured=True` mask, which has no end",
+                fix=f"Cut texts with `max_length={self.length}`, or learn a `structured=True` mask, which has no end",
             )
         if not self.structured:
             found = rows[:, :length, :length].clone()
@@ -140,7 +140,7 @@ def _read_learned(path: str | Path) -> MaskPositions:
                 f'there is no field "{missing[0]}" in it, but {", ".join(held) or "nothing"}',
                 where=path,
                 expected="allowed, true or false by position, and about, as docs/learning.md has them",
-                mend="One n x n array of true and false is taken from an .npy file as it is",
+                fix="One n x n array of true and false is taken from an .npy file as it is",
             )
         allowed, about = held["allowed"], json.loads(str(held["about"]))
     _check_content(allowed, about, path)

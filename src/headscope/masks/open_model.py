@@ -61,5 +61,5 @@ def check_loaded(reading: Reading, run: Run) -> None:
             if getattr(config, name) != default_of(type(config), name):
                 raise HeadscopeError(
                     f"`{name}` has no effect on a model that is loaded already",
-                    mend="Pass it to headscope.load, or pass the model's name instead of the model",
+                    fix="Pass it to headscope.load, or pass the model's name instead of the model",
                 )

@@ -181,9 +181,7 @@ class AttentionModel:
                 f"{'None' if batch is None else type(batch).__name__} is not an input",
                 where="model(…)",
                 expected="a text, a list of texts, a Batch, or tensors by name",
-                mend="Write model(input_ids=…) for token ids"
-                if isinstance(batch, Tensor)
-                else None,
+                fix="Write model(input_ids=…) for token ids" if isinstance(batch, Tensor) else None,
             )
         self._prepare()
         given = batch.inputs if isinstance(batch, Batch) else (batch or {})
@@ -215,7 +213,7 @@ class AttentionModel:
             raise HeadscopeError(
                 "a model that is edited or observed cannot be copied",
                 where=self.name,
-                mend="Load it again without edits",
+                fix="Load it again without edits",
             )
         return AttentionModel(
             copy.deepcopy(self.model),
@@ -278,7 +276,7 @@ class AttentionModel:
             raise HeadscopeError(
                 "no derivative came back while it was open, so nothing was seen",
                 where=f"lens {looking.name}",
-                mend="Call backward() on a loss before it is closed",
+                fix="Call backward() on a loss before it is closed",
             )
 
     @contextmanager
@@ -350,7 +348,7 @@ class AttentionModel:
                 f"{len(missing)} sites were not seen, ablating all heads changes "
                 f"{'nothing' if torch.equal(plain, ablated) else 'something'}",
                 where=self.name,
-                mend="Numbers from this model would be wrong; run headscope doctor and report it",
+                fix="Numbers from this model would be wrong; run headscope doctor and report it",
             )
         return difference
 
@@ -360,7 +358,7 @@ class AttentionModel:
             raise HeadscopeError(
                 "the model is in training mode",
                 where=self.name,
-                mend="Call model.model.eval() first",
+                fix="Call model.model.eval() first",
             )
 
     @property
@@ -443,7 +441,7 @@ class AttentionModel:
                 f"{type(self.model).__name__} cannot compute in {str(self.model.dtype).removeprefix('torch.')} "
                 f"({reason(cause)})",
                 where=self.name,
-                mend="Load it with dtype float32",
+                fix="Load it with dtype float32",
             ) from cause
         finally:
             self._seam.recording = None
@@ -474,7 +472,7 @@ class AttentionModel:
             raise HeadscopeError(
                 f"a test forward called {seen} attention sites, so numbers would be missing",
                 where=self.name,
-                mend=f"This {type(self.model).__name__} attends in a way headscope does not know",
+                fix=f"This {type(self.model).__name__} attends in a way headscope does not know",
             )
         order = {stack: i for i, stack in enumerate(expected)}
         self._sites = dict(
@@ -566,7 +564,7 @@ def family_of(model_type: str | None, *, where: str | Path | None = None) -> Fam
             f'model type "{model_type}" is not supported',
             where=where,
             expected=f"one of {', '.join(known)}",
-            mend="To add a family, see docs/families.md",
+            fix="To add a family, see docs/families.md",
         )
     return known[model_type]
 

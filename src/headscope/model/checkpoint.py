@@ -56,19 +56,19 @@ def read_config_file(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as cause:
         where = f"{path}:{cause.lineno}:{cause.colno}"
         raise HeadscopeError(
-            f"not JSON: {cause.msg}", where=where, expected=expected, mend=_AGAIN
+            f"not JSON: {cause.msg}", where=where, expected=expected, fix=_AGAIN
         ) from cause
     except (OSError, ValueError, RecursionError) as cause:
         raise HeadscopeError(
-            f"not readable ({reason(cause)})", where=path, expected=expected, mend=_AGAIN
+            f"not readable ({reason(cause)})", where=path, expected=expected, fix=_AGAIN
         ) from cause
     if not isinstance(config, dict):
-        raise HeadscopeError("not a JSON object", where=path, expected=expected, mend=_AGAIN)
+        raise HeadscopeError("not a JSON object", where=path, expected=expected, fix=_AGAIN)
     kind = config.get("model_type")
     if not isinstance(kind, str):
         said = "no model_type" if kind is None else f"model_type is {json.dumps(kind)[:40]}"
         raise HeadscopeError(
-            said, where=path, expected='one that transformers knows, such as "bert"', mend=_AGAIN
+            said, where=path, expected='one that transformers knows, such as "bert"', fix=_AGAIN
         )
     if "auto_map" in config and kind not in families():
         raise HeadscopeError(
@@ -87,7 +87,7 @@ def read_config_file(path: Path) -> dict[str, Any]:
                 f"{name} is {number}",
                 where=path,
                 expected=f"{least} to {_MOST_LAYERS}",
-                mend=_AGAIN,
+                fix=_AGAIN,
             )
     return config
 
@@ -172,7 +172,7 @@ def check_missing(
             f"the weights lack {len(wrong)} tensors of {type(model).__name__}, {wrong[0]!r} first; "
             "they would be random",
             where=folder,
-            mend="Get the whole checkpoint, or load another class with model_class",
+            fix="Get the whole checkpoint, or load another class with model_class",
         )
 
 
@@ -201,7 +201,7 @@ def _from_pretrained(
             "this is not a pickle of weights alone; nothing in it was run",
             where=weights,
             expected="tensors",
-            mend="Get the model as safetensors",
+            fix="Get the model as safetensors",
         ) from cause
     except Exception as cause:  # wrong values in config.json fail in every class in its own way
         raise _refusal(cause, weights, getattr(cls, "__name__", str(cls))) from cause
@@ -219,9 +219,9 @@ def _refusal(cause: Exception, weights: Path, name: str) -> HeadscopeError:
     from safetensors import SafetensorError
 
     if isinstance(cause, MemoryError) or "allocate memory" in str(cause):
-        mend = 'Check the sizes in config.json; if they are right, take `dtype="bfloat16"` or a larger machine'
+        fix = 'Check the sizes in config.json; if they are right, take `dtype="bfloat16"` or a larger machine'
         return HeadscopeError(
-            f"{name} needs more memory than there is", where=weights.parent, mend=mend
+            f"{name} needs more memory than there is", where=weights.parent, fix=fix
         )
     of_weights: tuple[type[Exception], ...] = (SafetensorError, OSError, EOFError, RuntimeError)
     if isinstance(cause, of_weights) or (
@@ -229,7 +229,7 @@ def _refusal(cause: Exception, weights: Path, name: str) -> HeadscopeError:
     ):
         what = "the weights cannot be read"
         what += "" if isinstance(cause, LookupError) else f" ({reason(cause)})"
-        return HeadscopeError(what, where=weights, expected="a whole file", mend=_AGAIN)
+        return HeadscopeError(what, where=weights, expected="a whole file", fix=_AGAIN)
     return HeadscopeError(
         f"no {name} can be built from it ({reason(cause)})",
         where=weights.parent / "config.json",
@@ -249,14 +249,14 @@ def _weights_file(folder: Path) -> Path:
             "this is a graph for onnxruntime",
             where=folder,
             expected="weights",
-            mend='Run model.onnx with onnxruntime, or cut the model in another form: `form="small"` or plain',
+            fix='Run model.onnx with onnxruntime, or cut the model in another form: `form="small"` or plain',
         )
     if path is None:
         raise HeadscopeError(
             "no weights here",
             where=folder,
             expected="model.safetensors or pytorch_model.bin",
-            mend="Download the whole model; weights for other frameworks are not read",
+            fix="Download the whole model; weights for other frameworks are not read",
         )
     try:
         with path.open("rb") as file:
@@ -274,8 +274,8 @@ def _weights_file(folder: Path) -> Path:
         (kind for mark, kind in kinds.items() if start.startswith(mark)), None if start else "empty"
     )
     if what is not None:
-        mend = "Fetch the file itself, with git lfs pull say" if "git-lfs" in what else _AGAIN
-        raise HeadscopeError(f"the file is {what}", where=path, expected="weights", mend=mend)
+        fix = "Fetch the file itself, with git lfs pull say" if "git-lfs" in what else _AGAIN
+        raise HeadscopeError(f"the file is {what}", where=path, expected="weights", fix=fix)
     return path
 
 
@@ -325,6 +325,6 @@ def check_finite(model: PreTrainedModel, folder: Path, dtype: str) -> None:
                 f"the weights hold NaN or infinite numbers, in {name!r} first",
                 where=folder,
                 expected="numbers",
-                mend="Get a sound checkpoint"
+                fix="Get a sound checkpoint"
                 + (", or load it in float32" if dtype == "float16" else ""),
             )

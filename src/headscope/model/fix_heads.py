@@ -74,7 +74,7 @@ def check_fix(model: AttentionModel, wanted: Mapping[Head, str]) -> dict[str, tu
     """The attention modules of these heads, with the names of their query and key projections; or a refusal."""
     if model.is_open:
         raise HeadscopeError(
-            "the model is being watched or edited", mend="Leave the with block before fixing heads"
+            "the model is being watched or edited", fix="Leave the with block before fixing heads"
         )
     if not wanted:
         raise HeadscopeError("no head to fix", where="fix", expected=SYNTAX)
@@ -108,7 +108,7 @@ def _projections(model: AttentionModel, name: str) -> tuple[str, str]:
             "so heads cannot lose theirs",
             where=model.name,
             expected="a model such as BERT, RoBERTa, DistilBERT, BART, Marian or T5",
-            mend="Leave the weights as they are and edit the model: Fixed, or "
+            fix="Leave the weights as they are and edit the model: Fixed, or "
             + command_line("importance", mode="fixed"),
         )
     return inside[0], inside[1]

@@ -43,7 +43,7 @@ def check_size(found: list[RolloutStep], sides: Sides) -> None:
             f"{tokens} tokens: there is one maximum flow for each of their {tokens**2:,} pairs and each layer",
             where="lens flow",
             expected=f"at most {int((MOST_WORK / layers) ** 0.25)} tokens, source and target together, in this model",
-            mend="Shorten the text, or take rollout",
+            fix="Shorten the text, or take rollout",
         )
 
 

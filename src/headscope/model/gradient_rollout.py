@@ -50,7 +50,7 @@ def attention_gradients(
         raise HeadscopeError(
             f"gradients in {str(model.model.dtype).removeprefix('torch.')} are too coarse",
             where=model.name,
-            mend="Load the model with dtype float32",
+            fix="Load the model with dtype float32",
         )
     graph = _Graph()
     with model.edited(graph), torch.inference_mode(False), torch.enable_grad():

@@ -101,7 +101,7 @@ class KnockOut(Edit):
         if sides is None:
             raise HeadscopeError(
                 f"the tokens of {site.stack} are not among the model's inputs, so it is not known which are meant",
-                mend="Pass input_ids and a mask [sequence, token], and decoder_input_ids to an encoder-decoder",
+                fix="Pass input_ids and a mask [sequence, token], and decoder_input_ids to an encoder-decoder",
             )
         here = torch.zeros(cells.shape[1], dtype=torch.bool, device=cells.device)
         here[[site.place(head) for head in self._at[site]]] = True

@@ -124,7 +124,7 @@ def as_model(model: Loadable, model_class: str | None = None) -> AttentionModel:
             f"{type(model).__name__} is not a model to observe",
             where="model",
             expected="a name, a directory, a hub id or headscope.load(…)",
-            mend="Wrap it: headscope.AttentionModel(model, tokenizer)" if is_transformers else None,
+            fix="Wrap it: headscope.AttentionModel(model, tokenizer)" if is_transformers else None,
         )
     return model() if model_class is None else model(model_class)
 

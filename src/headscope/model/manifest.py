@@ -157,14 +157,14 @@ def read_manifest(folder: Path) -> Manifest | None:
             f"not readable ({reason(cause)})",
             where=path,
             expected="what headscope prune wrote",
-            mend=_MEND,
+            fix=_MEND,
         ) from cause
     if said != _sum({name: value for name, value in content.items() if name != "sum"}):
         raise HeadscopeError(
             "was edited: its checksum differs",
             where=path,
             expected="what headscope prune wrote",
-            mend=_MEND,
+            fix=_MEND,
         )
     if content["form"] != "small":
         return None  # full shapes: any loader reads them
@@ -174,7 +174,7 @@ def read_manifest(folder: Path) -> Manifest | None:
                 f"{name} is not the file this was written for",
                 where=path,
                 expected=f"sha256 {digest[:8]}…",
-                mend=_MEND,
+                fix=_MEND,
             )
     return found
 

@@ -68,7 +68,7 @@ class Source:
             raise HeadscopeError(
                 "this configuration comes without a tokenizer",
                 where=self.name,
-                mend='Name one: `tokenizer="minilm"`, or `vocabulary=8000` to learn one from the texts',
+                fix='Name one: `tokenizer="minilm"`, or `vocabulary=8000` to learn one from the texts',
             )
         with quiet():
             return read_tokenizer_files(self.folder)
@@ -83,8 +83,8 @@ def read_source(
         return Source(str(spec), _config(read_config_file(path), path))
     folder, name, _ = find_folder(spec, revision, say)
     if read_manifest(folder) is not None:
-        mend = "Take the model that it was cut from, and `layers`, `heads`"
-        raise HeadscopeError("a cut model is no place to begin from", where=name, mend=mend)
+        fix = "Take the model that it was cut from, and `layers`, `heads`"
+        raise HeadscopeError("a cut model is no place to begin from", where=name, fix=fix)
     return Source(name, _config(read_config(folder), folder / "config.json"), folder)
 
 
@@ -193,7 +193,7 @@ def new_model(
         raise HeadscopeError(
             f"{config.model_type} takes token {fixed} for padding, the tokenizer token {tokenizer.pad_token_id}",
             where=source.name,
-            mend="Take a tokenizer of its own kind",
+            fix="Take a tokenizer of its own kind",
         )
     return AttentionModel(model.to(device_named(device)).eval(), tokenizer, name=source.name)
 

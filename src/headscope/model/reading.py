@@ -195,7 +195,7 @@ class TextReading:
             raise HeadscopeError(
                 self.problem,
                 where=where,
-                mend="Pass `pooling` to use the pooled token states alone, without the modules that follow",
+                fix="Pass `pooling` to use the pooled token states alone, without the modules that follow",
             )
 
     def record(self) -> dict[str, Any]:

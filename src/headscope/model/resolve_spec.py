@@ -53,7 +53,7 @@ def read_spec(spec: str | Path, revision: str | None = None) -> tuple[Path | Non
                 "no config.json here",
                 where=folder,
                 expected="the directory of a transformers model",
-                mend="Give the directory that save_pretrained wrote, or a name (headscope models)",
+                fix="Give the directory that save_pretrained wrote, or a name (headscope models)",
             )
         return folder, text, None
     typed, _, tail = text.partition("@")
@@ -75,21 +75,21 @@ def read_spec(spec: str | Path, revision: str | None = None) -> tuple[Path | Non
 
 def _no_model(text: str, folder: Path) -> HeadscopeError:
     if os.path.exists(folder) and text:  # noqa: PTH110 - Path.exists raises for a name that is too long
-        mend = "Give the directory it is in"
+        fix = "Give the directory it is in"
         return HeadscopeError(
             "this is a file",
             where=text,
             expected="the directory of a transformers model",
-            mend=mend,
+            fix=fix,
         )
     if os.sep in text:
-        mend = "Check the path; a hub id has the form org/name, and headscope models lists the named models"
-        return HeadscopeError("there is no such directory", where=text, mend=mend)
+        fix = "Check the path; a hub id has the form org/name, and headscope models lists the named models"
+        return HeadscopeError("there is no such directory", where=text, fix=fix)
     return HeadscopeError(
         f'no model "{text}"',
         expected="a directory, a hub id such as google-bert/bert-base-uncased, or one of "
         + choices(text.partition("@")[0], zoo.MODELS),
-        mend="headscope models says more of the named ones",
+        fix="headscope models says more of the named ones",
     )
 
 
@@ -147,5 +147,5 @@ def _from_hub(
                 if offline
                 else reason(cause)
             ),
-            mend="Check the name and the network, or give a directory or a named model (headscope models)",
+            fix="Check the name and the network, or give a directory or a named model (headscope models)",
         ) from cause

@@ -247,7 +247,7 @@ def _runtime() -> Callable[[Path, dict[str, Any]], Any]:
         raise HeadscopeError(
             f"{cause.name} is not installed",
             where='`form="onnx"`',
-            mend='pip install "headscope[onnx]"',
+            fix='pip install "headscope[onnx]"',
         ) from cause
 
     def run(path: Path, inputs: dict[str, Any]) -> Any:

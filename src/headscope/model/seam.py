@@ -101,7 +101,7 @@ class Seam:
             raise HeadscopeError(
                 f"this forward pass called {', '.join(wrong) or 'none of the attention sites'}",
                 expected="each stack whole or not at all",
-                mend="Call the whole model, once, without gradient checkpointing",
+                fix="Call the whole model, once, without gradient checkpointing",
             )
 
     def _read_layout(
@@ -215,7 +215,7 @@ class Seam:
                 raise HeadscopeError(
                     f"{site} has no graph, so no gradient will come back",
                     where="lens gradient",
-                    mend="Run the model under torch.enable_grad(), with parameters that require gradients",
+                    fix="Run the model under torch.enable_grad(), with parameters that require gradients",
                 )
             weights.register_hook(  # type: ignore[no-untyped-call]
                 partial(self._tell_behind, site, chunks, weights.detach(), values.detach())
@@ -263,7 +263,7 @@ class Seam:
         if sides is None:
             raise HeadscopeError(
                 f"the tokens of {site.stack} are not among the model's inputs, so padding cannot be told",
-                mend="Pass input_ids and a mask [sequence, token], and decoder_input_ids to an encoder-decoder",
+                fix="Pass input_ids and a mask [sequence, token], and decoder_input_ids to an encoder-decoder",
             )
         if not all(bool(side.real.any(dim=1).all()) for side in sides):
             raise HeadscopeError(
@@ -273,7 +273,7 @@ class Seam:
             raise HeadscopeError(
                 f"{site} attends from {queries} to {keys} tokens, but the input has "
                 f"{sides[0].length} and {sides[1].length}",
-                mend="Watch whole forward passes, without a cache of earlier tokens (use_cache=False)",
+                fix="Watch whole forward passes, without a cache of earlier tokens (use_cache=False)",
             )
         return self._layout.chunks(site.stack, heads), ~sides[1].real
 

@@ -1,7 +1,7 @@
 """Heads cut out of the weights: smaller matrices, the same function as the ablated model.
 
 The linear layers inside an attention module make queries, keys and values: their rows belong to heads. The columns of
-its output projection do. What else has an axis of heads (a bias of positions, say) is the family's to mend. None of
+its output projection do. What else has an axis of heads (a bias of positions, say) is the family's to handle. None of
 this is trusted: a cut model is compared with the ablated one, and refused where it differs.
 """
 
@@ -210,11 +210,11 @@ def _asked(
 ) -> HeadSet:
     if heads is None and layers is None:
         raise HeadscopeError(
-            "nothing to remove", expected="heads, or layers", mend='prune(model, "3.2,4.*")'
+            "nothing to remove", expected="heads, or layers", fix='prune(model, "3.2,4.*")'
         )
     if heads is not None and layers is not None:
         raise HeadscopeError(
-            "heads and layers at once", expected="one of them", mend='prune(model, "3.2,4.*")'
+            "heads and layers at once", expected="one of them", fix='prune(model, "3.2,4.*")'
         )
     if layers is not None:
         given = (
@@ -253,7 +253,7 @@ def check_cut(model: AttentionModel, remove: HeadSet) -> None:
     """Refuse what cannot be cut."""
     if model.is_open:
         raise HeadscopeError(
-            "the model is being watched or edited", mend="Leave the with block before cutting"
+            "the model is being watched or edited", fix="Leave the with block before cutting"
         )
     if not remove:
         raise HeadscopeError("nothing to remove", expected="heads, or layers")
@@ -275,7 +275,7 @@ def check_cut(model: AttentionModel, remove: HeadSet) -> None:
                 ),
                 where=model.name,
                 expected=f"all of {whole}, or none",
-                mend=f"Write {f'*.{asked[0].head}' if is_shared else whole}; to switch off one of them without "
+                fix=f"Write {f'*.{asked[0].head}' if is_shared else whole}; to switch off one of them without "
                 "cutting, edit the model: Ablate",
             )
 
@@ -397,5 +397,5 @@ def prove(model: AttentionModel, cut: AttentionModel, edit: Edit) -> None:
             f"the cut model differs from the edited one by {difference:.1e} of its outputs",
             where=model.name,
             expected=f"at most {limit:.0e}",
-            mend=f"{type(model.model).__name__} keeps its heads in a way headscope does not know; please report it",
+            fix=f"{type(model.model).__name__} keeps its heads in a way headscope does not know; please report it",
         )

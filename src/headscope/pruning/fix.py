@@ -147,7 +147,7 @@ def _candidates(
         raise HeadscopeError(
             "its layers share their heads, which cannot be fixed one by one",
             where=model.name,
-            mend='Fix them in Python: headscope.fix(model, {"*.2": "previous"})',
+            fix='Fix them in Python: headscope.fix(model, {"*.2": "previous"})',
         )
     return sorted(heads)
 
@@ -301,7 +301,7 @@ class _Fixing:
                     f"no number of fixed heads keeps {keep:g} of the metric, which is {intact:.4f}",
                     where="`keep_metric`",
                     expected=f"less: the best of those that were tried has {max(tried.values()):.4f}",
-                    mend="Name smaller `sizes`, or leave `keep_metric` out",
+                    fix="Name smaller `sizes`, or leave `keep_metric` out",
                 )
             size = max(good)
         for row in rows:

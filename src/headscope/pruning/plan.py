@@ -62,7 +62,7 @@ def read_plan(path: str | Path, model: AttentionModel) -> Plan:
             "was edited: its checksum differs",
             where=path,
             expected=expected,
-            mend=f'Name the heads: `heads="{heads}"`',
+            fix=f'Name the heads: `heads="{heads}"`',
         )
     here = weights_sha256(model)
     if digest != here:
@@ -70,7 +70,7 @@ def read_plan(path: str | Path, model: AttentionModel) -> Plan:
             f"made for another model (sha256 {str(digest)[:8]}… there, {here[:8]}… here)",
             where=path,
             expected="a plan of the model it is carried out on",
-            mend="Load that model, or search again: "
+            fix="Load that model, or search again: "
             + command_line("prune", "MODEL", task="NAME", data="PATH", keep_metric=0.99),
         )
     if not heads:

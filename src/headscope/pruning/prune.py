@@ -65,7 +65,7 @@ def open_unpruned(
     check_form_of(loaded, config.form)
     if config.recover and loaded.model.dtype != torch.float32:
         raise HeadscopeError(
-            "training is done in float32", where="`dtype`", mend="Leave `dtype` or `recover` out"
+            "training is done in float32", where="`dtype`", fix="Leave `dtype` or `recover` out"
         )
     if isinstance(config.heads, str):
         surgery.check_cut(loaded, surgery.read_heads(loaded, config.heads))

@@ -39,7 +39,7 @@ def check_splits(config: PruneConfig, data: TaskData) -> None:
                 "there is no train file",
                 where=data.data,
                 expected="a directory with one",
-                mend="Leave `recover` out",
+                fix="Leave `recover` out",
             )
         check_report_split(data, "train")
 

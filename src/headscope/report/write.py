@@ -101,6 +101,6 @@ def _write_page(joined: Joined, out: str | Path, *, overwrite: bool) -> Path:
     except OSError as cause:
         partial.unlink(missing_ok=True)
         raise HeadscopeError(
-            f"cannot be written: {reason(cause)}", where=out, mend="Choose another `out`"
+            f"cannot be written: {reason(cause)}", where=out, fix="Choose another `out`"
         ) from cause
     return final

@@ -53,7 +53,7 @@ def stream(
             raise HeadscopeError(
                 f"the model's output is not finite for examples {', '.join(str(i + 1) for i in batch.indices[:5])}",
                 where=model.name,
-                mend="Load it with dtype float32, or leave these examples out",
+                fix="Load it with dtype float32, or leave these examples out",
             )
         for lens, asked in through.items():
             if lens.on_the_way_back:

@@ -128,7 +128,7 @@ def read_annotations(data: TextData, *, limit: int | None = None) -> Annotations
     relations = data.relations or {}
     if relations and not data.treebank:
         raise HeadscopeError(
-            "relations are found in parsed sentences", where="relations", mend="Give a treebank too"
+            "relations are found in parsed sentences", where="relations", fix="Give a treebank too"
         )
     found = Annotations(treebanks=list(data.treebank), coreference=list(data.coreference))
     found.frequency = "" if data.frequency is None else str(data.frequency)
@@ -204,6 +204,6 @@ def sentence_of(parsed: Parsed, relations: Mapping[str, RelationOf]) -> Sentence
     for name, of in relations.items():
         if name in pairs:
             what = f'"{name}" is a relation of the treebank already'
-            raise HeadscopeError(what, where="relations", mend="Give yours another name")
+            raise HeadscopeError(what, where="relations", fix="Give yours another name")
         pairs[name] = list(of(parsed))
     return Sentence(parsed.words, pairs, where=parsed.where)

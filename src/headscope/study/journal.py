@@ -83,7 +83,7 @@ def check_same_run(
                 f"begun with another {name} ({_short(before)} then, {_short(after)} now)",
                 where=where,
                 expected="a resumed run to be the same run",
-                mend="Give the same options again, or `overwrite=True` instead of `resume=True` to begin anew",
+                fix="Give the same options again, or `overwrite=True` instead of `resume=True` to begin anew",
             )
 
 

@@ -120,5 +120,5 @@ def check_same_model(model: AttentionModel, study: Study, where: str | Path) -> 
             f"this is the study of another model (sha256 {there[:8]}… there, {here[:8]}… here)",
             where=where,
             expected="a study of the same weights",
-            mend="Choose another `out`",
+            fix="Choose another `out`",
         )

@@ -97,7 +97,7 @@ def _read(
             f"the study has schema {schema!r}",
             where=folder / "run.json",
             expected=f"schema {SCHEMA}",
-            mend="Make it again with headscope analyze",
+            fix="Make it again with headscope analyze",
         )
     record = upgrade_record(record)
     HEADS.validate(heads, folder / "heads.parquet")

@@ -26,8 +26,8 @@ def to_add_to(out: str | Path | None, part: str, *, overwrite: bool = False) -> 
     if out is None or not (record := read_record(Path(out))):
         return None
     if part in record and not overwrite:
-        mend = "Add `overwrite=True` to replace it, or choose another `out`"
-        raise HeadscopeError(f"the study there has its {part} already", where=out, mend=mend)
+        fix = "Add `overwrite=True` to replace it, or choose another `out`"
+        raise HeadscopeError(f"the study there has its {part} already", where=out, fix=fix)
     return Study(out)
 
 

@@ -193,7 +193,7 @@ class Task(ABC):
             what = f"{kind} {self.head[1]}"
         if what:
             finetune = command_line("finetune", "MODEL", task=self.name, data="DATA", out="DIR")
-            raise HeadscopeError(what, where=model.name, mend=f"{train}: {finetune}")
+            raise HeadscopeError(what, where=model.name, fix=f"{train}: {finetune}")
 
     @abstractmethod
     def prepare(

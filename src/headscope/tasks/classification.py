@@ -133,7 +133,7 @@ class Classification(Task):
                     f'label "{label}" is unknown',
                     where=record.where,
                     expected=choices(label, self.form.labels),
-                    mend='If the names differ on purpose, map them: `labels={"THEIRS": "OURS"}`',
+                    fix='If the names differ on purpose, map them: `labels={"THEIRS": "OURS"}`',
                 )
             yield Item(tuple(texts), label, record.where)
 
@@ -143,7 +143,7 @@ class Classification(Task):
             raise HeadscopeError(
                 f"no column {' or '.join(names)} among {choices(names[0], record.cells)}",
                 where=record.where,
-                mend=f'Name the column that holds it: `columns={{"{self.form.label[0]}": "NAME"}}`. '
+                fix=f'Name the column that holds it: `columns={{"{self.form.label[0]}": "NAME"}}`. '
                 f"Where there are no labels, {command_line('importance', labels_free=True)} "
                 "goes by what the model itself says",
             )
@@ -175,7 +175,7 @@ class Classification(Task):
                 f'label "{unknown.target}" is unknown to the model',
                 where=unknown.where or model.name,
                 expected=choices(unknown.target, classes),
-                mend='If the names differ on purpose, map them: `labels={"THEIRS": "OURS"}`',
+                fix='If the names differ on purpose, map them: `labels={"THEIRS": "OURS"}`',
             )
         plain = one_sequence_each(model, items, max_length)
         targets = [classes[item.target] if is_labelled else 0 for item in plain.items]

@@ -46,7 +46,7 @@ class PooledTask(Task):
                 f"{type(model.model).__name__} does not give its tokens' states",
                 where=model.name,
                 expected=f"a bare encoder for {self.name}",
-                mend='Load it with model_class="AutoModel"',
+                fix='Load it with model_class="AutoModel"',
             )
         check_pooling(model, model.name)
         if model.reading.similarity not in (None, "cosine", "dot") or (
@@ -98,7 +98,7 @@ def check_readable(model: AttentionModel, where: str) -> None:
         raise HeadscopeError(
             "no file states how its token states become one vector, and for a decoder there is no default",
             where=where,
-            mend='Pass `pooling="last"` (the usual one for decoders), mean, first or max',
+            fix='Pass `pooling="last"` (the usual one for decoders), mean, first or max',
         )
 
 

@@ -85,7 +85,7 @@ def memory_named(batch_size: int) -> Iterator[None]:
         raise HeadscopeError(
             f"out of memory with {batch_size} {'sequence' if batch_size == 1 else 'sequences'} at a time",
             where="`batch_size`",
-            mend=f"Try {smaller}a smaller `max_length`",
+            fix=f"Try {smaller}a smaller `max_length`",
         ) from cause
 
 

@@ -155,8 +155,8 @@ def _files(task: Task, data: str | Path, select_on: str) -> list[Path]:
     """The files to train on and to validate on, or a refusal."""
     expected = "a directory with a train file and a dev file"
     if two_files(data) is not None:
-        mend = "Put each split into one file, with a tab between: paste train.en train.fr > data/train.tsv"
-        raise HeadscopeError("two files are one split", where=data, expected=expected, mend=mend)
+        fix = "Put each split into one file, with a tab between: paste train.en train.fr > data/train.tsv"
+        raise HeadscopeError("two files are one split", where=data, expected=expected, fix=fix)
     files = [find_split(data, split, task=task.name) for split in ("train", select_on)]
     if files[0] == files[1]:
         raise HeadscopeError("one file cannot be both train and dev", where=data, expected=expected)

@@ -132,7 +132,7 @@ class Training:
                 raise Diverged(
                     f"the {name} is {found} at step {self.number + 1}",
                     where=self.model.name,
-                    mend=f"Try a smaller `learning_rate` than {self.settings.learning_rate:g}",
+                    fix=f"Try a smaller `learning_rate` than {self.settings.learning_rate:g}",
                 )
         self.optimizer.step()
         return value

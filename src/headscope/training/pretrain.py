@@ -119,7 +119,7 @@ def _source(config: PretrainConfig, run: Run) -> tuple[Source, ModelSizes, str |
             f"{source.config.model_type} is an encoder-decoder",
             where="`architecture`",
             expected="an encoder, such as bert",
-            mend="Train it to translate: "
+            fix="Train it to translate: "
             + command_line("finetune", "MODEL", task="translation", from_scratch=True),
         )
     return source, config, config.tokenizer

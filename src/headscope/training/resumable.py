@@ -110,7 +110,7 @@ class Resumable:
     def _note(self, error: Diverged) -> None:
         """Say what is left to go on from: the state on disk is from before, and stays."""
         rate = self.training.settings.learning_rate
-        error.mend = (
+        error.fix = (
             f"The state of step {self._saved} is kept: go on from it with `resume=True` and a smaller `learning_rate` "
             f"than {rate:g}"
         )

@@ -33,7 +33,7 @@ class GradientLens(Lens):
             raise HeadscopeError(
                 f"gradients of {str(model.model.dtype).removeprefix('torch.')} are too coarse",
                 where="lens gradient",
-                mend="Load the model with dtype float32",
+                fix="Load the model with dtype float32",
             )
 
     def seen(self, attention: Attention, gradient: Tensor | None = None) -> Attention:

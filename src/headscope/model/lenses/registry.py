@@ -37,7 +37,7 @@ def lens_named(name: str, model: AttentionModel) -> Lens:
     """The lens of this name for a model."""
     if not isinstance(name, str):
         raise HeadscopeError(
-            f"{name!r} is not the name of one lens", where="lens", mend="Open one within another"
+            f"{name!r} is not the name of one lens", where="lens", fix="Open one within another"
         )
     (known,) = lenses_named([name], where="lens")
     return LENSES[known](model)

@@ -31,7 +31,7 @@ def check_covered(model: AttentionModel) -> None:
         raise HeadscopeError(
             f"in {str(model.model.dtype).removeprefix('torch.')} relevances do not add up",
             where=model.name,
-            mend="Load it with dtype float32",
+            fix="Load it with dtype float32",
         )
 
 

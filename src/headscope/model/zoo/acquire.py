@@ -38,7 +38,7 @@ def fetch(name: str, say: Say = _silent) -> Path:
     if os.environ.get("HEADSCOPE_OFFLINE", "") not in ("", "0"):
         raise HeadscopeError(
             f'model "{name}" is not on this machine, and HEADSCOPE_OFFLINE forbids to download it',
-            mend=f"Unset HEADSCOPE_OFFLINE to download {model.download_mb} MB, or put the model's directory "
+            fix=f"Unset HEADSCOPE_OFFLINE to download {model.download_mb} MB, or put the model's directory "
             "into a directory named by HEADSCOPE_MODELS",
         )
     try:

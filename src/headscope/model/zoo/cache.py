@@ -69,12 +69,12 @@ def verify(name: str) -> None:
     """Hashes every file of a model again; the first that is missing, changed or new is named in the error."""
     directory = find(known(name))
     if directory is None:
-        raise HeadscopeError(f'model "{name}" is not on this machine', mend="Fetch it first")
+        raise HeadscopeError(f'model "{name}" is not on this machine', fix="Fetch it first")
     if not (directory / MARKER).is_file():
         raise HeadscopeError(
             f"there is no {MARKER} that says what the files should be",
             where=directory,
-            mend="Only models that headscope fetched can be verified",
+            fix="Only models that headscope fetched can be verified",
         )
     record = _read_record(directory)
     for file in sorted(record.keys() | _files_in(directory)):
@@ -99,8 +99,8 @@ def _read_record(directory: Path) -> dict[str, str]:
 
 
 def _damaged(path: Path, what: str) -> HeadscopeError:
-    mend = "Fetch it again: headscope models fetch NAME"
-    return HeadscopeError(f"this file {what}", where=path, mend=mend)
+    fix = "Fetch it again: headscope models fetch NAME"
+    return HeadscopeError(f"this file {what}", where=path, fix=fix)
 
 
 def _files_in(directory: Path) -> set[str]:
@@ -180,5 +180,5 @@ def unwritable(cause: OSError) -> HeadscopeError:
     full = cause.errno in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(cause)
     what = "the disk is full" if full else f"the model cannot be written: {cause}"
     remedy = "Make room" if full else "Make it writable"
-    mend = f"{remedy}, or name another directory by HEADSCOPE_CACHE"
-    return HeadscopeError(what, where=cache_directory(), mend=mend)
+    fix = f"{remedy}, or name another directory by HEADSCOPE_CACHE"
+    return HeadscopeError(what, where=cache_directory(), fix=fix)

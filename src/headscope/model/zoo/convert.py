@@ -66,7 +66,7 @@ def unpickle(directory: Path, class_name: str) -> str:
         )
         raise HeadscopeError(
             f"transformers {transformers.__version__} finds no weights for {lacking[0]} in {class_name}",
-            mend="Use a version of transformers that headscope names in its requirements",
+            fix="Use a version of transformers that headscope names in its requirements",
         )
     try:
         loaded.save_pretrained(saved)

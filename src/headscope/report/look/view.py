@@ -130,7 +130,7 @@ class Look:
                 f"the page would have {len(content) / 1e6:.0f} MB, for {longest} tokens{lenses}",
                 where=path,
                 expected=f"at most {limit_bytes / 1e6:.0f} MB, which a browser and a mail can carry",
-                mend="Look at a shorter text: half the tokens make a quarter of the page"
+                fix="Look at a shorter text: half the tokens make a quarter of the page"
                 + ("; or through fewer lenses" if lenses else ""),
             )
         _write_whole(path, content)

@@ -130,7 +130,7 @@ class Table:
                 is_same = False
             if not is_same:
                 what = f'column "{name}" must hold {column.expected} in each cell'
-                raise HeadscopeError(f"{what}, got {frame[name].dtype}", where=where, mend=CORRECT)
+                raise HeadscopeError(f"{what}, got {frame[name].dtype}", where=where, fix=CORRECT)
 
     def read(self, path: Path) -> pd.DataFrame:
         """The table from its file, with the declared dtypes."""
@@ -154,10 +154,10 @@ class Table:
             if name not in names:
                 others = [other for other in names if other not in self.columns]
                 near = get_close_matches(name, others, n=1)
-                mend = f'Did you mean "{name}" by "{near[0]}"?' if near else CORRECT
+                fix = f'Did you mean "{name}" by "{near[0]}"?' if near else CORRECT
                 listed = ", ".join(names) or "nothing"
                 what, expected = f'column "{name}" is missing, got {listed}', ", ".join(self.names)
-                raise HeadscopeError(what, where=where, expected=expected, mend=mend)
+                raise HeadscopeError(what, where=where, expected=expected, fix=fix)
 
     def _wrong_cell(self, path: Path) -> HeadscopeError | None:
         """The error for the first cell that is not valid."""
@@ -166,7 +166,7 @@ class Table:
                 column = self.columns.get(name)
                 if column is not None and not column.accepts(cell):
                     what = f'column "{name}" must hold {column.expected}, got "{cell}"'
-                    return HeadscopeError(what, where=f"{path}:{line}", mend=CORRECT)
+                    return HeadscopeError(what, where=f"{path}:{line}", fix=CORRECT)
         return None
 
 

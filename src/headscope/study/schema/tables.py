@@ -292,7 +292,7 @@ def check_heads(frame: pd.DataFrame, model: object, path: Path) -> None:
             f'head "{stack}.{layer}.{head}" is not in the model',
             where=where,
             expected=f"a head of {', '.join(shapes)}, counted from 0",
-            mend=CORRECT,
+            fix=CORRECT,
         )
 
 
