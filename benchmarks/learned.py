@@ -30,23 +30,22 @@ from headscope.learning.learned_mask import LearnedMask
 from headscope.masks import Masked, read_mask
 from headscope.model.attention_model import AttentionModel
 from headscope.model.latency import interleaved, median, working_bytes
-from headscope.tasks import task_named
+from headscope.tasks import get_task
 from headscope.tasks.base import Item, batch_of
-from headscope.training.learnable_edit import Learned
-from headscope.training.loop import Training
-from headscope.training.settings import Settings
+from headscope.training.learnable_edit import LearnableEdit
+from headscope.training.loop import LoopSettings, Training
 
 BATCH, LENGTH = 32, 128
 LABELS = ("entailment", "neutral", "contradiction")
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
-Case = Callable[[AttentionModel, str], Learned | None]
+Case = Callable[[AttentionModel, str], LearnableEdit | None]
 
 
 def plain(model: AttentionModel, mask: str) -> None:
     return None
 
 
-def gates(model: AttentionModel, mask: str) -> Learned:
+def gates(model: AttentionModel, mask: str) -> LearnableEdit:
     return Gates(model, penalty=0.002, settle=1.0)
 
 
@@ -54,11 +53,11 @@ def masked(model: AttentionModel, mask: str) -> None:
     model.wear(Masked(mask))
 
 
-def learned_mask(model: AttentionModel, mask: str) -> Learned:
+def learned_mask(model: AttentionModel, mask: str) -> LearnableEdit:
     return LearnedMask(model, [LENGTH], sparsity=0.9, settle=1.0)
 
 
-def learned_by_head(model: AttentionModel, mask: str) -> Learned:
+def learned_by_head(model: AttentionModel, mask: str) -> LearnableEdit:
     return LearnedMask(model, [LENGTH], sparsity=0.9, per="head", settle=1.0)
 
 
@@ -100,21 +99,23 @@ def training(options: argparse.Namespace, items: list[Item]) -> Iterator[dict[st
 
 def _steps(case: Case, items: list[Item], options: argparse.Namespace) -> Callable[[], Any]:
     """Takes the next step of a training of its own; all trainings see the same batches in the same order."""
-    task = task_named("mnli")
+    task = get_task("mnli")
     model = _classifier()
     learned = case(model, options.mask)
     if learned is not None:
         model.wear(learned.edit())
     prepared = task.prepare(model, items, max_length=LENGTH)
     course = iter(
-        Training(model, task, prepared, Settings(epochs=1000, batch_size=BATCH), learned=learned)
+        Training(
+            model, task, prepared, LoopSettings(epochs=1000, batch_size=BATCH), learned=learned
+        )
     )
     return lambda: next(course)
 
 
 def forward(options: argparse.Namespace, items: list[Item]) -> Iterator[dict[str, Any]]:
     """A mask by the kernel and by edited scores over a plain forward pass."""
-    task, model = task_named("mnli"), _classifier()
+    task, model = get_task("mnli"), _classifier()
     prepared = task.prepare(model, items, max_length=LENGTH)
     batch = batch_of(model, prepared, list(range(BATCH)))
     length = next(iter(batch.inputs.values())).shape[1]
@@ -157,7 +158,7 @@ def pairs(full: bool) -> list[Item]:
 
 def _classifier() -> AttentionModel:
     torch.manual_seed(0)
-    model = headscope.load("minilm", model_class=task_named("mnli").model_class, labels=LABELS)
+    model = headscope.load("minilm", model_class=get_task("mnli").model_class, labels=LABELS)
     model.untrained = ()
     return model
 

@@ -30,7 +30,7 @@ from headscope.model.latency import fastest, forward_of, inputs_of, interleaved,
 from headscope.pruning import searches
 from headscope.pruning.scores import scores_by
 from headscope.pruning.subset_evaluator import Selection, SubsetState
-from headscope.tasks import task_named
+from headscope.tasks import get_task
 
 SHARES = (1.0, 0.75, 0.5, 0.25)
 Row = dict[str, Any]
@@ -115,7 +115,7 @@ def _block_calls(model: AttentionModel, batch: dict[str, torch.Tensor]) -> list[
 
 def search(options: argparse.Namespace, name: str, data: str) -> Iterator[Row]:
     """A line for every search of one task, greedy first, and a line that compares them."""
-    task = task_named(name)
+    task = get_task(name)
     model = headscope.load(options.model, model_class=task.model_class)
     prepared = task.prepare(model, task.items(data, options.split, limit=options.examples))
     ways: dict[str, Callable[[Selection], Iterator[SubsetState]]] = {

@@ -21,7 +21,7 @@ import torch
 import headscope
 from headscope.ablation.ablation_targets import variants_of
 from headscope.ablation.sweep import Group, Sweep
-from headscope.tasks import task_named
+from headscope.tasks import get_task
 from headscope.tasks.base import Item
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -30,7 +30,7 @@ LABELS = ("entailment", "neutral", "contradiction")
 def main() -> None:
     options = _options()
     torch.set_num_threads(options.threads)
-    task = task_named("mnli")
+    task = get_task("mnli")
     if options.model is None:
         torch.manual_seed(0)
         model = headscope.load("minilm", model_class=task.model_class, labels=LABELS)

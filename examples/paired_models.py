@@ -13,8 +13,8 @@ import numpy as np
 
 import headscope
 from headscope.ablation.evaluate import open_for
-from headscope.tasks import task_named
-from headscope.tasks.running import evaluate
+from headscope.tasks import get_task
+from headscope.tasks.inference import evaluate
 
 
 def losses_of(
@@ -22,7 +22,7 @@ def losses_of(
 ) -> np.ndarray:
     """[example]: the loss of a model, under a mask where one is named behind its name."""
     name, _, mask = given.partition("=")
-    chosen = task_named(task)
+    chosen = get_task(task)
     reading = headscope.Reading(mask=mask or None)
     model = open_for(chosen, name, reading, headscope.Run())
     prepared = chosen.prepare(model, chosen.items(data, split, limit=limit), max_length=max_length)

@@ -16,7 +16,7 @@ from transformers import BertModel, GPT2Config, GPT2Model, PreTrainedModel
 
 from headscope.data.batches import collate
 from headscope.model.attention_model import AttentionModel
-from headscope.tasks.pooling import encoded_texts
+from headscope.tasks.pooling import encode_texts
 from tiny import excited
 from worded import LONGEST, WORDS, random_bert, tokenizer
 
@@ -129,7 +129,7 @@ def write(path: Path, content: Any) -> None:
 
 def vectors_of(model: AttentionModel, texts: list[str], role: str | None = None) -> torch.Tensor:
     """[text, width]: as tasks prepare and pool them, before they are scaled to length 1; one padded batch."""
-    found, _, skipped = encoded_texts(model, [(text, "", role) for text in texts], None)
+    found, _, skipped = encode_texts(model, [(text, "", role) for text in texts], None)
     batch = collate(model, [sequence for sequence in found if sequence is not None])
     with torch.inference_mode():
         states = model(batch)[0]

@@ -41,7 +41,7 @@ class Means(Task):
     ) -> Prepared:
         raise NotImplementedError
 
-    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
+    def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         states: Tensor = output[0]
         mask = batch.inputs.get("decoder_attention_mask", batch.inputs["attention_mask"])
         real = mask[..., None].to(states)

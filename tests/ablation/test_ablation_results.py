@@ -8,7 +8,7 @@ from headscope.ablation.ablation_results import Deltas
 from headscope.ablation.ablation_targets import Variant
 from headscope.ablation.sweep import INTACT, Unit
 from headscope.heads import Head
-from headscope.tasks import task_named
+from headscope.tasks import get_task
 
 COUNT = 200
 
@@ -16,7 +16,7 @@ COUNT = 200
 def deltas(order: list[int]) -> Deltas:
     """Removal costs 1 nat for the first ten examples and helps all others, whatever is left."""
     chance = np.random.default_rng(0)
-    found = Deltas(task_named("sst2"), COUNT)
+    found = Deltas(get_task("sst2"), COUNT)
     variants = [
         INTACT,
         *(Variant("only", f"encoder.0.{h}", (Head("encoder", 0, 1 - h),)) for h in range(2)),

@@ -11,7 +11,7 @@ from transformers import BertForSequenceClassification, BertModel
 
 from headscope.ablation.significance import metrics_of
 from headscope.api.evaluate import evaluate
-from headscope.tasks import Judged, task_named, tasks
+from headscope.tasks import Judged, get_task, tasks
 from headscope.tasks.metrics import BOUNDS
 from reference.intervals import wilson
 from worded import saved, sentiments, table, worded
@@ -32,7 +32,7 @@ def test_the_interval_of_a_mean_is_that_of_the_formula() -> None:
     losses = np.array([0.1, 0.4, 0.7, 0.2] * 3)
     right = np.array([1.0, 0.0, 1.0, 0.0] * 3)
     found = metrics_of(
-        task_named("sst2"), Judged(losses, np.stack([right, right, np.ones(12)], axis=1))
+        get_task("sst2"), Judged(losses, np.stack([right, right, np.ones(12)], axis=1))
     )
     mean = sum(losses) / 12
     half = 1.96 * math.sqrt(sum((value - mean) ** 2 for value in losses) / 11) / math.sqrt(12)
@@ -46,7 +46,7 @@ def test_an_accuracy_has_wilson_s_interval(right: int) -> None:
     """20 of 20 right is not certainty, and 19 of 20 does not reach 1.048."""
     scores = np.repeat([1.0, 0.0], [right, 20 - right])
     found = metrics_of(
-        task_named("sst2"), Judged(np.ones(20), np.stack([scores, scores, np.ones(20)], axis=1))
+        get_task("sst2"), Judged(np.ones(20), np.stack([scores, scores, np.ones(20)], axis=1))
     )
     low, high = wilson(right / 20, 20)
     assert found["accuracy"] == pytest.approx({"value": right / 20, "low": low, "high": high})
@@ -56,7 +56,7 @@ def test_an_accuracy_has_wilson_s_interval(right: int) -> None:
 def test_a_metric_that_no_resample_changes_is_not_certain() -> None:
     right = np.array([0.0, 1.0] * 10)
     found = metrics_of(
-        task_named("sst2"), Judged(np.zeros(20), np.stack([right == right, right, right], axis=1))
+        get_task("sst2"), Judged(np.zeros(20), np.stack([right == right, right, right], axis=1))
     )
     assert found["f1"]["value"] == 1.0
     assert found["f1"]["low"] == pytest.approx(wilson(1.0, 20)[0])
@@ -66,7 +66,7 @@ def test_a_metric_that_no_resample_changes_is_not_certain() -> None:
 def test_a_correlation_is_not_told_to_be_above_one() -> None:
     steps = np.arange(12.0)
     scores = np.stack([steps, steps + np.where(steps == 3, 1.5, 0.0)], axis=1)
-    found = metrics_of(task_named("stsb"), Judged(np.zeros(12), scores))
+    found = metrics_of(get_task("stsb"), Judged(np.zeros(12), scores))
     for name in ("spearman", "pearson"):
         low, value, high = (found[name][end] for end in ("low", "value", "high"))
         assert low is not None
@@ -77,14 +77,14 @@ def test_a_correlation_is_not_told_to_be_above_one() -> None:
 
 def test_every_metric_of_every_task_says_where_it_ends() -> None:
     for name in tasks():
-        assert set(task_named(name).metrics) <= set(BOUNDS), name
+        assert set(get_task(name).metrics) <= set(BOUNDS), name
 
 
 def test_the_bootstrap_s_interval_of_a_correlation_is_near_fisher_s() -> None:
     chance = np.random.default_rng(0)
     one = chance.normal(size=400)
     scores = np.stack([one, 0.6 * one + 0.8 * chance.normal(size=400)], axis=1)
-    found = metrics_of(task_named("stsb"), Judged(np.zeros(400), scores))["pearson"]
+    found = metrics_of(get_task("stsb"), Judged(np.zeros(400), scores))["pearson"]
     value, low, high = found["value"], found["low"], found["high"]
     assert value is not None
     assert low is not None
@@ -95,9 +95,9 @@ def test_the_bootstrap_s_interval_of_a_correlation_is_near_fisher_s() -> None:
 
 def test_what_is_undefined_is_none() -> None:
     scores = np.stack([np.zeros(6), np.zeros(6), np.ones(6)], axis=1)
-    found = metrics_of(task_named("cola"), Judged(np.arange(6.0), scores))
+    found = metrics_of(get_task("cola"), Judged(np.arange(6.0), scores))
     assert found["matthews"] == {"value": None, "low": None, "high": None}
-    one = metrics_of(task_named("sst2"), Judged(np.ones(1), np.ones((1, 3))))
+    one = metrics_of(get_task("sst2"), Judged(np.ones(1), np.ones((1, 3))))
     assert one["loss"] == {"value": 1.0, "low": None, "high": None}
 
 

@@ -13,7 +13,7 @@ from headscope import Gate
 from headscope.ablation.agreement import of_items
 from headscope.ablation.gradients import Terms, terms
 from headscope.heads import Head
-from headscope.tasks.running import evaluate
+from headscope.tasks.inference import evaluate
 from tiny import in_double, shared, tiny
 from toys import Means, classes_of, means_of
 

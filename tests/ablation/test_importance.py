@@ -275,7 +275,7 @@ def test_another_model_data_code_and_version_are_refused_by_name(
 ) -> None:
     begin(monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "code_of", lambda *rooms: "another")
+        patch.setattr(module, "hash_code", lambda *rooms: "another")
         assert refused(*WORDS).startswith("code (")
     with monkeypatch.context() as patch:
         patch.setattr(module, "versions", lambda: {"headscope": "0.0.0", "python": "3"})

@@ -26,7 +26,7 @@ from headscope.pruning.scores import scores_by
 from headscope.pruning.searches.iterative import iterative as iterative_search
 from headscope.pruning.searches.rank import rank as rank_search
 from headscope.pruning.subset_evaluator import Selection
-from headscope.tasks import task_named
+from headscope.tasks import get_task
 from headscope.tasks.base import Prepared, Task, batch_of
 from headscope.tasks.per_token import IGNORED
 from reference.relevance import by_removal
@@ -59,7 +59,7 @@ def made(family: str) -> tuple[AttentionModel, Task, Prepared]:
     asked.labels = [[labels[0], *([IGNORED] * (len(labels) - 1))] for labels in asked.labels]
     if family == "mistral":  # its first token sees nothing but itself
         asked.labels = [[*labels[1:], labels[0]] for labels in asked.labels]
-    return model, task_named("causal" if family == "mistral" else "translation"), asked
+    return model, get_task("causal" if family == "mistral" else "translation"), asked
 
 
 def logits_of(model: AttentionModel, prepared: Prepared, number: int) -> torch.Tensor:
@@ -135,7 +135,7 @@ def test_scores_of_a_state_are_those_of_the_heads_that_are_left(family: str) -> 
 def test_the_carrier_is_the_last_of_its_layer(
     how: str, rules: Any, by: str, tmp_path: Path
 ) -> None:
-    task = task_named("sst2")
+    task = get_task("sst2")
     model = classifier()
     selection = Selection(
         model, task, task.prepare(model, task.items(examples(tmp_path, 40), "dev"))
@@ -154,7 +154,7 @@ def test_the_carrier_is_the_last_of_its_layer(
 
 
 def test_a_backward_pass_is_paid_for_once_a_scoring(tmp_path: Path) -> None:
-    task = task_named("sst2")
+    task = get_task("sst2")
     model = classifier()
     selection = Selection(
         model, task, task.prepare(model, task.items(examples(tmp_path, 20), "dev"))

@@ -25,11 +25,11 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.reading import Dense, Normalize, TextReading
 from headscope.model.relevance.rules import Rules
-from headscope.tasks import task_named
+from headscope.tasks import get_task
 from headscope.tasks.base import Prepared, Task, batch_of
+from headscope.tasks.inference import answers
 from headscope.tasks.per_token import IGNORED
 from headscope.tasks.pooling import Pooling
-from headscope.tasks.running import answers
 from tiny import shared, tiny
 from toys import Means, classes_of, means_of
 
@@ -132,7 +132,7 @@ CASES: dict[str, tuple[Any, str, Any]] = {
 def made(case: str) -> tuple[Any, Task, Prepared]:
     head, task, prepare = CASES[case]
     family = case.partition("/")[2]
-    return tiny(family, head=head), task_named(task), prepare(family)
+    return tiny(family, head=head), get_task(task), prepare(family)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -263,7 +263,7 @@ def test_a_head_that_nobody_hears_has_no_relevance(rules: Rules) -> None:
 
 
 def test_of_twins_each_has_half(tmp_path: Path) -> None:
-    task = task_named("sst2")
+    task = get_task("sst2")
     items = task.items(examples(tmp_path, 20))
     found = []
     for model in (classifier(noise=0.0), classifier(noise=0.0, twin="1.0")):

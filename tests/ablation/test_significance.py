@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from headscope.ablation.significance import delta_of_losses, delta_of_metric, holm, resamples
-from headscope.tasks import task_named
+from headscope.tasks import get_task
 from headscope.tasks.classification import Classification
 from headscope.tasks.similarity import Similarity
 from toys import Means
@@ -166,7 +166,7 @@ def test_one_prediction_of_a_task_on_tokens_is_one_token() -> None:
     intact = np.stack([right, np.full(40, 512.0), np.ones(40)], axis=1)
     changed = intact.copy()
     changed[:, 0] -= chance.integers(0, 4, size=40)
-    task = task_named("causal")
+    task = get_task("causal")
     after = intact.copy()
     after[0, 0] += 1
     one = task.measure(after)["accuracy"] - task.measure(intact)["accuracy"]

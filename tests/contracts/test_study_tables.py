@@ -30,7 +30,7 @@ def test_tables_keep_values_and_dtypes_when_they_are_read_again(tmp_path: Path) 
         lens="raw,norm,gradient,effective",
         thresholds={"broad": 0.1, "sink": 0.01, "token": 0.05},
     )
-    study = study.joined(headscope.importance(model, task="sst2", data=glue(tmp_path / "data")))
+    study = study.merge(headscope.importance(model, task="sst2", data=glue(tmp_path / "data")))
     (tmp_path / "study").mkdir()
     write_tables(study, tmp_path / "study")
     read = headscope.Study(tmp_path / "study")

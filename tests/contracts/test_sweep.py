@@ -15,7 +15,7 @@ from headscope.ablation.sweep import Sweep, Unit
 from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.tasks.base import Prepared, Task
-from headscope.tasks.running import evaluate, sites_in_use
+from headscope.tasks.inference import evaluate, sites_in_use
 from tiny import ENCODER_DECODERS, FAMILIES, shared, tiny
 from toys import Means, classes_of, means_of
 

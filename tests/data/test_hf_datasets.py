@@ -10,7 +10,7 @@ import pytest
 from headscope.data.records import find_split, read_records
 from headscope.data.squad import read_squad
 from headscope.errors import HeadscopeError
-from headscope.tasks import task_named
+from headscope.tasks import get_task
 
 datasets = pytest.importorskip("datasets", reason="the library datasets is not installed")
 
@@ -59,7 +59,7 @@ def test_a_split_becomes_a_table_with_named_labels(glue: str) -> None:
 
 
 def test_a_task_reads_it_as_any_file(glue: str) -> None:
-    items = task_named("mnli").items(glue, "dev")
+    items = get_task("mnli").items(glue, "dev")
     assert [(item.texts, item.target) for item in items][1] == (("p1", "h1"), "neutral")
 
 

@@ -355,7 +355,7 @@ def test_a_run_with_other_columns_labels_or_code_is_another_run(
         trained(resume=True, columns={"sentence": "other"})
     with pytest.raises(HeadscopeError, match="begun with another labels"):
         trained(resume=True, labels={"0": "1", "1": "0"})
-    monkeypatch.setattr("headscope.learning.learning_runs.code_of", lambda *rooms: "another")
+    monkeypatch.setattr("headscope.learning.learning_runs.hash_code", lambda *rooms: "another")
     with pytest.raises(HeadscopeError, match="begun with another code"):
         trained(resume=True)
 

@@ -14,9 +14,8 @@ from transformers import BertForSequenceClassification
 from headscope import Ablate, HeadSet, prune
 from headscope.errors import HeadscopeError
 from headscope.learning.gates import BETA, HIGH, LOW, Gates, gate_of, open_probability
-from headscope.tasks import Item, task_named
-from headscope.training.loop import Training
-from headscope.training.settings import Settings
+from headscope.tasks import Item, get_task
+from headscope.training.loop import LoopSettings, Training
 from tiny import CASES, at_real_tokens, examples, family_of_case, inputs_for, outputs, shared
 from worded import sentiments, translator, worded
 
@@ -90,11 +89,11 @@ def test_gates_to_a_plan_to_a_cut_model_is_the_gated_model() -> None:
 
 
 def training(
-    gates: dict[str, Any], settings: Settings, *, frozen: bool = False
+    gates: dict[str, Any], settings: LoopSettings, *, frozen: bool = False
 ) -> tuple[Training, Gates]:
     torch.manual_seed(0)
     model = worded(BertForSequenceClassification, num_labels=2)
-    task = task_named("sst2")
+    task = get_task("sst2")
     items = [Item((text,), label, f"x:{i}") for i, (text, label) in enumerate(sentiments(40))]
     learned = Gates(model, **gates)
     return Training(
@@ -104,13 +103,13 @@ def training(
 
 def test_a_penalty_alone_closes_all_gates_and_none_leaves_them() -> None:
     run, gates = training(
-        {"penalty": 100.0, "settle": 2.0}, Settings(epochs=20, batch_size=8), frozen=True
+        {"penalty": 100.0, "settle": 2.0}, LoopSettings(epochs=20, batch_size=8), frozen=True
     )
     with run.model.edited(gates.edit()):
         list(run)
     assert gates.still().max() == 0
     run, gates = training(
-        {"penalty": 0.0, "settle": 2.0}, Settings(epochs=1, batch_size=8), frozen=True
+        {"penalty": 0.0, "settle": 2.0}, LoopSettings(epochs=1, batch_size=8), frozen=True
     )
     gates.cost(0.0).backward()
     assert gates.log_alpha.grad is not None
@@ -119,7 +118,7 @@ def test_a_penalty_alone_closes_all_gates_and_none_leaves_them() -> None:
 
 def test_frozen_weights_stay_as_they_are_and_others_do_not() -> None:
     for frozen in (True, False):
-        run, gates = training({"keep": 2}, Settings(epochs=1, batch_size=8), frozen=frozen)
+        run, gates = training({"keep": 2}, LoopSettings(epochs=1, batch_size=8), frozen=frozen)
         before = copy.deepcopy(run.model.model.state_dict())
         with run.model.edited(gates.edit()):
             list(run)
@@ -132,7 +131,7 @@ def test_frozen_weights_stay_as_they_are_and_others_do_not() -> None:
 
 def test_so_many_heads_are_kept_at_the_end() -> None:
     for keep in (1, 3, 4):
-        run, gates = training({"keep": keep}, Settings(epochs=2, batch_size=8), frozen=True)
+        run, gates = training({"keep": keep}, LoopSettings(epochs=2, batch_size=8), frozen=True)
         with run.model.edited(gates.edit()):
             list(run)
         assert gates.is_settled
@@ -212,7 +211,7 @@ def test_units_of_several_sizes_add_up_to_what_is_kept(monkeypatch: pytest.Monke
 
 
 def test_a_state_taken_up_goes_on_to_the_same_gates_and_weights() -> None:
-    settings = Settings(epochs=2, batch_size=8, learning_rate=1e-3)
+    settings = LoopSettings(epochs=2, batch_size=8, learning_rate=1e-3)
     whole, gates = training({"keep": 2}, settings)
     with whole.model.edited(gates.edit()):
         list(whole)

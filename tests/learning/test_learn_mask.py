@@ -18,8 +18,8 @@ from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.learning.learned_mask import LearnedMask
 from headscope.learning.learning_runs import LOOKED_AT, read_splits
-from headscope.masks.position_kinds import KINDS, by_kind, kinds_of
-from headscope.tasks import task_named
+from headscope.masks.position_kinds import KINDS, count_pairs_by_kind, mean_by_kind
+from headscope.tasks import get_task
 from poison import poisoned
 from sampling import slow
 from worded import glue, saved, sentiments
@@ -96,7 +96,7 @@ def test_how_open_a_mask_is_has_one_meaning(here: Path, more: tuple[str, ...]) -
         assert row.value == pytest.approx(shares[row.layer, row.head], abs=1e-6)
     opened = sum(shares.values()) / len(shares)
     assert study.tables["learned_masks"]["sparsity"].iloc[0] == pytest.approx(1 - opened, abs=1e-6)
-    kinds = kinds_of(texts, frozenset({2, 3}), max(map(len, texts))).sum(axis=(1, 2))
+    kinds = count_pairs_by_kind(texts, frozenset({2, 3}), max(map(len, texts))).sum(axis=(1, 2))
     values = study.tables["positions"].set_index("positions")["value"]
     known = [(values[kind], count) for kind, count in zip(KINDS, kinds, strict=True) if count]
     assert sum(value * count for value, count in known) / kinds.sum() == pytest.approx(
@@ -172,7 +172,7 @@ def test_soft_masks_over_seeds_have_intervals_and_no_file(here: Path) -> None:
 
 def test_positions_are_sorted_into_kinds() -> None:
     """[CLS] a b [SEP], and the same without b: counted by hand."""
-    kinds = kinds_of([[2, 9, 8, 3], [2, 9, 3]], frozenset({2, 3}), 4)
+    kinds = count_pairs_by_kind([[2, 9, 8, 3], [2, 9, 3]], frozenset({2, 3}), 4)
     assert kinds[0].diagonal().tolist() == [2, 2, 2, 1]
     assert kinds[1][0].tolist() == [0, 2, 2, 1]
     assert kinds[1][1].tolist() == [2, 0, 1, 1]
@@ -180,7 +180,7 @@ def test_positions_are_sorted_into_kinds() -> None:
     assert kinds[3].sum() == 0
     assert kinds.sum() == 16 + 9
     values = np.arange(16.0).reshape(4, 4)
-    means = by_kind(values, kinds)
+    means = mean_by_kind(values, kinds)
     assert means[2] == pytest.approx((values[1, 2] + values[2, 1]) / 2)
     assert np.isnan(means[3])
 
@@ -188,11 +188,14 @@ def test_positions_are_sorted_into_kinds() -> None:
 def test_open_ends_are_open_in_the_map_and_the_table(here: Path) -> None:
     """[CLS] a b [SEP] and [CLS] a [SEP] under a structured mask: what touches an end of its text counts as open."""
     texts, special = [[2, 9, 8, 3], [2, 9, 3]], frozenset({2, 3})
-    kinds, opened = kinds_of(texts, special, 4), kinds_of(texts, special, 4, at_ends=True)
+    kinds, opened = (
+        count_pairs_by_kind(texts, special, 4),
+        count_pairs_by_kind(texts, special, 4, at_ends=True),
+    )
     assert opened[0].diagonal().tolist() == [2, 0, 1, 1]
     values = np.full((4, 4), 0.25)
     # The diagonal: of 4 + 3 cells, 2 + 1 are inside their texts; special ones are all at an end; neighbours are not.
-    assert by_kind(values, kinds, opened)[:3] == pytest.approx([(4 + 3 * 0.25) / 7, 1.0, 0.25])
+    assert mean_by_kind(values, kinds, opened)[:3] == pytest.approx([(4 + 3 * 0.25) / 7, 1.0, 0.25])
     study = learn_mask(
         "bert",
         task="sst2",
@@ -288,7 +291,7 @@ def test_a_corpus_is_held_out_in_the_blocks_of_pretrain(here: Path) -> None:
     texts = [text for text, _ in sentiments(430)]
     (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
     data = TaskData("masked", "texts.txt", select_on="dev:even", report_on="dev:odd")
-    _, (train, select, report) = read_splits(task_named("masked"), data)
+    _, (train, select, report) = read_splits(get_task("masked"), data)
     blocks = [texts[:20], texts[200:220], texts[400:420]]
     assert [item.texts[0] for item in select] == [text for block in blocks for text in block[:10]]
     assert [item.texts[0] for item in report] == [text for block in blocks for text in block[10:]]

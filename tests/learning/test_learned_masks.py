@@ -1,4 +1,4 @@
-"""Learned masks: their distribution, what they do to attention, what is chosen in the end."""
+"""LearnableEdit masks: their distribution, what they do to attention, what is chosen in the end."""
 
 from __future__ import annotations
 

@@ -21,13 +21,13 @@ from headscope.masks import Mask, read_mask
 from headscope.masks import speed as measuring
 from headscope.masks.block_sparse import (
     attend_by_blocks,
-    compiled_flex,
+    compile_flex,
     share_of_blocks,
     strips_of,
 )
 from headscope.masks.mask_file import MaskPositions, groups_of
 from headscope.masks.patterns import PATTERNS
-from headscope.masks.speed import AtLength, MaskSpeed, Timed, mask_speed
+from headscope.masks.speed import MaskSpeed, MethodTime, SpeedAtLength, measure_mask_speed
 from tiny import shared
 from worded import saved
 
@@ -137,7 +137,7 @@ def test_flex_attention_is_given_the_mask_as_it_is(
     per_head = torch.cat([met(name, 150), met("star", 150)])
     query, key, value = states(2, 150)
     for allowed in (per_head, per_head[:1]):
-        found = compiled_flex(allowed)(query, key, value)
+        found = compile_flex(allowed)(query, key, value)
         assert (found - textbook(query, key, value, allowed)).abs().max() < 1e-5
 
 
@@ -149,7 +149,7 @@ def test_ratios_shares_and_times_follow_from_the_clock(
 ) -> None:
     turns = {2: np.array([[10.0, 1.0]] * 8), 3: np.array([[1.0, 2.0, 0.5]] * 7 + [[4.0, 4.0, 8.0]])}
     monkeypatch.setattr(measuring, "interleaved", lambda runs, repeats, progress: turns[len(runs)])
-    found = mask_speed(shared("bert"), "window:width=1", lengths=(20, 10), repeats=8)
+    found = measure_mask_speed(shared("bert"), "window:width=1", lengths=(20, 10), repeats=8)
     assert (found.heads, found.width, found.site, found.run_length) == (4, 8, "encoder.0", 10)
     assert [row.length for row in found.lengths] == [10, 20]
     short, long = found.lengths
@@ -167,7 +167,7 @@ def test_ratios_shares_and_times_follow_from_the_clock(
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5", "xlnet", "vit"])
 def test_families_are_measured_at_their_own_shape(without_compiler: None, family: str) -> None:
     model = shared(family)
-    found = mask_speed(model, "no-diagonal", lengths=(6,), batch_size=2, repeats=6)
+    found = measure_mask_speed(model, "no-diagonal", lengths=(6,), batch_size=2, repeats=6)
     first = next(site for site in model.sites if site.stack in ("encoder", "decoder"))
     assert found.site == str(first)
     assert found.heads == len(first.numbers or ())
@@ -181,8 +181,8 @@ def test_families_are_measured_at_their_own_shape(without_compiler: None, family
 
 
 def test_what_gives_another_result_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "compiled_flex", lambda allowed: lambda query, key, value: value)
-    found = mask_speed(shared("bert"), "star", lengths=(9,), repeats=6)
+    monkeypatch.setattr(measuring, "compile_flex", lambda allowed: lambda query, key, value: value)
+    found = measure_mask_speed(shared("bert"), "star", lengths=(9,), repeats=6)
     assert found.without_flex.startswith("block-sparse attention differs from masked attention by ")
     assert found.ways == ("dense", "masked", "by blocks")
 
@@ -194,7 +194,7 @@ def test_a_learned_mask_for_each_head_is_met_by_a_cut_model(without_compiler: No
     )
     allowed |= torch.eye(8, dtype=torch.bool)
     mask = MaskPositions(groups_of(model.heads, "head"), "head", False, True, allowed).mask("mine")
-    found = mask_speed(prune(model, "0.0,0.2"), mask, lengths=(8,), repeats=6)
+    found = measure_mask_speed(prune(model, "0.0,0.2"), mask, lengths=(8,), repeats=6)
     assert found.heads == 2
     open_ = int(allowed[1].sum() + allowed[3].sum())
     assert found.lengths[0].sparsity == pytest.approx(1 - open_ / 128)
@@ -204,7 +204,7 @@ def test_a_mask_for_each_head_is_met_by_the_heads_that_are_left(without_compiler
     per_head = Mask(
         "mine", lambda length, site: torch.ones(4, length, length, dtype=torch.bool).tril()
     )
-    assert mask_speed(shared("bert"), per_head, lengths=(8,), repeats=6).lengths[
+    assert measure_mask_speed(shared("bert"), per_head, lengths=(8,), repeats=6).lengths[
         0
     ].sparsity == pytest.approx(28 / 64)
 
@@ -222,12 +222,12 @@ def test_a_mask_pays_from_where_all_longer_ones_are_faster(
     highs: tuple[float, ...], pays: int | None
 ) -> None:
     rows = tuple(
-        AtLength(
+        SpeedAtLength(
             length,
             0.9,
             0.5,
             0.5,
-            (Timed("dense", 1, 1, 1, 1), Timed("by blocks", 1, high - 0.1, 0.1, high)),
+            (MethodTime("dense", 1, 1, 1, 1), MethodTime("by blocks", 1, high - 0.1, 0.1, high)),
         )
         for length, high in zip((256, 512, 1024), highs, strict=True)
     )

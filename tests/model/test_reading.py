@@ -22,7 +22,7 @@ from headscope.model.load import load
 from headscope.model.reading import Dense, Normalize, TextReading
 from headscope.model.reading_files import read_reading
 from headscope.model.relevance.targets import towards
-from headscope.tasks import task_named
+from headscope.tasks import get_task
 from worded import saved, sentence, table, tokenizer, worded
 
 CHANCE = random.Random(3)
@@ -165,11 +165,11 @@ def test_what_cannot_be_read_is_refused_by_name_when_it_is_needed(
     spoil(folder)
     model = load(folder)  # attention can be looked at all the same
     with pytest.raises(HeadscopeError, match=match):
-        task_named("stsb").check(model)
+        get_task("stsb").check(model)
     with pytest.raises(HeadscopeError, match=match):
         model.save(tmp_path / "again")
     assert not (tmp_path / "again").exists()
-    task_named("stsb").check(load(folder, pooling="mean"))
+    get_task("stsb").check(load(folder, pooling="mean"))
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
@@ -278,11 +278,11 @@ def test_a_decoder_without_a_statement_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         HeadscopeError, match=r'for a decoder there is no default\. Pass `pooling="last"`'
     ):
-        task_named("stsb").check(model)
+        get_task("stsb").check(model)
     random_decoder().save_pretrained(tmp_path)
     tokenizer(ends=True).save_pretrained(tmp_path)
-    task_named("stsb").check(load(tmp_path, pooling="last"))
-    task_named("stsb").check(load(embedding(tmp_path / "stated", "lasttoken", kind=GPT2Model)))
+    get_task("stsb").check(load(tmp_path, pooling="last"))
+    get_task("stsb").check(load(embedding(tmp_path / "stated", "lasttoken", kind=GPT2Model)))
 
 
 def test_a_pooling_that_does_not_exist_is_refused(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_questions_and_paragraphs_have_prompts_of_their_own(tmp_path: Path) -> N
         for name, context, question in (("a", *texts[:2]), ("b", *texts[2:]))
     ]
     write(tmp_path / "dev.json", {"data": [{"title": "t", "paragraphs": paragraphs}]})
-    task = task_named("retrieval")
+    task = get_task("retrieval")
     prepared = task.prepare(model, task.items(tmp_path / "dev.json"))
     assert model.tokenizer is not None
     read = [model.tokenizer.decode(sequence.source.ids) for sequence in prepared.sequences]

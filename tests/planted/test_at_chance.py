@@ -19,9 +19,9 @@ from headscope.data.encode import Counts
 from headscope.model.attention_model import AttentionModel
 from headscope.report.sections import findings_of
 from headscope.report.top_findings import five_of
-from headscope.tasks import task_named
+from headscope.tasks import get_task
 from headscope.tasks.base import Chance, Item, Prepared
-from headscope.tasks.running import evaluate
+from headscope.tasks.inference import evaluate
 from worded import sentence, table, translator, worded
 
 RANK = {"search": "rank", "by": "confidence"}
@@ -89,7 +89,7 @@ def test_a_classifier_that_only_knows_how_frequent_the_labels_are_is_named(tmp_p
 
 
 def note_of(model: AttentionModel, task: str, data: Path) -> tuple[str | None, Chance]:
-    the_task = task_named(task)
+    the_task = get_task(task)
     prepared = the_task.prepare(model, the_task.items(data, "dev"))
     metrics = metrics_of(the_task, evaluate(model, the_task, prepared))
     return chance_note(model, the_task, prepared, metrics), the_task.chance(model, prepared)
@@ -150,7 +150,7 @@ def test_a_similarity_that_does_not_order_pairs_is_named(tmp_path: Path) -> None
 def test_both_metric_and_loss_have_to_be_those_of_a_guess(
     metrics: dict[str, tuple[float, float, float]], is_named: bool, tmp_path: Path
 ) -> None:
-    model, task = untrained(), task_named("sst2")
+    model, task = untrained(), get_task("sst2")
     rows = [("a cat sat", str(number % 2)) for number in range(20)]
     items = task.items(table(tmp_path / "dev.tsv", ("sentence", "label"), rows), "dev")
     given: Any = {
@@ -180,7 +180,7 @@ def test_minilm_knows_similarity(zoo_model: Any, tmp_path: Path) -> None:
 
 def judged(value: float, low: float, high: float, loss: tuple[float, float, float]) -> Any:
     task, prepared = (
-        task_named("sst2"),
+        get_task("sst2"),
         Prepared([Item(("a",), 0, "")] * 10, [], [], None, Counts()),
     )
     task.chance = lambda model, prepared: Chance(metric=0.6, loss=0.693)  # type: ignore[method-assign]

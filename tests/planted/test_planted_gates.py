@@ -8,9 +8,8 @@ import pytest
 from carrier import CARRIER, classifier, examples
 
 from headscope.learning.gates import Gates
-from headscope.tasks import task_named
-from headscope.training.loop import Training
-from headscope.training.settings import Settings
+from headscope.tasks import get_task
+from headscope.training.loop import LoopSettings, Training
 from sampling import slow
 
 
@@ -19,11 +18,11 @@ from sampling import slow
 )
 def test_only_the_head_that_is_needed_stays(options: dict[str, float], tmp_path: Path) -> None:
     model = classifier()
-    task = task_named("sst2")
+    task = get_task("sst2")
     train = task.prepare(model, task.items(examples(tmp_path, 160), "dev"))
     gates = Gates(model, **options)  # type: ignore[arg-type]
     run = Training(
-        model, task, train, Settings(epochs=30, batch_size=16), learned=gates, frozen=True
+        model, task, train, LoopSettings(epochs=30, batch_size=16), learned=gates, frozen=True
     )
     with model.edited(gates.edit()):
         list(run)

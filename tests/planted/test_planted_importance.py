@@ -81,9 +81,9 @@ def test_a_silent_head_changes_exactly_nothing_and_has_no_gradient(tmp_path: Pat
 def test_a_head_that_is_split_into_twins_has_two_halves_of_its_terms(tmp_path: Path) -> None:
     """To the last bit: halving is exact, and nothing else in the planted layer is."""
     from headscope.ablation.gradients import terms
-    from headscope.tasks import task_named
+    from headscope.tasks import get_task
 
-    task = task_named("sst2")
+    task = get_task("sst2")
     items = task.items(examples(tmp_path, 40))
     found = []
     for model in (classifier(noise=0.0), classifier(noise=0.0, twin="1.0")):

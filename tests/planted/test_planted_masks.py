@@ -15,8 +15,7 @@ from headscope.masks import Masked, read_mask
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared
-from headscope.training.loop import Training
-from headscope.training.settings import Settings
+from headscope.training.loop import LoopSettings, Training
 from tiny import examples, inputs_for, outputs, tiny
 from toys import Means, prepared
 
@@ -28,7 +27,7 @@ class Imitates(Means):
 
     names: ClassVar[tuple[str, ...]] = ("imitates",)
 
-    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
+    def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         states: Tensor = output[0]
         return states
 
@@ -47,7 +46,7 @@ def learned_for(mask: str, **options: Any) -> Tensor:
     train = hidden_behind(mask, model)
     config = LearnMaskConfig(mask_rate=0.1, settle=1.0, **options)
     learned = LearnedMask(model, [LENGTH], config)
-    settings = Settings(epochs=60, batch_size=8, seed=1)
+    settings = LoopSettings(epochs=60, batch_size=8, seed=1)
     run = Training(model, Imitates(), train, settings, learned=learned, frozen=True)
     with model.edited(learned.edit()):
         list(run)

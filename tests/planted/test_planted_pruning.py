@@ -24,14 +24,14 @@ from headscope.pruning.searches.greedy import greedy as greedy_search
 from headscope.pruning.searches.iterative import iterative as iterative_search
 from headscope.pruning.searches.rank import rank as rank_search
 from headscope.pruning.subset_evaluator import Memory, Selection, SubsetState
-from headscope.tasks import task_named
+from headscope.tasks import get_task
 from worded import DISLIKED, LIKED, worded
 
 
 def selection_of(
     model: AttentionModel, folder: Path, count: int = 80, **options: object
 ) -> Selection:
-    task = task_named("sst2")
+    task = get_task("sst2")
     prepared = task.prepare(model, task.items(examples(folder, count), "dev"))
     return Selection(model, task, prepared, **options)  # type: ignore[arg-type]
 
@@ -278,8 +278,8 @@ def test_a_search_goes_by_its_objective(tmp_path: Path) -> None:
     )
     assert losses[0].outcome.loss == min(state.outcome.loss for state in losses)
     assert metrics[0].outcome.metric == max(state.outcome.metric for state in metrics)
-    assert task_named("similarity").objective == "metric"
-    assert task_named("sst2").objective == "loss"
+    assert get_task("similarity").objective == "metric"
+    assert get_task("sst2").objective == "loss"
 
 
 def test_at_least_so_many_heads_stay_in_every_layer(tmp_path: Path) -> None:

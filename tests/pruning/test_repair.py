@@ -14,7 +14,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Replace
 from headscope.model.surgery import prune
 from headscope.pruning.repair import fold, refit, repair_inplace
-from headscope.tasks.running import answers
+from headscope.tasks.inference import answers
 from tiny import FAMILIES, tiny
 from toys import Means, means_of
 

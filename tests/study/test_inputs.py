@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headscope.analysis.parsed_sentences import Treebanks
 from headscope.data.coreference import Document, Mention
-from headscope.study.inputs import Annotations, Corpus, counted
+from headscope.study.inputs import Annotations, Corpus, count_word_frequencies
 
 PAIRS = [("the cat", "le chat"), ("the mat", "le tapis")]
 SENTENCE = "1\t{}\t_\tNOUN\t_\t_\t2\tdep\t_\t_\n2\t{}\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n"
@@ -21,7 +21,9 @@ def test_of_a_translation_only_the_source_is_read_and_counted() -> None:
         ("le", "tapis"),
     ]
     assert list(corpus.as_words(sources_only=True)) == [("the", "cat"), ("the", "mat")]
-    both, source = (counted(Annotations(), corpus, sources_only=only) for only in (False, True))
+    both, source = (
+        count_word_frequencies(Annotations(), corpus, sources_only=only) for only in (False, True)
+    )
     assert both.rank("le") < both.rank("chat")
     assert source.rank("le") == source.rank("chat") > source.rank("the")
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.errors import HeadscopeError
-from headscope.study.journal import NAME, Journal, packed, unpacked
+from headscope.study.journal import NAME, Journal, decode_array, encode_array
 
 HEADER = {
     "model": "ab" * 32,
@@ -21,7 +21,8 @@ HEADER = {
     "options": {"seed": 0},
 }
 UNITS = [
-    {"block": i, "group": f"encoder.{i}", "losses": packed(np.array([i / 3]))} for i in range(4)
+    {"block": i, "group": f"encoder.{i}", "losses": encode_array(np.array([i / 3]))}
+    for i in range(4)
 ]
 
 
@@ -98,6 +99,6 @@ def test_the_journal_of_another_run_is_refused_by_what_differs(
 @settings(deadline=None, derandomize=True, database=None)
 def test_arrays_are_packed_to_the_last_bit(numbers: list[float]) -> None:
     array = np.array(numbers).reshape(1, -1, 1)
-    back = unpacked(packed(array))
+    back = decode_array(encode_array(array))
     assert back.shape == array.shape
     assert back.tobytes() == array.tobytes()

@@ -9,7 +9,7 @@ import torch
 
 from headscope.model.attention_model import AttentionModel
 from headscope.tasks import Item, Judged, Prepared, Task
-from headscope.tasks.running import evaluate
+from headscope.tasks.inference import evaluate
 
 
 def log_softmax(logits: Sequence[float], which: int) -> float:

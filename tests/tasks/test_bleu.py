@@ -17,9 +17,9 @@ from headscope.ablation.ablation_targets import variants_of
 from headscope.ablation.gradients import terms
 from headscope.ablation.norms import output_norms
 from headscope.ablation.sweep import Sweep, mean_results
-from headscope.tasks import task_named
+from headscope.tasks import get_task
 from headscope.tasks.bleu import Bleu
-from headscope.tasks.running import evaluate
+from headscope.tasks.inference import evaluate
 from worded import sentence, translator
 
 CHANCE = random.Random(9)
@@ -38,7 +38,7 @@ def written(folder: Path) -> Path:
     return folder / "dev.tsv"
 
 
-def said_by(model: object, *, edit: str | None = None) -> list[str]:
+def translate(model: object, *, edit: str | None = None) -> list[str]:
     """One sentence at a time, by the library's own generation."""
     found = []
     for source, _ in PAIRS:
@@ -50,9 +50,9 @@ def said_by(model: object, *, edit: str | None = None) -> list[str]:
 
 
 def test_bleu_and_chrf_are_sacrebleu_s_of_the_library_s_translations(tmp_path: Path) -> None:
-    model, task = translator(), task_named("bleu")
+    model, task = translator(), get_task("bleu")
     _, found = judged(model, task, task.items(written(tmp_path)))
-    said, right = said_by(model), [[target for _, target in PAIRS]]
+    said, right = translate(model), [[target for _, target in PAIRS]]
     metrics = task.measure(found.scores)
     assert metrics["bleu"] == pytest.approx(corpus_bleu(said, right).score)
     assert metrics["chrf"] == pytest.approx(corpus_chrf(said, right).score)
@@ -60,8 +60,8 @@ def test_bleu_and_chrf_are_sacrebleu_s_of_the_library_s_translations(tmp_path: P
 
 
 def test_what_is_said_well_has_a_high_score(tmp_path: Path) -> None:
-    model, task = translator(), task_named("bleu")
-    said = said_by(model)
+    model, task = translator(), get_task("bleu")
+    said = translate(model)
     (tmp_path / "dev.tsv").write_text(
         "".join(f"{PAIRS[i][0]}\t{said[i]}\n" for i in range(12)), "utf-8"
     )
@@ -75,14 +75,14 @@ def test_what_is_said_well_has_a_high_score(tmp_path: Path) -> None:
 
 def test_the_loss_is_that_of_the_given_translation(tmp_path: Path) -> None:
     model = translator()
-    losses = [judged(model, task_named(name), task_named(name).items(written(tmp_path)))[1].losses for name in
+    losses = [judged(model, get_task(name), get_task(name).items(written(tmp_path)))[1].losses for name in
               ("bleu", "translation")]  # fmt: skip
     assert np.abs(losses[0] - losses[1]).max() < 1e-5
 
 
 def test_what_watches_or_differentiates_sees_the_given_translation_alone(tmp_path: Path) -> None:
     """Beam search runs more sequences than the batch has, and has no gradients."""
-    model, task, other = translator(), task_named("bleu"), task_named("translation")
+    model, task, other = translator(), get_task("bleu"), get_task("translation")
     prepared = task.prepare(model, task.items(written(tmp_path)))
     plain = other.prepare(model, other.items(written(tmp_path)))
     norms = [

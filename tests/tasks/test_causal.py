@@ -13,7 +13,7 @@ from transformers import BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 from headscope.api.importance import importance
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.tasks import Item, task_named
+from headscope.tasks import Item, get_task
 from tiny import excited
 from worded import LONGEST, WORDS, sentence, tokenizer, worded
 
@@ -36,7 +36,7 @@ def items() -> list[Item]:
 
 def test_losses_are_those_of_every_token_given_the_ones_before_it() -> None:
     model = decoder()
-    prepared, found = judged(model, task_named("causal"), items())
+    prepared, found = judged(model, get_task("causal"), items())
     for i, sequence in enumerate(prepared.sequences):
         ids = sequence.source.ids
         with torch.no_grad():
@@ -61,13 +61,13 @@ def test_every_importance_runs_on_a_decoder(tmp_path: Path) -> None:
 
 def test_a_model_that_sees_both_sides_is_refused() -> None:
     with pytest.raises(HeadscopeError, match="BertForMaskedLM does not guess the next token"):
-        task_named("causal").prepare(worded(BertForMaskedLM), items())
+        get_task("causal").prepare(worded(BertForMaskedLM), items())
 
 
 def test_a_text_of_one_token_is_left_out_and_counted() -> None:
     model = decoder()
     model.tokenizer.backend_tokenizer.post_processor = None  # nothing is put around a text
-    prepared = task_named("causal").prepare(
+    prepared = get_task("causal").prepare(
         model, [Item(("cat",), None), Item(("the cat sat",), None)]
     )
     assert len(prepared.items) == 1

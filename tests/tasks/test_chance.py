@@ -26,9 +26,9 @@ from transformers import (
 from headscope.ablation.chance import chance_note
 from headscope.ablation.significance import metrics_of
 from headscope.model.attention_model import AttentionModel
-from headscope.tasks import Judged, Prepared, Task, task_named
+from headscope.tasks import Judged, Prepared, Task, get_task
 from headscope.tasks.base import sequences_of
-from headscope.tasks.running import evaluate
+from headscope.tasks.inference import evaluate
 from worded import LONGEST, WORDS, sentence, table, tokenizer, worded
 
 ENDINGS = ("sent1", "sent2", "ending0", "ending1", "ending2", "label")
@@ -69,7 +69,7 @@ def squad(path: Path, paragraphs: int, questions: int) -> list[int]:
 
 def test_retrieval_at_chance_takes_any_of_the_paragraphs(tmp_path: Path) -> None:
     owners = squad(tmp_path / "dev.json", 6, 40)
-    model, task = worded(BertModel), task_named("retrieval")
+    model, task = worded(BertModel), get_task("retrieval")
     prepared = task.prepare(model, task.items(tmp_path / "dev.json"))
     chance, paragraphs = task.chance(model, prepared), len(set(owners))
     assert chance.metric == pytest.approx(1 / paragraphs)
@@ -92,7 +92,7 @@ def test_choice_at_chance_always_takes_the_most_frequent_place(tmp_path: Path) -
     rows = [
         (sentence(draw), "the man", *(sentence(draw) for _ in range(3)), label) for label in labels
     ]
-    model, task = worded(BertForMultipleChoice), task_named("swag")
+    model, task = worded(BertForMultipleChoice), get_task("swag")
     prepared = task.prepare(model, task.items(table(tmp_path / "dev.tsv", ENDINGS, rows)))
     chance = task.chance(model, prepared)
     assert chance.metric == pytest.approx(20 / 40)
@@ -124,7 +124,7 @@ def test_causal_at_chance_says_the_most_frequent_token_and_holds_all_for_alike(
     )
     model, task = (
         AttentionModel(GPT2LMHeadModel(config).eval(), tokenizer(ends=True), name="gpt"),
-        task_named("causal"),
+        get_task("causal"),
     )
     with torch.no_grad():
         model.model.lm_head.weight.zero_()  # all tokens alike
@@ -149,7 +149,7 @@ def test_causal_at_chance_says_the_most_frequent_token_and_holds_all_for_alike(
 
 def test_questions_at_chance_hold_all_tokens_of_a_window_for_alike(tmp_path: Path) -> None:
     squad(tmp_path / "dev.json", 6, 24)
-    model, task = worded(BertForQuestionAnswering), task_named("squad")
+    model, task = worded(BertForQuestionAnswering), get_task("squad")
     items = task.items(tmp_path / "dev.json")
     prepared = task.prepare(model, items)
     lengths = [

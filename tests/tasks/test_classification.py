@@ -12,9 +12,9 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 from transformers import BertForSequenceClassification, BertModel
 
 from headscope.errors import HeadscopeError
-from headscope.tasks import Item, task_named
+from headscope.tasks import Item, get_task
 from headscope.tasks.classification import FORMS
-from headscope.tasks.running import answers
+from headscope.tasks.inference import answers
 from worded import PLAIN, sentence, sentiments, table, worded
 
 CHANCE = random.Random(0)
@@ -28,7 +28,7 @@ def test_every_form_reads_its_own_columns(tmp_path: Path) -> None:
         names = [columns[0] for columns in (form.first, form.second, form.label) if columns]
         labels = form.labels or ("no", "yes")
         rows = [[f"text {i} {column}" for column in names[:-1]] + [labels[i]] for i in range(2)]
-        items = task_named(name).items(table(tmp_path / f"{name}.tsv", names, rows))
+        items = get_task(name).items(table(tmp_path / f"{name}.tsv", names, rows))
         assert [(*item.texts, item.target) for item in items] == [tuple(row) for row in rows], name
 
 
@@ -38,7 +38,7 @@ def test_columns_and_labels_may_be_called_otherwise(tmp_path: Path) -> None:
         ("x", "y", "gold"),
         [("a cat", "a dog", "e"), ("it ran", "it sat", "neutral")],
     )
-    task = task_named(
+    task = get_task(
         "mnli",
         columns={"premise": "x", "hypothesis": "y", "label": "gold"},
         labels={"e": "entailment"},
@@ -55,27 +55,27 @@ def test_labels_may_go_by_their_names_and_those_nobody_knows_are_left_out(tmp_pa
         ("sentence", "label"),
         [("good", "positive"), ("bad", "negative"), ("fine", "1")],
     )
-    assert [item.target for item in task_named("sst2").items(tmp_path / "dev.tsv")] == [
+    assert [item.target for item in get_task("sst2").items(tmp_path / "dev.tsv")] == [
         "1",
         "0",
         "1",
     ]
     rows = [("a", "b", "entailment"), ("c", "d", "-"), ("e", "f", "-1"), ("g", "h", "neutral")]
     table(tmp_path / "nli.tsv", ("premise", "hypothesis", "label"), rows)
-    assert [item.texts[0] for item in task_named("snli").items(tmp_path / "nli.tsv")] == ["a", "g"]
+    assert [item.texts[0] for item in get_task("snli").items(tmp_path / "nli.tsv")] == ["a", "g"]
 
 
 def test_a_limit_is_spread_evenly_over_the_file(tmp_path: Path) -> None:
     path = table(
         tmp_path / "dev.tsv", ("sentence", "label"), [(f"text {i}", i % 2) for i in range(10)]
     )
-    items = task_named("sst2").items(path, limit=4)
+    items = get_task("sst2").items(path, limit=4)
     assert [item.texts[0] for item in items] == ["text 0", "text 2", "text 5", "text 7"]
 
 
 def test_losses_and_scores_are_those_of_each_pair_alone(tmp_path: Path) -> None:
     model = worded(BertForSequenceClassification, num_labels=3)
-    task = task_named("mnli")
+    task = get_task("mnli")
     items = task.items(table(tmp_path / "dev.tsv", ("premise", "hypothesis", "label"), PAIRS))
     prepared, found = judged(model, task, items)
     right = 0
@@ -92,7 +92,7 @@ def test_losses_and_scores_are_those_of_each_pair_alone(tmp_path: Path) -> None:
 
 
 def test_batches_change_nothing(tmp_path: Path) -> None:
-    model, task = worded(BertForSequenceClassification, num_labels=3), task_named("mnli")
+    model, task = worded(BertForSequenceClassification, num_labels=3), get_task("mnli")
     items = task.items(table(tmp_path / "dev.tsv", ("premise", "hypothesis", "label"), PAIRS))
     one, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
     assert np.abs(one.losses - many.losses).max() < 1e-5
@@ -100,7 +100,7 @@ def test_batches_change_nothing(tmp_path: Path) -> None:
 
 
 def test_a_model_s_own_names_of_classes_win_over_the_order_of_the_data_set() -> None:
-    model, task = worded(BertForSequenceClassification, num_labels=3), task_named("mnli")
+    model, task = worded(BertForSequenceClassification, num_labels=3), get_task("mnli")
     model.model.config.label2id = {"CONTRADICTION": 0, "ENTAILMENT": 1, "NEUTRAL": 2}
     items = [
         Item(("the cat", "a dog"), label) for label in ("entailment", "neutral", "contradiction")
@@ -111,7 +111,7 @@ def test_a_model_s_own_names_of_classes_win_over_the_order_of_the_data_set() -> 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_matthews_and_f1_are_sklearn_s(classes: int) -> None:
     chance = np.random.default_rng(classes)
-    task = task_named("cola" if classes == 2 else "mnli")
+    task = get_task("cola" if classes == 2 else "mnli")
     predicted, right = chance.integers(0, classes, size=(2, 200)).astype(float)
     found = task.measure(np.stack([predicted == right, predicted, right], axis=1))
     assert found["matthews"] == pytest.approx(matthews_corrcoef(right, predicted))
@@ -125,13 +125,13 @@ def test_matthews_and_f1_are_sklearn_s(classes: int) -> None:
 def test_a_metric_is_undefined_where_one_side_is_constant() -> None:
     same = np.zeros(4)
     table = np.stack([same, same, np.array([0.0, 1.0, 0.0, 1.0])], axis=1)
-    assert np.isnan(task_named("cola").measure(table)["matthews"])
-    assert task_named("mrpc").measure(table)["f1"] == 0
-    assert np.isnan(task_named("mrpc").measure(np.zeros((4, 3)))["f1"])
+    assert np.isnan(get_task("cola").measure(table)["matthews"])
+    assert get_task("mrpc").measure(table)["f1"] == 0
+    assert np.isnan(get_task("mrpc").measure(np.zeros((4, 3)))["f1"])
 
 
 def test_the_first_metric_is_the_data_set_s_own() -> None:
-    assert [task_named(name).metrics[0] for name in ("mnli", "cola", "mrpc", "qqp", "sst2")] == [
+    assert [get_task(name).metrics[0] for name in ("mnli", "cola", "mrpc", "qqp", "sst2")] == [
         "accuracy",
         "matthews",
         "f1",
@@ -143,7 +143,7 @@ def test_the_first_metric_is_the_data_set_s_own() -> None:
 def test_f1_is_that_of_the_label_1_whatever_its_place_in_the_model() -> None:
     model = worded(BertForSequenceClassification, seed=1, num_labels=2)
     model.model.config.label2id, model.model.config.id2label = {"1": 0, "0": 1}, {0: "1", 1: "0"}
-    task = task_named("mrpc")
+    task = get_task("mrpc")
     chance = random.Random(1)
     items = [Item((sentence(chance), sentence(chance)), str(i % 2), f"x:{i}") for i in range(20)]
     _, found = judged(model, task, items)
@@ -157,17 +157,17 @@ def test_f1_is_that_of_the_label_1_whatever_its_place_in_the_model() -> None:
 
 
 def test_without_labels_the_targets_are_what_the_model_says(tmp_path: Path) -> None:
-    model, task = worded(BertForSequenceClassification, num_labels=2), task_named("sst2")
+    model, task = worded(BertForSequenceClassification, num_labels=2), get_task("sst2")
     items = task.items(table(tmp_path / "dev.tsv", ("sentence", "label"), sentiments(12)))
     prepared = task.prepare(model, items)
     said = answers(model, task, prepared)
-    assert task.labelled_by_itself(said, prepared).targets.tolist() == [
+    assert task.with_predicted_labels(said, prepared).targets.tolist() == [
         row.index(max(row)) for row in said.tolist()
     ]
 
 
 def test_texts_that_become_no_tokens_are_left_out_and_counted() -> None:
-    model, task = worded(BertForSequenceClassification, num_labels=2), task_named("sst2")
+    model, task = worded(BertForSequenceClassification, num_labels=2), get_task("sst2")
     items = [
         Item((text,), str(i % 2), f"x:{i}")
         for i, text in enumerate((PLAIN[0], "\u2003", PLAIN[1], PLAIN[2]))
@@ -181,4 +181,4 @@ def test_texts_that_become_no_tokens_are_left_out_and_counted() -> None:
 
 def test_a_bare_model_is_refused() -> None:
     with pytest.raises(HeadscopeError, match="BertModel has no classifier"):
-        task_named("sst2").check(worded(BertModel))
+        get_task("sst2").check(worded(BertModel))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import HeadscopeError
-from headscope.tasks import task_named
-from headscope.tasks.base import Item, check_apart, half_of
+from headscope.tasks import get_task
+from headscope.tasks.base import Item, check_apart, select_half
 from worded import sentiments, table
 
 
@@ -21,15 +21,16 @@ def items(count: int) -> list[Item]:
 
 def test_every_example_is_in_one_half() -> None:
     whole = items(300)
-    even, odd = half_of(whole, "dev:even"), half_of(whole, "dev:odd")
+    even, odd = select_half(whole, "dev:even"), select_half(whole, "dev:odd")
     assert sorted([*even, *odd], key=lambda item: item.target) == whole
     assert 100 < len(even) < 200
-    assert half_of(whole, "dev") == whole
+    assert select_half(whole, "dev") == whole
 
 
 def test_examples_that_share_their_longest_text_stay_together() -> None:
     even, odd = (
-        {item.texts[1] for item in half_of(items(300), f"dev:{half}")} for half in ("even", "odd")
+        {item.texts[1] for item in select_half(items(300), f"dev:{half}")}
+        for half in ("even", "odd")
     )
     assert even
     assert not even & odd
@@ -38,13 +39,13 @@ def test_examples_that_share_their_longest_text_stay_together() -> None:
 def test_the_order_of_a_file_is_not_the_order_of_the_halves() -> None:
     """Labels that take turns are in both halves, and so they are when the file is turned round."""
     whole = items(300)
-    assert {item.target % 2 for item in half_of(whole, "dev:even")} == {0, 1}
-    assert half_of(whole[::-1], "dev:even") == half_of(whole, "dev:even")[::-1]
+    assert {item.target % 2 for item in select_half(whole, "dev:even")} == {0, 1}
+    assert select_half(whole[::-1], "dev:even") == select_half(whole, "dev:even")[::-1]
 
 
 def test_a_task_reads_one_half_of_a_file(tmp_path: Path) -> None:
     data = table(tmp_path / "dev.tsv", ("sentence", "label"), sentiments(60))
-    task = task_named("sst2")
+    task = get_task("sst2")
     even, odd = (task.items(data, f"dev:{half}") for half in ("even", "odd"))
     assert len(even) + len(odd) == 60
     assert not {item.where for item in even} & {item.where for item in odd}

@@ -14,10 +14,10 @@ from by_hand import judged, log_softmax
 from transformers import AutoModelForMaskedLM, BertForMaskedLM, BertModel
 
 from headscope.errors import HeadscopeError
-from headscope.tasks import Item, task_named
+from headscope.tasks import Item, get_task
 from headscope.tasks.base import Prepared, batch_of
+from headscope.tasks.inference import evaluate
 from headscope.tasks.masked import MaskedTokenTask
-from headscope.tasks.running import evaluate
 from tiny import examples, tiny
 from toys import prepared as prepared_of
 from worded import WORDS, sentence, worded
@@ -45,11 +45,11 @@ def items() -> list[Item]:
 
 def test_a_text_a_line_is_read(tmp_path: Path) -> None:
     (tmp_path / "dev.txt").write_text("".join(f"{text}\n" for text in TEXTS), "utf-8")
-    assert [item.texts for item in task_named("mlm").items(tmp_path)] == [(text,) for text in TEXTS]
+    assert [item.texts for item in get_task("mlm").items(tmp_path)] == [(text,) for text in TEXTS]
 
 
 def test_losses_are_those_of_a_whole_forward_pass_over_each_text() -> None:
-    model, task = worded(BertForMaskedLM), task_named("masked")
+    model, task = worded(BertForMaskedLM), get_task("masked")
     prepared, found = judged(model, task, items())
     assert prepared.labels is not None
     sums = [0.0, 0.0, 0.0]
@@ -80,7 +80,7 @@ def test_guessing_at_masked_places_alone_is_guessing_everywhere(family: str) -> 
     batch = batch_of(model, prepared, range(8))
     with torch.no_grad():
         logits = model.model(**batch.inputs).logits
-        found = task.read_out(task.call(model, batch), batch, prepared)
+        found = task.extract_answers(task.call(model, batch), batch, prepared)
     for i, labels in enumerate(prepared.labels):
         losses = [
             -log_softmax(logits[i, at].tolist(), label)
@@ -105,8 +105,8 @@ def _masked(plain: Prepared, mask: int) -> Prepared:
 
 def test_masks_are_the_same_each_time_and_in_any_order() -> None:
     model = worded(BertForMaskedLM)
-    one, again = (task_named("masked").prepare(model, items()) for _ in range(2))
-    backwards = task_named("masked").prepare(model, items()[::-1])
+    one, again = (get_task("masked").prepare(model, items()) for _ in range(2))
+    backwards = get_task("masked").prepare(model, items()[::-1])
     assert one.labels == again.labels
     assert [s.source.ids for s in one.sequences] == [s.source.ids for s in again.sequences]
     assert backwards.labels is not None
@@ -116,7 +116,7 @@ def test_masks_are_the_same_each_time_and_in_any_order() -> None:
 
 def test_a_share_of_the_content_is_masked_and_nothing_else_is_changed() -> None:
     model = worded(BertForMaskedLM)
-    prepared = task_named("masked").prepare(model, items())
+    prepared = get_task("masked").prepare(model, items())
     assert prepared.labels is not None
     for item, sequence, labels in zip(
         prepared.items, prepared.sequences, prepared.labels, strict=True
@@ -134,7 +134,7 @@ def test_a_share_of_the_content_is_masked_and_nothing_else_is_changed() -> None:
 
 
 def test_a_mask_in_the_text_itself_is_not_asked_about() -> None:
-    model, task = worded(BertForMaskedLM), task_named("masked")
+    model, task = worded(BertForMaskedLM), get_task("masked")
     texts = ["the [MASK] sat on the mat", "a dog ran", "[MASK]"]
     prepared = task.prepare(model, [Item((text,), None, f"x:{i}") for i, text in enumerate(texts)])
     together = evaluate(model, task, prepared, batch_size=3)
@@ -147,7 +147,7 @@ def test_a_mask_in_the_text_itself_is_not_asked_about() -> None:
 
 
 def test_batches_change_nothing() -> None:
-    model, task = worded(BertForMaskedLM), task_named("masked")
+    model, task = worded(BertForMaskedLM), get_task("masked")
     one, many = (judged(model, task, items(), batch_size=size)[1] for size in (1, 32))
     assert np.abs(one.losses - many.losses).max() < 1e-5
     assert np.abs(one.scores - many.scores).max() < 1e-4
@@ -155,4 +155,4 @@ def test_batches_change_nothing() -> None:
 
 def test_a_model_that_does_not_guess_is_refused() -> None:
     with pytest.raises(HeadscopeError, match="BertModel does not guess masked tokens"):
-        task_named("masked").check(worded(BertModel))
+        get_task("masked").check(worded(BertModel))

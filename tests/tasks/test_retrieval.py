@@ -13,7 +13,7 @@ from by_hand import judged, log_softmax
 from test_similarity import vector
 from transformers import BertModel
 
-from headscope.tasks import Item, Prepared, task_named
+from headscope.tasks import Item, Prepared, get_task
 from worded import sentence, worded
 
 CHANCE = random.Random(5)
@@ -42,7 +42,7 @@ def squad(path: Path) -> Path:
 
 
 def test_losses_and_ranks_are_those_written_out(tmp_path: Path) -> None:
-    model, task = worded(BertModel), task_named("retrieval")
+    model, task = worded(BertModel), get_task("retrieval")
     items = task.items(squad(tmp_path / "dev.json"))
     _, found = judged(model, task, items)
     there = [text for text in PARAGRAPHS if any(item.target == text for item in items)]
@@ -66,7 +66,7 @@ def test_losses_and_ranks_are_those_written_out(tmp_path: Path) -> None:
 
 
 def test_batches_change_nothing(tmp_path: Path) -> None:
-    model, task = worded(BertModel), task_named("retrieval")
+    model, task = worded(BertModel), get_task("retrieval")
     items = task.items(squad(tmp_path / "dev.json"))
     one, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
     assert np.abs(one.losses - many.losses).max() < 1e-4
@@ -79,5 +79,5 @@ def test_of_paragraphs_as_near_half_are_before() -> None:
     near, far = [1.0, 0.0], [0.0, 1.0]
     answers = torch.tensor([near, near, near, near, far, near])  # paragraph, question of each item
     prepared = Prepared(items, [], [], np.array([0, 1, 2]), None)  # type: ignore[arg-type]
-    found = task_named("retrieval").scores(answers, prepared, range(3))
+    found = get_task("retrieval").scores(answers, prepared, range(3))
     assert found.tolist() == [[0, 1 / 1.5], [0, 1 / 1.5], [0, 1 / 3]]

@@ -13,7 +13,7 @@ from scipy.stats import pearsonr, spearmanr
 from transformers import BertForMaskedLM, BertModel
 
 from headscope.errors import HeadscopeError
-from headscope.tasks import task_named
+from headscope.tasks import get_task
 from worded import sentence, table, worded
 
 CHANCE = random.Random(3)
@@ -30,7 +30,7 @@ def vector(model, text: str) -> list[float]:  # type: ignore[no-untyped-def]
 
 
 def test_losses_and_correlations_are_those_written_out(tmp_path: Path) -> None:
-    model, task = worded(BertModel), task_named("stsb")
+    model, task = worded(BertModel), get_task("stsb")
     items = task.items(table(tmp_path / "stsb_dev.tsv", NAMES, ROWS))
     _, found = judged(model, task, items)
     cosines = []
@@ -51,14 +51,14 @@ def test_losses_and_correlations_are_those_written_out(tmp_path: Path) -> None:
 def test_ties_are_ranked_as_scipy_does() -> None:
     chance = np.random.default_rng(0)
     table = chance.integers(0, 4, size=(60, 2)).astype(float)
-    assert task_named("stsb").measure(table)["spearman"] == pytest.approx(
+    assert get_task("stsb").measure(table)["spearman"] == pytest.approx(
         spearmanr(*table.T).statistic
     )
-    assert np.isnan(task_named("stsb").measure(np.ones((5, 2)))["spearman"])
+    assert np.isnan(get_task("stsb").measure(np.ones((5, 2)))["spearman"])
 
 
 def test_batches_change_nothing(tmp_path: Path) -> None:
-    model, task = worded(BertModel), task_named("stsb")
+    model, task = worded(BertModel), get_task("stsb")
     items = task.items(table(tmp_path / "stsb_dev.tsv", NAMES, ROWS))
     one, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
     assert np.abs(one.losses - many.losses).max() < 1e-5
@@ -67,4 +67,4 @@ def test_batches_change_nothing(tmp_path: Path) -> None:
 
 def test_a_model_with_a_head_is_refused() -> None:
     with pytest.raises(HeadscopeError, match="BertForMaskedLM does not give its tokens' states"):
-        task_named("stsb").check(worded(BertForMaskedLM))
+        get_task("stsb").check(worded(BertForMaskedLM))

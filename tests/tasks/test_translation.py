@@ -13,7 +13,7 @@ from by_hand import judged
 from transformers import BertForMaskedLM
 
 from headscope.errors import HeadscopeError
-from headscope.tasks import task_named
+from headscope.tasks import get_task
 from worded import sentence, translator, worded
 
 CHANCE = random.Random(9)
@@ -30,7 +30,7 @@ def written(folder: Path) -> Path:
 def test_a_table_and_two_files_are_read_alike(tmp_path: Path) -> None:
     for i, name in enumerate(("dev.en", "dev.fr")):
         (tmp_path / name).write_text("".join(f"{pair[i]}\n" for pair in PAIRS) + "\n", "utf-8")
-    task = task_named("translation")
+    task = get_task("translation")
     one = task.items(written(tmp_path))
     two = task.items(f"{tmp_path / 'dev.en'},{tmp_path / 'dev.fr'}")
     assert [item.texts for item in one] == [item.texts for item in two] == PAIRS
@@ -41,11 +41,11 @@ def test_a_table_and_two_files_are_read_alike(tmp_path: Path) -> None:
 def test_a_comma_in_the_name_of_a_table_makes_it_no_two_files(tmp_path: Path) -> None:
     folder = tmp_path / "a,b"
     folder.mkdir()
-    assert [item.texts for item in task_named("translation").items(written(folder))] == PAIRS
+    assert [item.texts for item in get_task("translation").items(written(folder))] == PAIRS
 
 
 def test_losses_are_the_library_s_own(tmp_path: Path) -> None:
-    model, task = translator(), task_named("translation")
+    model, task = translator(), get_task("translation")
     _, found = judged(model, task, task.items(written(tmp_path)))
     tokenizer = model.tokenizer
     assert tokenizer is not None
@@ -67,7 +67,7 @@ def test_losses_are_the_library_s_own(tmp_path: Path) -> None:
 
 
 def test_batches_change_nothing(tmp_path: Path) -> None:
-    model, task = translator(), task_named("translation")
+    model, task = translator(), get_task("translation")
     items = task.items(written(tmp_path))
     one, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
     assert np.abs(one.losses - many.losses).max() < 1e-4
@@ -76,4 +76,4 @@ def test_batches_change_nothing(tmp_path: Path) -> None:
 
 def test_an_encoder_is_refused() -> None:
     with pytest.raises(HeadscopeError, match="BertForMaskedLM does not translate"):
-        task_named("translation").check(worded(BertForMaskedLM))
+        get_task("translation").check(worded(BertForMaskedLM))

@@ -17,7 +17,7 @@ from headscope.commands import app
 from headscope.data.vocabulary import learned_tokenizer
 from headscope.errors import HeadscopeError
 from headscope.model.new_model import Source, new_model, resized
-from headscope.tasks import task_named
+from headscope.tasks import get_task
 from headscope.tasks.base import batch_of
 from worded import PLAIN, glue, saved, translator
 
@@ -166,15 +166,15 @@ def test_a_family_that_counts_another_token_as_padding_is_refused() -> None:
 
 
 def test_smoothed_targets_are_learned_from_and_plain_ones_judged(here: Path) -> None:
-    model, task = translator(), task_named("translation")
+    model, task = translator(), get_task("translation")
     items = task.items(copies(here / "data") / "dev.tsv")
     prepared = task.prepare(model, items)
     task.smoothing = 0.2
     batch = batch_of(model, prepared, range(4))
     with torch.no_grad():
-        judged = task.read_out(task.call(model, batch), batch, prepared)
+        judged = task.extract_answers(task.call(model, batch), batch, prepared)
     with torch.enable_grad():
-        learned = task.read_out(task.call(model, batch), batch, prepared)
+        learned = task.extract_answers(task.call(model, batch), batch, prepared)
     assert prepared.labels is not None
     for i in range(4):
         with torch.no_grad():

@@ -11,21 +11,20 @@ from transformers import BertForSequenceClassification
 
 from headscope.config.training import TrainingConfig
 from headscope.errors import HeadscopeError
-from headscope.tasks import Item, task_named
-from headscope.tasks.running import answers
-from headscope.training.loop import Training
-from headscope.training.settings import Settings
+from headscope.tasks import Item, get_task
+from headscope.tasks.inference import answers
+from headscope.training.loop import LoopSettings, Training
 from worded import sentiments, worded
 
 CLIP = 1e-7  # so small that Adam's epsilon shows it: else a step would not depend on the gradients' length
 
 
-def training(settings: Settings, count: int = 40) -> Training:
+def training(settings: LoopSettings, count: int = 40) -> Training:
     """Weights as they are before training, not as large as trained ones: these are to be learned."""
     torch.manual_seed(0)
     model = worded(BertForSequenceClassification, num_labels=2)
     model.model.apply(model.model._init_weights)
-    task = task_named("sst2")
+    task = get_task("sst2")
     items = [Item((text,), label, f"x:{i}") for i, (text, label) in enumerate(sentiments(count))]
     return Training(model, task, task.prepare(model, items), settings)
 
@@ -35,7 +34,7 @@ def weights(run: Training) -> dict[str, torch.Tensor]:
 
 
 def test_the_loss_goes_down_on_a_task_that_can_be_learned() -> None:
-    steps = list(training(Settings(epochs=12, batch_size=8, learning_rate=1e-2)))
+    steps = list(training(LoopSettings(epochs=12, batch_size=8, learning_rate=1e-2)))
     assert [step.number for step in steps] == list(range(1, 61))
     assert {step.epoch for step in steps} == set(range(12))
     assert sum(step.ends_epoch for step in steps) == 12
@@ -44,7 +43,7 @@ def test_the_loss_goes_down_on_a_task_that_can_be_learned() -> None:
 
 
 def test_every_epoch_sees_every_example_once_in_another_order() -> None:
-    run = training(Settings(epochs=3, batch_size=7))
+    run = training(LoopSettings(epochs=3, batch_size=7))
     epochs = [[item for batch in run._epoch(epoch) for item in batch] for epoch in range(3)]
     for order in epochs:
         assert sorted(order) == list(range(40))
@@ -54,7 +53,7 @@ def test_every_epoch_sees_every_example_once_in_another_order() -> None:
 
 def test_a_state_taken_up_by_another_run_goes_on_to_the_same_weights() -> None:
     """With dropout on: chance is part of the state."""
-    settings = Settings(epochs=3, batch_size=8, learning_rate=1e-3)
+    settings = LoopSettings(epochs=3, batch_size=8, learning_rate=1e-3)
     whole = training(settings)
     assert whole.model.model.config.hidden_dropout_prob > 0
     losses = [step.loss for step in whole]
@@ -72,7 +71,7 @@ def test_a_state_taken_up_by_another_run_goes_on_to_the_same_weights() -> None:
 
 def test_the_first_step_is_adamw_s_with_clipped_gradients() -> None:
     """Written out for one step: rate, norm, and the decay of weights but not of biases and norms."""
-    settings = Settings(
+    settings = LoopSettings(
         epochs=1, batch_size=40, learning_rate=1e-2, warmup=0.0, clip=CLIP, weight_decay=10.0
     )
     run = training(settings)
@@ -101,7 +100,7 @@ def test_the_first_step_is_adamw_s_with_clipped_gradients() -> None:
 
 
 def test_the_rate_rises_and_falls() -> None:
-    run = training(Settings(epochs=2, batch_size=4, warmup=0.25))
+    run = training(LoopSettings(epochs=2, batch_size=4, warmup=0.25))
     rates = []
     for number in range(run.total):
         run.number = number
@@ -112,7 +111,7 @@ def test_the_rate_rises_and_falls() -> None:
 
 
 def test_the_model_is_left_evaluating_and_a_loss_that_is_no_number_stops_the_run() -> None:
-    run = training(Settings(epochs=1, batch_size=8))
+    run = training(LoopSettings(epochs=1, batch_size=8))
     next(iter(run))
     assert not run.model.model.training
     with torch.no_grad():
@@ -148,7 +147,7 @@ def test_impossible_settings_are_refused(changes: dict[str, float], message: str
 
 def test_a_teacher_is_imitated() -> None:
     """A pupil with a teacher comes nearer to its answers than one without, and the teacher stays as it was."""
-    settings = Settings(epochs=6, batch_size=8, learning_rate=3e-3)
+    settings = LoopSettings(epochs=6, batch_size=8, learning_rate=3e-3)
     teacher = worded(BertForSequenceClassification, seed=3, num_labels=2)
     before = {name: value.clone() for name, value in teacher.model.state_dict().items()}
     apart = []
@@ -169,11 +168,11 @@ def test_imitation_is_zero_for_the_same_answers_and_positive_for_others(name: st
     one, other = torch.nn.functional.normalize(
         torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0)), dim=-1
     )
-    task = task_named(name)
+    task = get_task(name)
     assert float(task.imitation(one, one).abs().max()) < 1e-6
     assert (task.imitation(one, other) > 0.01).all()
 
 
 def test_answers_without_classes_or_vectors_cannot_be_imitated() -> None:
     with pytest.raises(HeadscopeError, match="the answers to masked cannot be imitated"):
-        task_named("masked").imitation(torch.zeros(1), torch.zeros(1))
+        get_task("masked").imitation(torch.zeros(1), torch.zeros(1))

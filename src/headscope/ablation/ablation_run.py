@@ -17,7 +17,7 @@ from headscope.config.importance import ImportanceConfig
 from headscope.config.shared import Run
 from headscope.heads import Head, HeadSet
 from headscope.model.attention_model import AttentionModel
-from headscope.study.journal import Journal, check_same_run, packed, unpacked
+from headscope.study.journal import Journal, check_same_run, decode_array, encode_array
 from headscope.tables import Row, TableRow
 from headscope.tasks import Prepared, Task
 
@@ -156,12 +156,12 @@ class AblationRun:
             stored = finished.get(group.name)
             if stored is not None and journal is not None:
                 check_same_run({"sample": stored["items"]}, sample, journal.path)
-                losses, scores = unpacked(stored["losses"]), unpacked(stored["scores"])
+                losses, scores = decode_array(stored["losses"]), decode_array(stored["scores"])
                 yield Unit(block, group.name, group.variants, tuple(items), losses, scores)
         done = finished.keys() & {group.name for group in groups}
         for unit in sweep.run(block, items, groups, done):
             if journal is not None:
-                stored = {"losses": packed(unit.losses), "scores": packed(unit.scores)}
+                stored = {"losses": encode_array(unit.losses), "scores": encode_array(unit.scores)}
                 journal.add({"block": block, "group": unit.group, "items": list(items), **stored})
             yield unit
 

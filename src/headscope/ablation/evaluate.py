@@ -12,9 +12,9 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.tasks import Task, task_of
-from headscope.tasks.base import spread
+from headscope.tasks.base import sample_evenly
+from headscope.tasks.inference import evaluate as run_task
 from headscope.tasks.pooling import PooledTask
-from headscope.tasks.running import evaluate as run_task
 
 
 def evaluate(
@@ -31,7 +31,7 @@ def evaluate(
     """
     task = task_of(data)
     every = task.items(data.data, data.split)
-    items = spread(every, data.limit, data.data)
+    items = sample_evenly(every, data.limit, data.data)
     loaded = open_for(task, model, reading, run)
     prepared = task.prepare(loaded, items, max_length=data.max_length)
     judged = run_task(loaded, task, prepared, batch_size=config.batch_size, progress=run.progress)

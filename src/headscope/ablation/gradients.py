@@ -28,8 +28,8 @@ from headscope.heads import Head, Site
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.tables import Moments, Row, rows_of
-from headscope.tasks.base import Prepared, Task, batch_of, plan, sequences_of
-from headscope.tasks.running import answers, memory_named, sites_in_use
+from headscope.tasks.base import Prepared, Task, batch_of, plan_batches, sequences_of
+from headscope.tasks.inference import answers, report_out_of_memory, sites_in_use
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,7 +132,7 @@ def terms(
     """
     model.check_evaluating()
     if labels_free:
-        prepared = task.labelled_by_itself(
+        prepared = task.with_predicted_labels(
             answers(model, task, prepared, batch_size=batch_size), prepared
         )
     slopes = None if prepared.is_one_to_one else _slopes(model, task, prepared, batch_size)
@@ -146,11 +146,11 @@ def terms(
     for parameter in trained:
         parameter.requires_grad_(False)  # the weights' own gradients are not wanted
     try:
-        for numbers in plan(prepared, batch_size):
+        for numbers in plan_batches(prepared, batch_size):
             batch = batch_of(model, prepared, numbers)
             gates = _Gates(removed)
-            with torch.enable_grad(), model.edited(gates), memory_named(batch_size):
-                found = task.read_out(task.call(model, batch), batch, prepared)
+            with torch.enable_grad(), model.edited(gates), report_out_of_memory(batch_size):
+                found = task.extract_answers(task.call(model, batch), batch, prepared)
                 total = (
                     task.losses(found, prepared, numbers).sum()
                     if slopes is None

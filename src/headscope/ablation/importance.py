@@ -36,9 +36,9 @@ from headscope.study.journal import Journal
 from headscope.study.run_record import (
     build_record,
     check_same_model,
-    code_of,
     describe_files,
     describe_model,
+    hash_code,
     versions,
 )
 from headscope.study.schema.record import RunRecord
@@ -46,8 +46,8 @@ from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import Moments, Row, TableRow, rows_of, to_frame
 from headscope.tasks import Judged, Prepared, Task, task_of
-from headscope.tasks.base import batch_of, plan, two_files
-from headscope.tasks.running import answers, evaluate, sites_in_use, unpruned
+from headscope.tasks.base import batch_of, plan_batches, two_files
+from headscope.tasks.inference import answers, describe_unpruned, evaluate, sites_in_use
 
 
 def importance(
@@ -89,12 +89,12 @@ def importance(
     if not is_labelled:
         run.log("note: the data has no labels: the model's own predictions are the labels")
         predictions = answers(model, task, prepared, batch_size=config.batch_size)
-        prepared = task.labelled_by_itself(predictions, prepared)
+        prepared = task.with_predicted_labels(predictions, prepared)
     work = _Importances(model, task, prepared, config, run)
     _refuse_undefined(task, work.intact)
     intact = metrics_of(task, work.intact)
     metric = intact[task.metrics[0]]["value"]
-    run.log(unpruned(task, math.nan if metric is None else metric, len(prepared.items)))
+    run.log(describe_unpruned(task, math.nan if metric is None else metric, len(prepared.items)))
     chance = chance_note(model, task, prepared, intact)
     if chance is not None:
         run.log(f"note: {chance}")
@@ -114,7 +114,7 @@ def importance(
             "device": described["device"],
             "edits": described["edits"],
             "reading": described["reading"],
-            "code": code_of("model", "data", "tasks", "ablation"),
+            "code": hash_code("model", "data", "tasks", "ablation"),
             **facts,
             "versions": {name: version for name, version in versions().items() if name != "python"},
         }
@@ -139,7 +139,7 @@ def importance(
         "durations": work.durations | {"all": round(time.perf_counter() - started, 3)},
     }
     study.record = build_record(described, sections, command=run.typed or None, seed=run.seed)
-    return study if existing is None else existing.joined(study)
+    return study if existing is None else existing.merge(study)
 
 
 class _Importances:
@@ -244,7 +244,7 @@ class _Importances:
             statistics = statistics_named(wanted)
             batches = (
                 batch_of(self.model, self.prepared, numbers)
-                for numbers in plan(self.prepared, self.config.batch_size)
+                for numbers in plan_batches(self.prepared, self.config.batch_size)
             )
             for _ in stream(self.model, batches, statistics):
                 pass

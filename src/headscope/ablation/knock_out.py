@@ -105,7 +105,7 @@ def knock_out(
     }
     record = build_record(model, sections, command=run.typed or None, seed=run.seed)
     study = Study(to_frame(scores.rows()), record=record)
-    return study if existing is None else existing.joined(study)
+    return study if existing is None else existing.merge(study)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from headscope.model.anatomy import anatomy, weight_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Prepared, Task, batch_of, plan
-from headscope.tasks.running import memory_named
+from headscope.tasks.base import Prepared, Task, batch_of, plan_batches
+from headscope.tasks.inference import report_out_of_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,10 +41,10 @@ def output_norms(
         return None
     norms = _Norms(weights)
     found = np.full((len(prepared.sequences), len(heads)), np.nan)
-    with torch.inference_mode(), model.edited(norms), memory_named(batch_size):
-        for numbers in plan(prepared, batch_size):
+    with torch.inference_mode(), model.edited(norms), report_out_of_memory(batch_size):
+        for numbers in plan_batches(prepared, batch_size):
             norms.batch = batch_of(model, prepared, numbers)
-            task.watched(model, norms.batch)
+            task.single_pass(model, norms.batch)
             for place, head in enumerate(heads):
                 if head.site in norms.means:
                     found[numbers, place] = norms.means[head.site][:, model.place(head)].numpy()

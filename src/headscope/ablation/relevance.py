@@ -28,8 +28,8 @@ from headscope.model.relevance.rules import Rules, linearised
 from headscope.model.relevance.sums import Accounts
 from headscope.model.relevance.supported import check_adds_up, check_covered
 from headscope.tables import Moments, Row, TableRow, rows_of
-from headscope.tasks.base import Prepared, Task, batch_of, plan
-from headscope.tasks.running import answers, memory_named, sites_in_use
+from headscope.tasks.base import Prepared, Task, batch_of, plan_batches
+from headscope.tasks.inference import answers, report_out_of_memory, sites_in_use
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -136,11 +136,11 @@ def relevances(
     count = len(prepared.sequences)
     found = Relevances(heads, np.zeros(count), np.zeros((count, len(heads))), {}, prepared.parts)
     done = 0
-    for numbers in plan(prepared, batch_size):
+    for numbers in plan_batches(prepared, batch_size):
         batch = batch_of(model, prepared, numbers)
         accounts = Accounts(model, len(numbers))
-        with memory_named(batch_size), linearised(model, rules, accounts), accounts.kept():
-            said = task.said(model, batch, prepared, seed=seed, answers=known)
+        with report_out_of_memory(batch_size), linearised(model, rules, accounts), accounts.kept():
+            said = task.relevance_target(model, batch, prepared, seed=seed, answers=known)
             accounts.settle(said)
         if rules == "voita":
             check_adds_up(model, accounts, said)

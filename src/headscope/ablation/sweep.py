@@ -25,8 +25,8 @@ from headscope.model.fixed_patterns import Fixed
 from headscope.model.replay import Replay, Shares
 from headscope.model.tokens import Batch
 from headscope.statistics.fixed_patterns import FixedPatterns
-from headscope.tasks.base import Prepared, Task, batch_of, plan, sequences_of
-from headscope.tasks.running import memory_named
+from headscope.tasks.base import Prepared, Task, batch_of, plan_batches, sequences_of
+from headscope.tasks.inference import report_out_of_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -199,10 +199,12 @@ class Sweep:
         if not wanted:
             return
         # The block's sequences in batches of like length, the longest first.
-        chunks = plan(self.prepared, self.batch_size, set(sequences_of(self.prepared, items)))
+        chunks = plan_batches(
+            self.prepared, self.batch_size, set(sequences_of(self.prepared, items))
+        )
         batches = [batch_of(self.model, self.prepared, chunk) for chunk in chunks]
         kept = self._bytes_an_item() * len(items) <= 2 * MEMORY and self.way != "plain"
-        with torch.inference_mode(), memory_named(self.batch_size):
+        with torch.inference_mode(), report_out_of_memory(self.batch_size):
             replays = [self._replay(batch) for batch in batches] if kept else None
             for group in wanted:
                 found: list[dict[int, Tensor]] = [{} for _ in group.variants]
@@ -296,7 +298,7 @@ class Sweep:
         )
 
     def _read(self, batch: Batch, output: Any) -> Tensor:
-        return self.task.read_out(output, batch, self.prepared)
+        return self.task.extract_answers(output, batch, self.prepared)
 
 
 def mean_results(
@@ -304,10 +306,10 @@ def mean_results(
 ) -> dict[Head, Tensor]:
     """Each head's average result [head width] over all real tokens of the data."""
     means = _Means()
-    with torch.inference_mode(), model.edited(means), memory_named(batch_size):
-        for numbers in plan(prepared, batch_size):
+    with torch.inference_mode(), model.edited(means), report_out_of_memory(batch_size):
+        for numbers in plan_batches(prepared, batch_size):
             means.batch = batch_of(model, prepared, numbers)
-            task.watched(model, means.batch)
+            task.single_pass(model, means.batch)
     return {
         head: (row / means.counts[site]).float()
         for site, total in means.totals.items()
@@ -320,9 +322,9 @@ def nearest_patterns(
 ) -> dict[Head, str]:
     """The fixed pattern that each head of a self-attention is nearest to on this data, by Jensen-Shannon divergence."""
     patterns = FixedPatterns()
-    with torch.inference_mode(), model.watched(patterns.update), memory_named(batch_size):
-        for numbers in plan(prepared, batch_size):
-            task.watched(model, batch_of(model, prepared, numbers))
+    with torch.inference_mode(), model.watched(patterns.update), report_out_of_memory(batch_size):
+        for numbers in plan_batches(prepared, batch_size):
+            task.single_pass(model, batch_of(model, prepared, numbers))
     found: dict[Head, list[tuple[float, str]]] = {}
     for row in patterns.table():
         if np.isfinite(row.value):

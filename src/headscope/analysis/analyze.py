@@ -31,7 +31,7 @@ from headscope.statistics.coreference import Coreference
 from headscope.statistics.head_distance import HeadDistance
 from headscope.statistics.rare_words import RareWords
 from headscope.statistics.relations import Relations
-from headscope.study.inputs import Annotations, Corpus, counted, read_annotations
+from headscope.study.inputs import Annotations, Corpus, count_word_frequencies, read_annotations
 from headscope.study.lens_agreement import furthest_apart
 from headscope.study.run_record import build_record
 from headscope.study.schema.record import RunRecord, Section
@@ -107,7 +107,7 @@ def analyze(
         run.log("note: without `pairs=True` (source and target) only the encoder runs")
     model.canary()
     if annotations.frequency == "corpus":
-        annotations.frequencies = counted(
+        annotations.frequencies = count_word_frequencies(
             annotations, corpus, sources_only=model.is_encoder_decoder
         )
     if config.all_rows:

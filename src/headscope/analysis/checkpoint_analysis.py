@@ -20,7 +20,7 @@ from headscope.data.bundled import named
 from headscope.data.text_lines import can_be_read_again
 from headscope.errors import HeadscopeError
 from headscope.study.inputs import Corpus, read_annotations
-from headscope.study.journal import remember_run
+from headscope.study.journal import check_or_write_header
 from headscope.study.run_record import describe_files, versions
 from headscope.study.schema.record import Section
 from headscope.study.study import Study
@@ -67,13 +67,15 @@ def film(
         run.out, overwrite=run.overwrite, resume=run.resume, kept=[HEADER, *names]
     ) as folder:
         if (folder / HEADER).exists():
-            remember_run(folder / HEADER, header)
+            check_or_write_header(folder / HEADER, header)
         for number, (step, path) in enumerate(checkpoints):
             if (folder / path.name / "run.json").exists():
                 continue
             run.log(f"step {step} ({number + 1} of {len(checkpoints)})")
             study = analyze(path, statistics, data, reading, step_run)
-            remember_run(folder / HEADER, header)  # from here on there is something to resume
+            check_or_write_header(
+                folder / HEADER, header
+            )  # from here on there is something to resume
             (folder / path.name).mkdir(exist_ok=True)
             write_tables(study, folder / path.name)
         study = joined([(step, Study(folder / path.name)) for step, path in checkpoints])

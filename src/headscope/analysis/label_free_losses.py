@@ -102,12 +102,12 @@ class _Hidden:
         real = batch.inputs["attention_mask"].bool()
         for row, here in enumerate(real):
             places = here.nonzero()[:, 0]
-            chosen = self.task.places(ids[row, places].tolist(), model.marks.special)
+            chosen = self.task.masked_positions(ids[row, places].tolist(), model.marks.special)
             at = places[sorted(chosen)]
             labels[row, at] = ids[row, at]
             ids[row, at] = int(model.tokenizer.mask_token_id)
         masked = replace(batch, inputs={**batch.inputs, "input_ids": ids}, labels=labels)
-        sums = self.task.read_out(self.task.call(model, masked), masked, None)  # type: ignore[arg-type]
+        sums = self.task.extract_answers(self.task.call(model, masked), masked, None)  # type: ignore[arg-type]
         return sums[:, 0] / sums[:, 1]
 
 

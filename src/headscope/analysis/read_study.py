@@ -19,7 +19,7 @@ from headscope.study.schema.record import SCHEMA, upgrade_record
 from headscope.study.schema.table import Table
 from headscope.study.schema.tables import COMPARISON_TABLES, PROBE_TABLES
 from headscope.study.study import Study
-from headscope.study.study_dir import place_of
+from headscope.study.study_dir import study_folder
 from headscope.tables import to_frame
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def read_given(place: str | Path) -> Study | Comparison:
     """The study or the comparison that is there; one line where there is neither, or half of one."""
-    folder = place_of(place)
+    folder = study_folder(place)
     record = upgrade_record(read_record(folder))
     if record.get("schema") == SCHEMA and record.get("kind") == "comparison":
         return _comparison(folder)

@@ -13,7 +13,7 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.model.attention_model import AttentionModel
 from headscope.study.journal import NAME
 from headscope.study.study import Study
-from headscope.study.study_dir import to_add_to
+from headscope.study.study_dir import read_existing_study
 
 
 def importance(
@@ -54,7 +54,7 @@ def importance(
     slots = (ImportanceConfig, config), (TaskData, data), (Reading, reading), (Run, run)
     configs = fill("importance", options, *slots)
     run = configs[-1]
-    existing = to_add_to(run.out, "importance", overwrite=run.overwrite)
+    existing = read_existing_study(run.out, "importance", overwrite=run.overwrite)
     overwrite = run.overwrite or existing is not None
     with output_directory(run, overwrite=overwrite, kept=[NAME]) as directory:
         study = ablation.importance(model, *configs, directory=directory, existing=existing)

@@ -14,7 +14,7 @@ from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
 from headscope.model.attention_model import AttentionModel
 from headscope.study.study import Study
-from headscope.study.study_dir import to_add_to
+from headscope.study.study_dir import read_existing_study
 
 
 def knock_out(
@@ -49,7 +49,7 @@ def knock_out(
     slots = (KnockOutConfig, config), (TextData, data), (Reading, reading), (Run, run)
     configs = fill("knock-out", options, *slots)
     run = configs[-1]
-    existing = to_add_to(run.out, "knock_out", overwrite=run.overwrite)
+    existing = read_existing_study(run.out, "knock_out", overwrite=run.overwrite)
     with output_directory(run, overwrite=run.overwrite or existing is not None) as directory:
         study = ablation.knock_out(model, *configs, existing=existing)
         write_study(study, directory, run)

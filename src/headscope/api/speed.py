@@ -12,7 +12,7 @@ from headscope.config.shared import Reading, Run
 from headscope.config.speed import SpeedConfig
 from headscope.masks.mask_spec import read_mask
 from headscope.masks.open_model import open_model
-from headscope.masks.speed import DENSE, FLEX, SPARSE, MaskSpeed, mask_speed
+from headscope.masks.speed import DENSE, FLEX, SPARSE, MaskSpeed, measure_mask_speed
 from headscope.model.attention_model import AttentionModel
 from headscope.model.latency import Layers, Speed, layers, measure
 
@@ -73,7 +73,7 @@ def _speed(model: AttentionModel | str | Path, config: SpeedConfig, run: Run) ->
     mask = None if config.mask is None else read_mask(config.mask)  # before the model is loaded
     loaded = open_model(model, Reading(), run)
     if mask is not None:
-        result = mask_speed(
+        result = measure_mask_speed(
             loaded,
             mask,
             lengths=config.lengths,

@@ -59,7 +59,7 @@ def demo(
                 progress=update,
             )
         which.record["importance"]["data"][0]["path"] = str(out / QUESTIONS)  # where it will be
-        study = study.joined(which)
+        study = study.merge(which)
         study.record["command"] = typed()
         study.record["pages"] = [{"title": "One sentence, all heads", "href": "look.html"}]
         with drawing_figures():

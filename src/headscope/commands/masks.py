@@ -89,7 +89,7 @@ def show(
 ) -> None:
     """What a mask lets attend to what."""
     from headscope.config.checks import check_count
-    from headscope.masks import met, read_mask, sparsity
+    from headscope.masks import read_mask, resolve_mask, sparsity
     from headscope.masks.mask_spec import check_fits
 
     check_count(length, "--length")
@@ -101,7 +101,7 @@ def show(
     check_fits(mask, length, "MASK")
     allowed = one.at(length)[0]
     empty = int((~allowed.any(dim=1)).sum())
-    allowed = met(allowed)
+    allowed = resolve_mask(allowed)
     typer.echo(
         f"{one.name}: {100 * sparsity(allowed):.2f} % of {length} x {length} positions may not be attended to"
     )

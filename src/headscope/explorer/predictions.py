@@ -20,7 +20,7 @@ from headscope.explorer.responses import Answer
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.report.look.token_axis import TokenAxis, inert
-from headscope.tasks.pooling import check_readable, encoded_texts, pooled
+from headscope.tasks.pooling import check_readable, encode_texts, pool_states
 
 CANDIDATES = 5
 
@@ -188,9 +188,9 @@ class Alike(Prediction):
         """[text, width]: one vector a text, of length 1."""
         how = self.model.reading
         if self.model.is_encoder_decoder:
-            return pooled(output, _main_side(reading.batch), how)
+            return pool_states(output, _main_side(reading.batch), how)
         texts = [text for text in (reading.text, reading.second) if text is not None]
-        found, _, skipped = encoded_texts(self.model, [(text, "", None) for text in texts], None)
+        found, _, skipped = encode_texts(self.model, [(text, "", None) for text in texts], None)
         vectors = []
         for text, sequence, skip in zip(texts, found, skipped, strict=True):
             if sequence is None:
@@ -200,7 +200,7 @@ class Alike(Prediction):
             shown = reading.batch.inputs["input_ids"].cpu()
             is_shown = torch.equal(batch.inputs["input_ids"], shown)
             states = output if is_shown else self.run(EncodedInput(text, None, batch))
-            vectors.append(pooled(states, batch, how, skip))
+            vectors.append(pool_states(states, batch, how, skip))
         return torch.cat(vectors)
 
     def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> Answer:

@@ -33,7 +33,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate
 from headscope.model.weights_hash import weights_sha256
 from headscope.report.look.token_axis import TokenAxis, axes_of, axes_payload, inert
-from headscope.tasks.bleu import said_by
+from headscope.tasks.bleu import translate
 
 TRIED_ONE_BY_ONE = ("value-zeroing", "knock-out")  # a pass for every token and layer
 MOST_TRIED = 128  # tokens
@@ -206,7 +206,7 @@ class Session:
         if (text, off) not in self._said:
             batch = one_input(self.model, text, None, max_length=self.max_tokens)
             with torch.inference_mode(), self._without(off):
-                said = said_by(self.model, batch)[0]
+                said = translate(self.model, batch)[0]
             assert self.model.tokenizer is not None
             decoded = self.model.tokenizer.decode(said, skip_special_tokens=True)
             self._said[text, off] = inert(decoded)

@@ -17,8 +17,8 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.data.encode import Sequence as Encoded
 from headscope.heads import Site
 from headscope.learning.learning_runs import Learning, Result, StudyWriter
-from headscope.masks import Mask, Masked, met, read_mask
-from headscope.masks.mask_spec import files_of, seeded
+from headscope.masks import Mask, Masked, read_mask, resolve_mask
+from headscope.masks.mask_spec import add_seed, files_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource
 from headscope.model.weights_hash import weights_sha256
@@ -28,7 +28,7 @@ from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import to_frame
 from headscope.tasks import Judged
-from headscope.tasks.running import evaluate
+from headscope.tasks.inference import evaluate
 from headscope.training.loop import Training
 from headscope.training.resumable import Resumable
 
@@ -56,7 +56,7 @@ class Case:
     @property
     def drawn(self) -> str:
         """The mask with its seed: a randomly drawn one differs between seeds."""
-        return seeded(self.mask, self.seed)
+        return add_seed(self.mask, self.seed)
 
 
 def compare_masks(
@@ -198,7 +198,7 @@ def forbidden_share(
             allowed = mask.at(size, site).clone()
             allowed[:, list(opened)] = True
             allowed[:, :, list(opened)] = True
-            allowed = met(allowed, is_causal=is_causal)
+            allowed = resolve_mask(allowed, is_causal=is_causal)
             open_ += count * float(allowed.double().mean(dim=0).sum())
             total += count * (size * (size + 1) / 2 if is_causal else size**2)
     return 1.0 - open_ / total

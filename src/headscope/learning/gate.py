@@ -41,7 +41,7 @@ from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 from headscope.training.finetune import describe_epoch, evaluate_epoch, is_best
-from headscope.training.learnable_edit import said_of_little
+from headscope.training.learnable_edit import short_training_note
 from headscope.training.loop import Step, Training
 from headscope.training.resumable import BEST, Resumable, write_whole
 
@@ -127,7 +127,7 @@ class _GateLearning(Learning[GateConfig]):
         note = ""
         if bool(gates.hardly):
             steps = gates.settles_at(training.total)
-            note = f"{target.name}: {said_of_little('gates', steps, '`gate_rate`')}"
+            note = f"{target.name}: {short_training_note('gates', steps, '`gate_rate`')}"
             self.run.log(f"note: {note}")
         return {"row": row, **run.told, "gates": values, "note": note}
 

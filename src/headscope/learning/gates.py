@@ -22,7 +22,7 @@ from headscope.heads import Head, Site
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.surgery import units
-from headscope.training.learnable_edit import Learned, TargetShare, hardly_moved
+from headscope.training.learnable_edit import LearnableEdit, TargetShare, is_undertrained
 
 LOW, HIGH, BETA = -0.1, 1.1, 0.33  # γ, ζ and β of Voita's code
 START = 3.0  # log α; from 2.4 on a gate without noise is exactly 1
@@ -41,7 +41,7 @@ def gate_of(log_alpha: Tensor, uniform: Tensor | None = None) -> Tensor:
     return (soft * (HIGH - LOW) + LOW).clamp(0.0, 1.0)
 
 
-class Gates(Learned):
+class Gates(LearnableEdit):
     """One gate for each unit of heads that can be cut.
 
     penalty  what an open head costs, in nats; or one number for each stack
@@ -128,7 +128,7 @@ class Gates(Learned):
         if self.is_due(progress):
             chosen = self.chosen()
             competing = None if self.keep is None else chosen
-            self.hardly.fill_(hardly_moved(self.log_alpha.detach(), self.start, competing))
+            self.hardly.fill_(is_undertrained(self.log_alpha.detach(), self.start, competing))
             self.fixed.copy_(chosen)
         if self.is_settled:
             self.values = self.fixed

@@ -25,7 +25,7 @@ from headscope.learning.learning_runs import (
 )
 from headscope.masks.mask_edit import Masked
 from headscope.masks.mask_file import groups_of, read_positions
-from headscope.masks.position_kinds import KINDS, by_kind, kinds_of
+from headscope.masks.position_kinds import KINDS, count_pairs_by_kind, mean_by_kind
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource
 from headscope.model.saving import write_model
@@ -36,7 +36,7 @@ from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 from headscope.tasks import Prepared
 from headscope.training.finetune import describe_epoch, evaluate_epoch
-from headscope.training.learnable_edit import said_of_little
+from headscope.training.learnable_edit import short_training_note
 from headscope.training.loop import Training
 from headscope.training.resumable import Resumable
 
@@ -167,7 +167,7 @@ class _MaskLearning(Learning[LearnMaskConfig]):
     def study(self, results: Sequence[Result], folder: Path) -> Study:
         targets = self.config.targets
         maps = {target.name: _mean_map(folder / target.name) for target in targets}
-        kinds = kinds_of(self._texts(), self.whole.marks.special, self.longest)
+        kinds = count_pairs_by_kind(self._texts(), self.whole.marks.special, self.longest)
         opened = self._opened() if self.config.structured else None
         named = by_name(targets, results)
         learned = {
@@ -186,7 +186,9 @@ class _MaskLearning(Learning[LearnMaskConfig]):
 
     def _opened(self) -> np.ndarray[Any, Any]:
         """The pairs of each kind that a structured mask leaves open, at the ends of texts."""
-        pairs = kinds_of(self._texts(), self.whole.marks.special, self.longest, at_ends=True)
+        pairs = count_pairs_by_kind(
+            self._texts(), self.whole.marks.special, self.longest, at_ends=True
+        )
         if self.config.without_diagonal:
             pairs[KINDS.index("diagonal")] = 0.0
         return pairs
@@ -214,7 +216,7 @@ def _notes(mask: LearnedMask, target: MaskTarget, row: Mapping[str, Any], total:
     notes = []
     if bool(mask.hardly):
         steps = total if mask.is_soft else mask.settles_at(total)
-        notes.append(said_of_little("the mask", steps, "`mask_rate`"))
+        notes.append(short_training_note("the mask", steps, "`mask_rate`"))
     missed = 0.0 if target.sparsity is None else row["sparsity"] - target.sparsity
     if target.sparsity is not None and not -CLOSE < missed < FEW * CLOSE:
         why = "every position needs a key" if missed < 0 else "there are few steps between"
@@ -269,7 +271,7 @@ def _positions_table(
     """The open share of attention of each kind of positions: mean over seeds, with Student's interval if several."""
     rows = []
     for target_kind, of_seeds in _maps_by_kind(targets, maps).items():
-        per_seed = np.stack([by_kind(values, kinds, opened) for values in of_seeds])
+        per_seed = np.stack([mean_by_kind(values, kinds, opened) for values in of_seeds])
         for number, kind in enumerate(KINDS):
             values = per_seed[:, number]
             low, high = students_interval(values)

@@ -27,7 +27,7 @@ from headscope.masks.mask_file import MaskPositions, groups_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.tokens import Layout
-from headscope.training.learnable_edit import Learned, TargetShare, hardly_moved
+from headscope.training.learnable_edit import LearnableEdit, TargetShare, is_undertrained
 
 START = 3.0  # α; where all are equal, softmax(s + log M) is the model as it was
 WARM, COLD = 1.0, 0.1  # τ at the first step, and when the mask settles
@@ -35,7 +35,7 @@ FAR = 10_000.0  # the additive form's constant
 EDGE = 1e-6
 
 
-class LearnedMask(Learned):
+class LearnedMask(LearnableEdit):
     """A mask for texts of these lengths.
 
     config      what the mask is like: soft, structured, without_diagonal, per, form, mask_rate, settle
@@ -135,7 +135,7 @@ class LearnedMask(Learned):
         """Of the pairs that occur in the texts."""
         occur = self.free > 0
         chosen = None if chosen is None else chosen[:, occur]
-        return hardly_moved(self.alpha.detach()[:, occur], self.start, chosen)
+        return is_undertrained(self.alpha.detach()[:, occur], self.start, chosen)
 
     def competing(self, progress: float) -> Tensor:
         """α, with a `sparsity` such that just so much is open as shall be by now."""

@@ -28,24 +28,23 @@ from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource, load
 from headscope.pruning.pareto_front import changes
-from headscope.study.journal import remember_run
+from headscope.study.journal import check_or_write_header
 from headscope.study.run_record import (
     build_record,
-    code_of,
     describe_files,
     describe_model,
+    hash_code,
     versions,
 )
 from headscope.study.schema.record import RunRecord, Section
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.tasks import Judged, Task, task_of
-from headscope.tasks.base import Item, Prepared, check_apart, spread
-from headscope.tasks.running import evaluate
+from headscope.tasks.base import Item, Prepared, check_apart, sample_evenly
+from headscope.tasks.inference import evaluate
 from headscope.training.from_scratch import build_model
-from headscope.training.loop import Diverged, Training
+from headscope.training.loop import Diverged, LoopSettings, Training
 from headscope.training.resumable import BEST, DIVERGED, STATE, Resumable
-from headscope.training.settings import settings_of
 
 RESULT, HEADER = "found.json", "header.json"
 LOOKED_AT = 500  # largest number of examples that are evaluated after every epoch
@@ -105,9 +104,9 @@ def _hold_out(task: Task, data: TaskData, file: Path) -> tuple[list[Item], list[
     report = [items[index] for index in held if index % BLOCK >= BLOCK // 2]
     train = [item for index, item in enumerate(items) if not is_held_out(index, HELD_OUT)]
     return (
-        spread(train, data.limit, file),
-        spread(select, LOOKED_AT, file),
-        spread(report, data.report_limit, file),
+        sample_evenly(train, data.limit, file),
+        sample_evenly(select, LOOKED_AT, file),
+        sample_evenly(report, data.report_limit, file),
     )
 
 
@@ -129,7 +128,7 @@ class Learning(Generic[C]):
         self.model, self.config, self.data = model, config, data
         self.reading, self.run = reading, run
         self.task = task_of(data)
-        self.settings = settings_of(config, run.seed)
+        self.settings = LoopSettings.from_config(config, run.seed)
         self.scratch: NewModelConfig | None = None
         if isinstance(config, NewModelConfig) and config.from_scratch:
             self.scratch = config
@@ -159,7 +158,7 @@ class Learning(Generic[C]):
             "task": self._describe_task(),
             "data": self.files,
             "config": {name: value for name, value in options if name not in self.of_targets},
-            "code": code_of(*CODE),
+            "code": hash_code(*CODE),
             "versions": versions(),
         }
 
@@ -335,7 +334,7 @@ class Learning(Generic[C]):
                     what = f"{diverged['what']} with a rate of {rate:g}"
                     raise HeadscopeError(what, where="`learning_rate`", expected="a smaller one")
                 header = {**header, "config": {**header["config"], "learning_rate": rate}}
-        remember_run(folder / HEADER, header)
+        check_or_write_header(folder / HEADER, header)
         (folder / HEADER).write_text(json.dumps(self.header), "utf-8")
         note.unlink(missing_ok=True)
 

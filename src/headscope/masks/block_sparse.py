@@ -70,7 +70,7 @@ def _run(places: Tensor) -> slice | Tensor:
     return slice(first, last + 1) if last - first + 1 == len(places) else places
 
 
-def compiled_flex(allowed: Tensor) -> Attend:
+def compile_flex(allowed: Tensor) -> Attend:
     """Attention under a mask [head or 1, query, key], to be compiled at its first call; what fails then is torch's.
 
     Every mask is compiled anew: what torch has compiled before in this process is forgotten, as it gives up in silence

@@ -41,7 +41,7 @@ def sparsity(mask: Tensor) -> float:
     return 1.0 - float(mask.float().mean())
 
 
-def met(allowed: Tensor, *, is_causal: bool = False) -> Tensor:
+def resolve_mask(allowed: Tensor, *, is_causal: bool = False) -> Tensor:
     """A mask as attention meets it: nothing later in a decoder, and a query that may attend to nothing sees itself."""
     if is_causal:
         allowed = allowed.tril()
@@ -49,7 +49,7 @@ def met(allowed: Tensor, *, is_causal: bool = False) -> Tensor:
     return allowed | (itself & ~allowed.any(dim=-1, keepdim=True))
 
 
-def seeded(spec: str, seed: int) -> str:
+def add_seed(spec: str, seed: int) -> str:
     """A mask as it is written, with this seed for every part that is drawn by chance and names none."""
     parts = []
     for part in map(str.strip, spec.split("+")):

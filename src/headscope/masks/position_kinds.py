@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 KINDS = ("diagonal", "special", "neighbours", "other")
 
 
-def kinds_of(
+def count_pairs_by_kind(
     texts: Iterable[Sequence[int]], special: frozenset[int], length: int, *, at_ends: bool = False
 ) -> NDArray[np.float64]:
     """[kind, position, position]: in how many texts, each given by its token ids, a pair of positions is of a kind.
@@ -37,7 +37,7 @@ def kinds_of(
     return found
 
 
-def by_kind(
+def mean_by_kind(
     values: NDArray[np.float64],
     kinds: NDArray[np.float64],
     opened: NDArray[np.float64] | None = None,

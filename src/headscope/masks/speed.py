@@ -23,11 +23,11 @@ from headscope.heads import Site
 from headscope.masks.block_sparse import (
     Attend,
     attend_by_blocks,
-    compiled_flex,
+    compile_flex,
     share_of_blocks,
     strips_of,
 )
-from headscope.masks.mask_spec import met, read_mask, sparsity
+from headscope.masks.mask_spec import read_mask, resolve_mask, sparsity
 from headscope.masks.patterns import Mask
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
@@ -51,7 +51,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Timed:
+class MethodTime:
     """One way to attend. ratio: its time over that of dense attention, with its interval."""
 
     way: str
@@ -62,7 +62,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class AtLength:
+class SpeedAtLength:
     """All ways at one length.
 
     sparsity   share of positions that may not be attended to
@@ -75,7 +75,7 @@ class AtLength:
     sparsity: float
     blocks: float
     attention: float | None
-    ways: tuple[Timed, ...]
+    ways: tuple[MethodTime, ...]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class MaskSpeed:
     width: int
     run_length: int | None  # of the whole model
     without_flex: str
-    lengths: tuple[AtLength, ...]
+    lengths: tuple[SpeedAtLength, ...]
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class MaskSpeed:
         return found
 
 
-def mask_speed(
+def measure_mask_speed(
     model: AttentionModel,
     mask: str | Mask,
     *,
@@ -121,9 +121,9 @@ def mask_speed(
     batch = inputs_of(model, batch_size, longest(model, min(lengths)))
     shape = _shape_of(model, batch)
     whole = (one.at(length, shape.site) for length in sorted(lengths))
-    masks = [met(allowed, is_causal=shape.is_causal) for allowed in whole]
+    masks = [resolve_mask(allowed, is_causal=shape.is_causal) for allowed in whole]
     besides = _besides(model, shape, batch, repeats)
-    rows: list[AtLength] = []
+    rows: list[SpeedAtLength] = []
     without = ""
     for place, allowed in enumerate(masks):
         states = shape.states(model, batch_size, allowed.shape[-1])
@@ -210,7 +210,7 @@ def _ways(
         _check_same(ways[BY_BLOCKS](*states), right)
         if not without:
             try:
-                flex = compiled_flex(allowed)
+                flex = compile_flex(allowed)
                 _check_same(flex(*states), right)
                 ways[FLEX] = flex
             except Exception as cause:  # no compiler, one that fails, a device it cannot: torch raises what it likes
@@ -231,17 +231,17 @@ def _row(
     by_turn: NDArray[np.float64],
     shape: _Shape,
     besides: float | None,
-) -> AtLength:
+) -> SpeedAtLength:
     seconds, length = fastest(by_turn), allowed.shape[-1]
     ratios = [median(by_turn[:, place] / by_turn[:, 0]) for place in range(len(names))]
     dense = shape.sites * float(seconds[0])
-    return AtLength(
+    return SpeedAtLength(
         length=length,
         sparsity=sparsity(allowed),
         blocks=share_of_blocks(allowed),
         attention=None if besides is None else dense / (dense + besides * length),
         ways=tuple(
-            Timed(name, 1e3 * float(spent), *ratio)
+            MethodTime(name, 1e3 * float(spent), *ratio)
             for name, spent, ratio in zip(names, seconds, ratios, strict=True)
         ),
     )

@@ -16,7 +16,7 @@ from headscope.study.schema.names import RoleName
 from headscope.study.schema.record import RunRecord, Section
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
-from headscope.study.study_dir import place_of
+from headscope.study.study_dir import study_folder
 from headscope.tables import to_frame
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
 
 
 def _study_in(folder: Path) -> Study:
-    study = Study(place_of(folder))
+    study = Study(study_folder(folder))
     if "front" not in study.tables or "pruning" not in study.record:
         expected = "one of headscope prune or headscope gate"
         raise HeadscopeError("a study without a front", where=folder, expected=expected)

@@ -50,12 +50,12 @@ from headscope.pruning.search_inputs import describe_splits, read_both_splits
 from headscope.pruning.subset_evaluator import Memory
 from headscope.study.journal import NAME as JOURNAL
 from headscope.study.journal import Journal
-from headscope.study.run_record import code_of, describe_model, versions
+from headscope.study.run_record import describe_model, hash_code, versions
 from headscope.study.schema.record import Section
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tasks import Item, Judged, Prepared, task_of
-from headscope.tasks.running import evaluate
+from headscope.tasks.inference import evaluate
 
 ALONE, REPORTED = "alone", "reported"  # folders of the two sweeps, until the model is written
 TEMPORARY = (ALONE, REPORTED, JOURNAL)
@@ -216,7 +216,7 @@ class _Fixing:
             "order": list(map(str, self.order)),
             "patterns": {str(head): name for head, name in self.patterns.items()},
             "examples": list(map(len, splits)),
-            "code": code_of("model", "data", "tasks", "ablation", "pruning"),
+            "code": hash_code("model", "data", "tasks", "ablation", "pruning"),
             "versions": versions(),
         }
         self.memory = JournalMemory(Journal(self.folder, header, resume=self.run.resume))

@@ -22,8 +22,8 @@ from headscope.pruning.search_inputs import SearchInputs, read_inputs
 from headscope.pruning.search_result import SearchResult, make_result
 from headscope.pruning.subset_evaluator import Memory, Removed, Selection, SubsetState
 from headscope.pruning.target import heads_to_remove
-from headscope.study.journal import remember_run
-from headscope.study.run_record import code_of, describe_files
+from headscope.study.journal import check_or_write_header
+from headscope.study.run_record import describe_files, hash_code
 
 HEADER = "steps.json"
 # Packages that determine the numbers.
@@ -140,8 +140,8 @@ def _check_same(folder: Path, inputs: SearchInputs, config: PruneConfig) -> None
     """Refuse to resume the steps of another run."""
     training = set(options_of(PruneConfig)) - set(options_of(SearchConfig)) - {"form"}
     header = inputs.header() | {
-        "code": code_of(*CODE),
+        "code": hash_code(*CODE),
         "train": describe_files([find_split(inputs.data.data, "train", task=inputs.task.name)]),
         "training": {name: value for name, value in recorded(config).items() if name in training},
     }
-    remember_run(folder / HEADER, header)
+    check_or_write_header(folder / HEADER, header)

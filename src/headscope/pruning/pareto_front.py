@@ -21,7 +21,7 @@ from headscope.model.surgery import prune
 from headscope.pruning.repair import repair_inplace
 from headscope.pruning.subset_evaluator import Memory, Removed, Selection, SubsetState
 from headscope.tasks import Judged, Prepared, Task
-from headscope.tasks.running import evaluate
+from headscope.tasks.inference import evaluate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

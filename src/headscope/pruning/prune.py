@@ -37,7 +37,7 @@ from headscope.study.journal import NAME as JOURNAL
 from headscope.study.journal import Journal
 from headscope.study.study import Study
 from headscope.tasks import Judged, task_of
-from headscope.tasks.running import evaluate, unpruned
+from headscope.tasks.inference import describe_unpruned, evaluate
 
 TEMPORARY = (JOURNAL, HEADER, *KEPT, *STEPS)  # finished work, from which a stopped run is resumed
 
@@ -240,7 +240,7 @@ class _Stages:
             )
         self.before = self._evaluate(model) if result is None else result.judged[0]
         name = self.task.metrics[0]
-        run.log(unpruned(self.task, self.task.measure(self.before.scores)[name], count))
+        run.log(describe_unpruned(self.task, self.task.measure(self.before.scores)[name], count))
         self.metrics = metrics_of(self.task, self.before)
         intact = self.metrics[name]["value"]
         keep_metric = (plan.chosen.get("target") or {}).get("keep_metric")

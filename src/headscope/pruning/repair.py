@@ -21,7 +21,7 @@ from headscope.heads import Head, Site
 from headscope.model.anatomy import Parts, anatomy, weight_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Prepared, Task, batch_of, plan
+from headscope.tasks.base import Prepared, Task, batch_of, plan_batches
 
 RIDGE = 1e-3  # of the mean square of what a head says: keeps a fit from few tokens near the weights there were
 
@@ -96,7 +96,7 @@ def refit(
     calls = [site for sites in whole.attention_modules.values() for site in sites]
     widths = {site: sum(head.site == site for head in whole.heads) for site in calls}
     lost = [site for site in calls if sum(head.site == site for head in cut.heads) < widths[site]]
-    batches = [batch_of(cut, prepared, numbers) for numbers in plan(prepared, batch_size)]
+    batches = [batch_of(cut, prepared, numbers) for numbers in plan_batches(prepared, batch_size)]
     done: set[str] = set()
     errors: dict[Site, tuple[float, float]] = {}
     for site in lost:
@@ -155,7 +155,7 @@ def _passed(
         stack.callback(projection.register_forward_hook(leave).remove)
         stack.enter_context(torch.inference_mode())
         stack.enter_context(suppress(_Reached))
-        task.watched(model, batch)
+        task.single_pass(model, batch)
     return found
 
 

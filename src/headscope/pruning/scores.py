@@ -18,7 +18,7 @@ from headscope.heads import Head
 from headscope.model.relevance.rules import Rules
 from headscope.pruning.subset_evaluator import BACKWARD, Removed, Selection
 from headscope.statistics import chosen, stream
-from headscope.tasks.base import batch_of, plan
+from headscope.tasks.base import batch_of, plan_batches
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,7 +105,7 @@ def _of_heads(selection: Selection, removed: Removed, importance: str) -> dict[H
             )
         return dict(zip(model.heads, norms.mean(axis=0).tolist(), strict=True))
     statistics = chosen([importance])
-    batches = (batch_of(model, prepared, numbers) for numbers in plan(prepared, size))
+    batches = (batch_of(model, prepared, numbers) for numbers in plan_batches(prepared, size))
     for _ in stream(model, batches, statistics):
         pass
     sign = -1.0 if importance == "entropy" else 1.0  # diffuse heads count as less important

@@ -16,7 +16,7 @@ from headscope.pruning.search_result import SearchResult, make_result
 from headscope.pruning.subset_evaluator import Memory
 from headscope.pruning.target import Pursuit
 from headscope.study.journal import Journal
-from headscope.tasks.running import unpruned
+from headscope.tasks.inference import describe_unpruned
 
 OpenJournal = Callable[[dict[str, Any]], Journal]  # given the header of the run
 
@@ -49,7 +49,7 @@ def search(
     run.log(f"evaluating the unpruned model on {examples} examples")
     memory = Memory() if open_journal is None else JournalMemory(open_journal(inputs.header()))
     selection = inputs.selection(memory)
-    run.log(unpruned(selection.task, selection.intact.metric, examples))
+    run.log(describe_unpruned(selection.task, selection.intact.metric, examples))
     run.log(f"search: {config.search}")
     pursuit = Pursuit(selection, config, run)
     calibration = calibration_set(inputs.model, data) if config.try_repairs else None

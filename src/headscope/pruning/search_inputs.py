@@ -14,7 +14,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource
 from headscope.model.surgery import read_heads
 from headscope.pruning.subset_evaluator import Memory, Selection
-from headscope.study.run_record import code_of, describe_files, describe_model, versions
+from headscope.study.run_record import describe_files, describe_model, hash_code, versions
 from headscope.study.schema.record import FileRecord, ModelRecord, Section
 from headscope.tasks import Item, Prepared, Task, task_of
 from headscope.tasks.base import check_apart, two_files
@@ -63,7 +63,7 @@ class SearchInputs:
         return {
             **{name: self.model_record[name] for name in ("dtype", "device", "edits", "reading")},
             "model": self.model_record["sha256"],
-            "code": code_of("model", "data", "statistics", "tasks", "ablation", "pruning"),
+            "code": hash_code("model", "data", "statistics", "tasks", "ablation", "pruning"),
             "config": self.options,
             "data": self.files,
             "versions": {name: version for name, version in versions().items() if name != "python"},

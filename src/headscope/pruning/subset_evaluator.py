@@ -23,7 +23,7 @@ from headscope.heads import Head, HeadSet
 from headscope.model.attention_model import AttentionModel
 from headscope.model.surgery import prune, units
 from headscope.tasks.base import Judged, Prepared, Task
-from headscope.tasks.running import evaluate, sites_in_use
+from headscope.tasks.inference import evaluate, sites_in_use
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -123,7 +123,7 @@ class Annotations:
 def read_annotations(data: TextData, *, limit: int | None = None) -> Annotations:
     """Sentences, documents and word frequencies of a study. limit: of sentences, and of documents.
 
-    The frequencies of a corpus are counted later (`counted`): the model decides which of its texts are read.
+    The frequencies of a corpus are counted later, since the model decides which of its texts are read.
     """
     relations = data.relations or {}
     if relations and not data.treebank:
@@ -146,7 +146,9 @@ def read_annotations(data: TextData, *, limit: int | None = None) -> Annotations
     return found
 
 
-def counted(found: Annotations, corpus: Corpus | None, *, sources_only: bool) -> Frequencies:
+def count_word_frequencies(
+    found: Annotations, corpus: Corpus | None, *, sources_only: bool
+) -> Frequencies:
     """How frequent words are in the texts of the study itself."""
     if corpus is not None:
         texts: Iterable[tuple[str, ...]] = corpus.as_words(sources_only=sources_only)

@@ -62,7 +62,7 @@ class Journal:
             self._write(self._header)
 
 
-def remember_run(path: Path, header: Mapping[str, object]) -> None:
+def check_or_write_header(path: Path, header: Mapping[str, object]) -> None:
     """Write down what run this is; where a file says it already, refuse to go on with another."""
     now = json.loads(json.dumps(header))
     if path.exists():
@@ -111,7 +111,7 @@ def _short(value: Any) -> str:
     return f"{text[:36]}…" if len(text) > 40 else text
 
 
-class PackedArray(TypedDict):
+class EncodedArray(TypedDict):
     """An array in JSON; the data are its bytes in base64."""
 
     shape: list[int]
@@ -119,7 +119,7 @@ class PackedArray(TypedDict):
     data: str
 
 
-def packed(array: NDArray[Any]) -> PackedArray:
+def encode_array(array: NDArray[Any]) -> EncodedArray:
     """An array as JSON, to the last bit."""
     return {
         "shape": list(array.shape),
@@ -128,7 +128,7 @@ def packed(array: NDArray[Any]) -> PackedArray:
     }
 
 
-def unpacked(content: PackedArray) -> NDArray[Any]:
+def decode_array(content: EncodedArray) -> NDArray[Any]:
     raw = base64.b64decode(content["data"])
     flat: NDArray[Any] = np.frombuffer(raw, dtype=np.dtype(content["dtype"]))
     return flat.reshape(content["shape"])

@@ -102,7 +102,7 @@ def _describe_file(path: str | Path) -> FileRecord:
 
 
 @cache
-def code_of(*rooms: str) -> str:
+def hash_code(*rooms: str) -> str:
     """Of the source that the numbers follow from."""
     digest = hashlib.sha256()
     package = Path(__file__).parents[1]

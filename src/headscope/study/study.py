@@ -48,7 +48,7 @@ class Study(Result):
         self.maps, self.tables = maps or {}, tables or {}
         self.record: RunRecord = record or {}
 
-    def joined(self, more: Study) -> Study:
+    def merge(self, more: Study) -> Study:
         """This study with what another command found of the same model; what has the same name is replaced."""
         import pandas as pd
 

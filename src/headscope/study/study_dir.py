@@ -12,13 +12,15 @@ from headscope.errors import HeadscopeError
 from headscope.study.study import Study
 
 
-def place_of(place: str | Path) -> Path:
+def study_folder(place: str | Path) -> Path:
     """The directory of the study itself: that of a cut model is in one of its own beside the weights."""
     inside = Path(place) / "study"
     return inside if (inside / "run.json").exists() else Path(place)
 
 
-def to_add_to(out: str | Path | None, part: str, *, overwrite: bool = False) -> Study | None:
+def read_existing_study(
+    out: str | Path | None, part: str, *, overwrite: bool = False
+) -> Study | None:
     """The existing study in `out`, to which a command adds its `part`; None if there is none.
 
     A part that the study has already is replaced with `overwrite` only.

@@ -13,7 +13,7 @@ from headscope.config.shared import TaskData
 from headscope.errors import HeadscopeError, choices
 from headscope.tasks.base import Item, Judged, Prepared, Task
 
-__all__ = ["Item", "Judged", "Prepared", "Task", "task_named", "task_of", "tasks"]
+__all__ = ["Item", "Judged", "Prepared", "Task", "get_task", "task_of", "tasks"]
 
 
 @cache
@@ -27,7 +27,7 @@ def tasks() -> dict[str, type[Task]]:
     return dict(sorted(found.items()))
 
 
-def task_named(
+def get_task(
     name: str, *, columns: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None
 ) -> Task:
     """A task; `columns` are the data's own names of columns by ours, `labels` our names of labels by the data's."""
@@ -41,6 +41,6 @@ def task_named(
 def task_of(data: TaskData) -> Task:
     """The task of a config: by name, or as it is."""
     if isinstance(data.task, str):
-        return task_named(data.task, columns=data.columns, labels=data.labels)
+        return get_task(data.task, columns=data.columns, labels=data.labels)
     task: Task = data.task
     return task

@@ -110,7 +110,7 @@ class Task(ABC):
     generates    whether it judges what the model says token by token: many passes, of which none can be left out
     is_free_of_labels  whether any text will do, so that a corpus without splits can be learned from
     smoothing    share of a training target that is spread over all tokens; None where it cannot be
-    needs_labels whether data without labels is refused; else its targets are None, for `labelled_by_itself`
+    needs_labels whether data without labels is refused; else its targets are None, for `with_predicted_labels`
     table_columns  the columns of its tables, by their first names; empty where it reads other files
     head         part of the class name of models that can do it, and what others do not do; None: any class
     """
@@ -161,7 +161,7 @@ class Task(ABC):
         items = list(self.read(path))
         if not items:
             self._check_rows(path)
-        return spread(half_of(items, split), limit, path)
+        return sample_evenly(select_half(items, split), limit, path)
 
     def _check_rows(self, path: Path) -> None:
         """Refuse a table without rows, which may be a plain text taken for a table."""
@@ -201,22 +201,24 @@ class Task(ABC):
     ) -> Prepared:
         """The examples as sequences; examples that cannot be read by the model are left out and counted."""
 
-    def drawn(self, prepared: Prepared, items: list[int], epoch: int) -> tuple[Prepared, list[int]]:
+    def training_examples(
+        self, prepared: Prepared, items: list[int], epoch: int
+    ) -> tuple[Prepared, list[int]]:
         """What is learned from at these items in this epoch, and their numbers there; as prepared, unless by chance."""
         return prepared, items
 
     def call(self, model: AttentionModel, batch: Batch) -> Any:
         return model(batch)
 
-    def watched(self, model: AttentionModel, batch: Batch) -> Any:
+    def single_pass(self, model: AttentionModel, batch: Batch) -> Any:
         """One pass over the batch as it is, for those that watch: other than `call` where that makes several."""
         return self.call(model, batch)
 
     @abstractmethod
-    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
+    def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """The answers [sequence, …] in the model's output, on its graph."""
 
-    def said(
+    def relevance_target(
         self,
         model: AttentionModel,
         batch: Batch,
@@ -230,9 +232,9 @@ class Task(ABC):
         seed     of the place that is asked in a sequence with several
         answers  those of all sequences, where the task `compares`
         """
-        return self.confidence(self.read_out(self.call(model, batch), batch, prepared))
+        return self.predicted_logit(self.extract_answers(self.call(model, batch), batch, prepared))
 
-    def confidence(self, answers: Tensor) -> Tensor:
+    def predicted_logit(self, answers: Tensor) -> Tensor:
         """[sequence]: `said` from the answers of the sequences, where it follows from each of them alone."""
         raise HeadscopeError(
             f"what a model says to {self.name} is no single number",
@@ -278,7 +280,7 @@ class Task(ABC):
         """What a model that knows nothing would reach on these examples."""
         return Chance()
 
-    def labelled_by_itself(self, answers: Tensor, prepared: Prepared) -> Prepared:
+    def with_predicted_labels(self, answers: Tensor, prepared: Prepared) -> Prepared:
         """The examples with what the model says, by its answers to all sequences, in the place of what is right."""
         raise HeadscopeError(
             f"{self.name} has no labels but its texts",
@@ -307,7 +309,7 @@ def root_mean_square(changes: Iterable[float]) -> float:
     return math.sqrt(sum(change**2 for change in defined) / len(defined)) if defined else 0.0
 
 
-def half_of(items: list[Item], split: str) -> list[Item]:
+def select_half(items: list[Item], split: str) -> list[Item]:
     """All examples, or of a split such as `dev:even` or `dev:odd` about one half.
 
     Which half follows from a hash of an example's longest text: files are often in some order, and examples that share
@@ -332,7 +334,7 @@ def check_apart(chosen: Sequence[Item], reported: Sequence[Item], where: str) ->
         )
 
 
-def spread(items: list[Item], limit: int | None, where: str | Path) -> list[Item]:
+def sample_evenly(items: list[Item], limit: int | None, where: str | Path) -> list[Item]:
     """`limit` of the examples, evenly spread; all where there is no limit. None at all is refused."""
     if not items:
         raise HeadscopeError("no example in it", where=where, expected="one or more")
@@ -355,13 +357,13 @@ def sequences_of(prepared: Prepared, items: Sequence[int]) -> list[int]:
     return [number for item in items for number in prepared.parts[item]]
 
 
-def rows(prepared: Prepared, items: Sequence[int]) -> Tensor:
+def part_rows(prepared: Prepared, items: Sequence[int]) -> Tensor:
     """For items of equally many parts: where in the answers of their own sequences each part stands [item, part]."""
     width = len(prepared.parts[items[0]])
     return torch.arange(len(items) * width).view(len(items), width)
 
 
-def plan(
+def plan_batches(
     prepared: Prepared, batch_size: int, among: Iterable[int] | None = None
 ) -> list[list[int]]:
     """Sequences' numbers in batches, the longest first; all sequences, or those among the given ones.
@@ -410,7 +412,7 @@ def labels_of(prepared: Prepared, batch: Batch, length: int) -> Tensor:
     return torch.tensor(padded)
 
 
-def encoded(
+def encode_examples(
     model: AttentionModel, examples: Sequence[Example], max_length: int | None
 ) -> tuple[list[Encoded | None], Counts]:
     """Each example's sequence, None where it has none, and what became of them."""
@@ -422,7 +424,7 @@ def encoded(
     return found, encoder.counts
 
 
-def one_sequence_each(
+def encode_items(
     model: AttentionModel,
     items: list[Item],
     max_length: int | None,
@@ -430,16 +432,16 @@ def one_sequence_each(
 ) -> Prepared:
     """Items of one sequence each, without targets. Sequences below `fewest_tokens` are skipped, with the reason."""
     examples = [Example(*item.texts, where=item.where) for item in items]  # type: ignore[misc]
-    found, counts = encoded(model, examples, max_length)
+    found, counts = encode_examples(model, examples, max_length)
     for number, sequence in enumerate(found):
         if sequence is not None and len(sequence.source.ids) < fewest_tokens[0]:
             found[number] = None
             counts.skip(fewest_tokens[1])
-    kept, sequences, parts = keep_whole(items, [[one] for one in found], counts)
+    kept, sequences, parts = drop_incomplete(items, [[one] for one in found], counts)
     return Prepared(kept, sequences, parts, None, counts)
 
 
-def keep_whole(
+def drop_incomplete(
     items: list[Item], groups: list[list[Encoded | None]], counts: Counts
 ) -> tuple[list[Item], list[Encoded], list[tuple[int, ...]]]:
     """Items all of whose parts have a sequence, the sequences numbered anew, and each item's numbers."""

@@ -48,18 +48,18 @@ class Bleu(Translation):
 
         Under gradients it says nothing: only the loss has any.
         """
-        passed = self.watched(model, batch)
+        passed = self.single_pass(model, batch)
         if torch.is_grad_enabled():
             return passed, batch.inputs["input_ids"][:, :0]
-        return passed, said_by(model, batch)
+        return passed, translate(model, batch)
 
-    def watched(self, model: AttentionModel, batch: Batch) -> Any:
+    def single_pass(self, model: AttentionModel, batch: Batch) -> Any:
         return super().call(model, batch)
 
-    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
+    def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """[sequence, 3 + LONGEST]: the answer of `translation`, then the tokens said."""
         passed, said = output
-        given = super().read_out(passed, batch, prepared).double()
+        given = super().extract_answers(passed, batch, prepared).double()
         padded = torch.full(
             (len(said), LONGEST), float(prepared.extras.pad_token_id), dtype=torch.float64
         )
@@ -91,7 +91,7 @@ class Bleu(Translation):
         return abs(self._metric(total) - self._metric(worse))
 
 
-def said_by(model: AttentionModel, batch: Batch) -> Tensor:
+def translate(model: AttentionModel, batch: Batch) -> Tensor:
     """[sequence, token]: the model's own translation by beam search, without what decoding starts from."""
     source = {name: batch.inputs[name].to(model.device) for name in ("input_ids", "attention_mask")}
     said: Tensor = model.model.generate(

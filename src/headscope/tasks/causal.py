@@ -13,8 +13,8 @@ from torch import Tensor
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, labels_of, one_sequence_each
-from headscope.tasks.per_token import IGNORED, PerToken, taught
+from headscope.tasks.base import Item, Prepared, encode_items, labels_of
+from headscope.tasks.per_token import IGNORED, PerToken, score_tokens
 
 
 class Causal(PerToken):
@@ -39,10 +39,10 @@ class Causal(PerToken):
     ) -> Prepared:
         self.check(model)
         fewest = 2, "of one token, before which there is nothing"
-        plain = one_sequence_each(model, items, max_length, fewest)
+        plain = encode_items(model, items, max_length, fewest)
         labels = [[*sequence.source.ids[1:], IGNORED] for sequence in plain.sequences]
         return replace(plain, labels=labels)
 
-    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
+    def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """[sequence, 3]: sum of losses, tokens asked, right ones."""
-        return taught(output.logits, labels_of(prepared, batch, output.logits.shape[1]))
+        return score_tokens(output.logits, labels_of(prepared, batch, output.logits.shape[1]))

@@ -17,7 +17,7 @@ from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.targets import largest
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Chance, Item, Prepared, Task, one_sequence_each, root_mean_square
+from headscope.tasks.base import Chance, Item, Prepared, Task, encode_items, root_mean_square
 from headscope.tasks.metrics import accuracy, f1, matthews
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Classification(Task):
                 expected=choices(unknown.target, classes),
                 fix='If the names differ on purpose, map them: `labels={"THEIRS": "OURS"}`',
             )
-        plain = one_sequence_each(model, items, max_length)
+        plain = encode_items(model, items, max_length)
         targets = [classes[item.target] if is_labelled else 0 for item in plain.items]
         # [class of the model]: its place among the data set's labels; classes not named there come after them.
         places = len(labels) + np.arange(int(model.model.config.num_labels))
@@ -185,11 +185,11 @@ class Classification(Task):
             places[classes[label]] = labels.index(label)
         return replace(plain, targets=torch.tensor(targets), extras=places)
 
-    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
+    def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         logits: Tensor = output.logits
         return logits
 
-    def confidence(self, answers: Tensor) -> Tensor:
+    def predicted_logit(self, answers: Tensor) -> Tensor:
         return largest(answers)
 
     def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
@@ -242,7 +242,7 @@ class Classification(Task):
         )
         return replace(known, metric=f1(np.ones(len(places)), places.astype(np.float64)))
 
-    def labelled_by_itself(self, answers: Tensor, prepared: Prepared) -> Prepared:
+    def with_predicted_labels(self, answers: Tensor, prepared: Prepared) -> Prepared:
         return replace(prepared, targets=answers.argmax(dim=-1).cpu())
 
     @property

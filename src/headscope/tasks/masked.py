@@ -1,8 +1,8 @@
 """Masked language modelling: which token was here? Every text is masked the same way each time.
 
 A share of a text's content tokens is replaced by the mask token; which ones follows from the token ids and the seed
-alone. The loss of a text is the mean over its masked tokens. `Remasked` is the pre-training objective, with another
-mask in every epoch.
+alone. The loss of a text is the mean over its masked tokens. `DynamicMasking` is the pre-training
+objective, with another mask in every epoch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, one_sequence_each
+from headscope.tasks.base import Item, Prepared, encode_items
 from headscope.tasks.per_token import IGNORED, PerToken
 
 SHARE = 0.15
@@ -62,15 +62,15 @@ class MaskedTokenTask(PerToken):
         self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
     ) -> Prepared:
         self.check(model)
-        return self.hidden(model, one_sequence_each(model, items, max_length))
+        return self.mask_tokens(model, encode_items(model, items, max_length))
 
-    def hidden(self, model: AttentionModel, plain: Prepared) -> Prepared:
+    def mask_tokens(self, model: AttentionModel, plain: Prepared) -> Prepared:
         """Whole sequences with a share of their tokens masked, and these as labels."""
         assert model.tokenizer is not None
         mask = int(model.tokenizer.mask_token_id)
         sequences, labels = [], []
         for sequence in plain.sequences:
-            chosen = self.places(sequence.source.ids, model.marks.special)
+            chosen = self.masked_positions(sequence.source.ids, model.marks.special)
             ids = [mask if i in chosen else token for i, token in enumerate(sequence.source.ids)]
             labels.append(
                 [token if i in chosen else IGNORED for i, token in enumerate(sequence.source.ids)]
@@ -78,7 +78,7 @@ class MaskedTokenTask(PerToken):
             sequences.append(replace(sequence, source=replace(sequence.source, ids=ids)))
         return replace(plain, sequences=sequences, labels=labels)
 
-    def places(self, ids: Sequence[int], special: frozenset[int]) -> set[int]:
+    def masked_positions(self, ids: Sequence[int], special: frozenset[int]) -> set[int]:
         """The places of the masked tokens: 15 % of the content, one at least."""
         content = [i for i, token in enumerate(ids) if token not in special]
         if not content:
@@ -103,7 +103,7 @@ class MaskedTokenTask(PerToken):
         finally:
             handle.remove()
 
-    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
+    def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """[sequence, 3]: sum of losses, masked tokens, right ones."""
         assert batch.labels is not None
         labels = batch.labels.to(output.logits.device)
@@ -117,7 +117,7 @@ class MaskedTokenTask(PerToken):
         return sums.index_add(0, owner, torch.stack([losses, torch.ones_like(losses), hits], dim=1))
 
 
-class Remasked(MaskedTokenTask):
+class DynamicMasking(MaskedTokenTask):
     """The pre-training objective. Judged like `masked`: the held-out sequences are masked once and for all.
 
     In every epoch another mask. Of the tokens that are asked, four in five are replaced by the mask token, one in ten
@@ -128,7 +128,7 @@ class Remasked(MaskedTokenTask):
     # Made by `pretrain`, from packed sequences: no task by name
     names: ClassVar[tuple[str, ...]] = ()
 
-    def bind(self, model: AttentionModel) -> None:
+    def set_vocabulary(self, model: AttentionModel) -> None:
         """What may be put in a token's place: the mask, or any token that is not special."""
         assert model.tokenizer is not None
         self.special = model.marks.special
@@ -136,7 +136,9 @@ class Remasked(MaskedTokenTask):
         ordinary = set(model.tokenizer.get_vocab().values()) - self.special
         self.ordinary = np.array(sorted(ordinary))
 
-    def drawn(self, prepared: Prepared, items: list[int], epoch: int) -> tuple[Prepared, list[int]]:
+    def training_examples(
+        self, prepared: Prepared, items: list[int], epoch: int
+    ) -> tuple[Prepared, list[int]]:
         """These sequences, masked for this epoch, numbered from 0."""
         sequences, labels = [], []
         for number, item in enumerate(items):

@@ -37,7 +37,7 @@ class PerToken(Task):
             assert isinstance(example.first, str)
             yield Item((example.first,), None, example.where)
 
-    def said(
+    def relevance_target(
         self,
         model: AttentionModel,
         batch: Batch,
@@ -83,7 +83,7 @@ class PerToken(Task):
         return 1 / float(scores[:, 1].sum())
 
 
-def taught(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+def score_tokens(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
     """[sequence, 3]: sum of losses, tokens asked, right ones, where each place should say what its label says."""
     labels = labels.to(logits.device)
     losses = nn.functional.cross_entropy(

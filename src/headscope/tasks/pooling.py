@@ -17,7 +17,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.reading import BY_OPTION, TextReading, normalized
 from headscope.model.relevance.targets import towards
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Prepared, Task, encoded
+from headscope.tasks.base import Prepared, Task, encode_examples
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class PooledTask(Task):
                 f"{model.name} states the similarity {model.reading.similarity}; {self.name} uses the cosine"
             )
 
-    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
-        return pooled(output, batch, prepared.extras.reading, prepared.extras.of(batch))
+    def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
+        return pool_states(output, batch, prepared.extras.reading, prepared.extras.of(batch))
 
-    def said(
+    def relevance_target(
         self,
         model: AttentionModel,
         batch: Batch,
@@ -102,7 +102,9 @@ def check_readable(model: AttentionModel, where: str) -> None:
         )
 
 
-def pooled(output: Any, batch: Batch, reading: TextReading, skipped: Tensor | int = 0) -> Tensor:
+def pool_states(
+    output: Any, batch: Batch, reading: TextReading, skipped: Tensor | int = 0
+) -> Tensor:
     """[sequence, width]: one vector a text, of length 1."""
     return normalized(reading.vectors(output[0], batch.inputs["attention_mask"], skipped).float())
 
@@ -119,7 +121,7 @@ def length_of(model: AttentionModel, max_length: int | None) -> int:
     return limit if is_limited else min(limit, DEFAULT_LENGTH)
 
 
-def encoded_texts(
+def encode_texts(
     model: AttentionModel, texts: Sequence[tuple[str, str, str | None]], max_length: int | None
 ) -> tuple[list[Encoded | None], Counts, list[int]]:
     """Sequences of (text, where, role) with their prompts, what became of them, and how many tokens pooling skips."""
@@ -135,7 +137,7 @@ def encoded_texts(
             expected=f"fewer than {length - 1}",
         )
     prompted = [Example(reading.text(text, role), where=where) for text, where, role in texts]
-    found, counts = encoded(model, prompted, length)
+    found, counts = encode_examples(model, prompted, length)
     if counts.truncated:
         note(
             f"{counts.truncated} of {counts.read} texts were truncated to {length} tokens; see `max_length`"

@@ -20,7 +20,7 @@ from headscope.data.squad import read_squad
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.tasks.base import Chance, Item, Prepared
-from headscope.tasks.pooling import PooledTask, Pooling, encoded_texts
+from headscope.tasks.pooling import PooledTask, Pooling, encode_texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,7 @@ class Retrieval(PooledTask):
             )
         texts = [(text, "", "document") for text in contexts]
         texts += [(item.texts[0], item.where, "query") for item in items]
-        found, counts, skipped = encoded_texts(model, texts, max_length)
+        found, counts, skipped = encode_texts(model, texts, max_length)
         if any(one is None for one in found):
             what = f"{sum(one is None for one in found)} questions or paragraphs become no tokens"
             raise HeadscopeError(what, where=items[0].where, expected="texts that become tokens")

@@ -13,9 +13,16 @@ from torch import Tensor
 from headscope.data.records import read_records
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.tasks.base import Chance, Item, Prepared, keep_whole, root_mean_square, rows
+from headscope.tasks.base import (
+    Chance,
+    Item,
+    Prepared,
+    drop_incomplete,
+    part_rows,
+    root_mean_square,
+)
 from headscope.tasks.metrics import pearson, spearman
-from headscope.tasks.pooling import PooledTask, Pooling, encoded_texts
+from headscope.tasks.pooling import PooledTask, Pooling, encode_texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,9 +62,9 @@ class Similarity(PooledTask):
     ) -> Prepared:
         self.check(model)
         texts = [(text, item.where, None) for item in items for text in item.texts]
-        found, counts, skipped = encoded_texts(model, texts, max_length)
+        found, counts, skipped = encode_texts(model, texts, max_length)
         groups = [found[i : i + 2] for i in range(0, len(found), 2)]
-        kept, sequences, parts = keep_whole(items, groups, counts)
+        kept, sequences, parts = drop_incomplete(items, groups, counts)
         targets = np.array([item.target for item in kept])
         if len(set(targets.tolist())) < 2:
             raise HeadscopeError(
@@ -97,5 +104,5 @@ class Similarity(PooledTask):
         return {"spearman": spearman(one, other), "pearson": pearson(one, other)}
 
     def _cosines(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
-        where = rows(prepared, items)
+        where = part_rows(prepared, items)
         return (answers[where[:, 0]] * answers[where[:, 1]]).sum(dim=-1)

@@ -21,17 +21,17 @@ from headscope.model.tokens import Batch
 from headscope.tasks.base import (
     Item,
     Prepared,
-    half_of,
+    encode_items,
     labels_of,
-    one_sequence_each,
-    spread,
+    sample_evenly,
+    select_half,
     two_files,
 )
-from headscope.tasks.per_token import PerToken, taught
+from headscope.tasks.per_token import PerToken, score_tokens
 
 
 class Translation(PerToken):
-    """The share of target tokens that are guessed right when taught; the loss in nats a target token."""
+    """Accuracy of the next target token with teacher forcing; the loss in nats per target token."""
 
     names: ClassVar[tuple[str, ...]] = ("translation",)
     model_class = "AutoModelForSeq2SeqLM"
@@ -57,7 +57,7 @@ class Translation(PerToken):
             for (number, one), (_, other) in zip(*sides, strict=True)
             if one.strip() and other.strip()
         ]
-        return spread(half_of(found, split), limit, data)
+        return sample_evenly(select_half(found, split), limit, data)
 
     def read(self, path: Path) -> Iterator[Item]:
         names = (
@@ -84,7 +84,7 @@ class Translation(PerToken):
     ) -> Prepared:
         self.check(model)
         assert model.tokenizer is not None
-        plain = one_sequence_each(model, items, max_length)
+        plain = encode_items(model, items, max_length)
         end = int(model.tokenizer.eos_token_id)
         labels = []
         for sequence in plain.sequences:
@@ -92,7 +92,9 @@ class Translation(PerToken):
             labels.append([*sequence.target.ids[1:], end])
         return replace(plain, labels=labels)
 
-    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
+    def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """[sequence, 3]: sum of losses, target tokens, right ones."""
         smoothing = self.smoothing if torch.is_grad_enabled() else 0.0  # judged by the plain loss
-        return taught(output.logits, labels_of(prepared, batch, output.logits.shape[1]), smoothing)
+        return score_tokens(
+            output.logits, labels_of(prepared, batch, output.logits.shape[1]), smoothing
+        )

@@ -29,12 +29,11 @@ from headscope.model.weights_hash import weights_sha256
 from headscope.study.run_record import describe_files, describe_model, versions
 from headscope.tasks import Item, Task, task_of
 from headscope.tasks.base import Prepared, two_files
-from headscope.tasks.running import evaluate
+from headscope.tasks.inference import evaluate
 from headscope.training.from_scratch import build_model
-from headscope.training.loop import Step, Training
+from headscope.training.loop import LoopSettings, Step, Training
 from headscope.training.result import TrainingResult, training_record, write_trained
 from headscope.training.resumable import BEST, resumable_run, write_whole
-from headscope.training.settings import settings_of
 
 
 def finetune(
@@ -73,7 +72,7 @@ def finetune(
         **({} if teacher is None else {"teacher": weights_sha256(teacher)}),
         "versions": versions(),
     }
-    training = Training(loaded, task, train, settings_of(config, run.seed), teacher)
+    training = Training(loaded, task, train, LoopSettings.from_config(config, run.seed), teacher)
     is_main = training.accelerator.is_main_process
     with resumable_run(training, run, header, config.checkpoints) as resumable:
         best = resumable.folder / BEST

@@ -16,7 +16,7 @@ MOVED = 1.0  # logits: what has moved less, or is no further apart, has hardly b
 FARTHEST, HALVINGS = 64.0, 32  # where the number is looked for that holds a share, and how finely
 
 
-class Learned(nn.Module):
+class LearnableEdit(nn.Module):
     """Gates on heads, a mask on positions. rate: the learning rate of its parameters, constant after the warm-up."""
 
     rate: float
@@ -58,7 +58,7 @@ class Learned(nn.Module):
         raise NotImplementedError
 
 
-def hardly_moved(logits: Tensor, start: float, chosen: Tensor | None = None) -> bool:
+def is_undertrained(logits: Tensor, start: float, chosen: Tensor | None = None) -> bool:
     """Whether logits are next to where they began; where some are chosen, whether these are next to the others."""
     if chosen is None:
         return bool((logits - start).abs().max() < MOVED)
@@ -66,7 +66,7 @@ def hardly_moved(logits: Tensor, start: float, chosen: Tensor | None = None) -> 
     return bool(len(kept) and len(left) and kept.mean() - left.mean() < MOVED)
 
 
-def said_of_little(what: str, steps: int, option: str) -> str:
+def short_training_note(what: str, steps: int, option: str) -> str:
     """What a user should know of a training that was too short."""
     return f"{what} had hardly moved in {steps} steps: train on more examples or epochs, or raise {option}"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,41 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from headscope.config.training import TrainingConfig
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.tasks.base import Prepared, Task, batch_of, sequences_of
-from headscope.tasks.running import memory_named
-from headscope.training.learnable_edit import Learned
-from headscope.training.settings import Settings
+from headscope.tasks.inference import report_out_of_memory
+from headscope.training.learnable_edit import LearnableEdit
 
 POOL = 50  # batches' worth of examples that are sorted by length together: little padding, still a good shuffle
 _UNDECAYED = ("bias", "norm", "LayerNorm")
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """Settings of the loop; `TrainingConfig` checks their values.
+
+    warmup  share of the steps in which the learning rate rises
+    clip    maximum norm of the gradients
+    steps   number of steps, instead of epochs
+    """
+
+    epochs: int = 3
+    batch_size: int = 32
+    learning_rate: float = 1e-4
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    seed: int = 0
+    steps: int | None = None
+
+    @classmethod
+    def from_config(
+        cls, config: TrainingConfig, seed: int, steps: int | None = None
+    ) -> LoopSettings:
+        shared = {field.name: getattr(config, field.name) for field in fields(TrainingConfig)}
+        return cls(**shared, seed=seed, steps=steps)
 
 
 @dataclass(frozen=True)
@@ -56,9 +82,9 @@ class Training:
         model: AttentionModel,
         task: Task,
         train: Prepared,
-        settings: Settings,
+        settings: LoopSettings,
         teacher: AttentionModel | None = None,
-        learned: Learned | None = None,
+        learned: LearnableEdit | None = None,
         frozen: bool = False,
     ) -> None:
         """teacher: a model whose answers are to be imitated, beside what is right.
@@ -108,7 +134,7 @@ class Training:
             group["lr"] = self._rates[number] * rate
         self._switch(True)
         try:
-            with torch.enable_grad(), memory_named(self.settings.batch_size):
+            with torch.enable_grad(), report_out_of_memory(self.settings.batch_size):
                 if self.learned is not None:
                     self.learned.draw(self.progress)
                 loss = self._loss(mine) * (len(mine) * many / len(items))
@@ -148,14 +174,14 @@ class Training:
         return self.number / self.total
 
     def _loss(self, items: list[int]) -> Tensor:
-        train, items = self.task.drawn(self.train, items, self.number // self.in_epoch)
+        train, items = self.task.training_examples(self.train, items, self.number // self.in_epoch)
         batch = batch_of(self.model, train, sequences_of(train, items))
-        answers = self.task.read_out(self.task.call(self.model, batch), batch, train)
+        answers = self.task.extract_answers(self.task.call(self.model, batch), batch, train)
         loss = self.task.losses(answers, train, items).mean()
         if self.teacher is None:
             return loss
         with torch.no_grad():
-            wanted = self.task.read_out(self.task.call(self.teacher, batch), batch, train)
+            wanted = self.task.extract_answers(self.task.call(self.teacher, batch), batch, train)
         return (loss + self.task.imitation(answers, wanted).mean()) / 2
 
     def _rate(self) -> float:

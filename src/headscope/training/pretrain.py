@@ -29,14 +29,13 @@ from headscope.model.new_model import Source, read_source
 from headscope.study.inputs import Corpus
 from headscope.study.run_record import describe_model, versions
 from headscope.tasks.base import Item, Prepared
-from headscope.tasks.masked import Remasked
+from headscope.tasks.inference import evaluate
+from headscope.tasks.masked import DynamicMasking
 from headscope.tasks.per_token import IGNORED
-from headscope.tasks.running import evaluate
 from headscope.training.from_scratch import build_model
-from headscope.training.loop import Training
+from headscope.training.loop import LoopSettings, Training
 from headscope.training.result import TrainingResult, training_record, write_trained
 from headscope.training.resumable import Resumable, resumable_run
-from headscope.training.settings import settings_of
 
 SMALL = {"layers": 4, "heads": 4, "hidden": 128, "intermediate": 512}
 TOKENIZER = "minilm"  # of a model without a configuration
@@ -62,20 +61,20 @@ def pretrain(config: PretrainConfig, data: TextData, reading: Reading, run: Run)
         source,
         sizes,
         texts.train(),
-        model_class=Remasked.model_class,
+        model_class=DynamicMasking.model_class,
         run=run,
         tokenizer=tokenizer,
         max_length=max_length,
     )
     if reading.mask is not None:
         model.wear(MaskedAttention(reading.mask, open_special=reading.open_special))
-    task = Remasked(seed=run.seed)
+    task = DynamicMasking(seed=run.seed)
     task.check(model)
-    task.bind(model)
+    task.set_vocabulary(model)
     train, held = texts.packed(model, max_length)
     if len(held.items) > MAX_HELD_OUT:
         held = _few(held)
-    held = task.hidden(model, held)
+    held = task.mask_tokens(model, held)
     header = {
         "config": recorded(config, data, reading, run),
         "model": describe_model(model),
@@ -87,7 +86,9 @@ def pretrain(config: PretrainConfig, data: TextData, reading: Reading, run: Run)
     share = f"{100 * texts.held_out:.1f} % of the texts"
     told = f"frequencies alone: loss {baseline['loss']:.3f}, the commonest token: accuracy {baseline['accuracy']:.4f}"
     run.log(f"{len(train.items)} sequences, {len(held.items)} held out ({share}); {told}")
-    training = Training(model, task, train, settings_of(config, run.seed, config.steps))
+    training = Training(
+        model, task, train, LoopSettings.from_config(config, run.seed, config.steps)
+    )
     with resumable_run(training, run, header, config.checkpoints) as resumable:
         _train(resumable, task, held, run)
         content = {
@@ -185,7 +186,7 @@ def unigram(train: Prepared, held: Prepared, model: AttentionModel) -> dict[str,
     }
 
 
-def _train(resumable: Resumable, task: Remasked, held: Prepared, run: Run) -> None:
+def _train(resumable: Resumable, task: DynamicMasking, held: Prepared, run: Run) -> None:
     """Train to the end and evaluate on the held-out texts at a few steps."""
     moments: list[dict[str, Any]] = resumable.told.setdefault("moments", [])
     model, total = resumable.training.model, resumable.training.total
@@ -204,7 +205,7 @@ def _train(resumable: Resumable, task: Remasked, held: Prepared, run: Run) -> No
 
 
 def _measured(
-    model: AttentionModel, task: Remasked, held: Prepared, step: int, train_loss: float | None
+    model: AttentionModel, task: DynamicMasking, held: Prepared, step: int, train_loss: float | None
 ) -> dict[str, Any]:
     """Loss and accuracy at the masked tokens of the held-out texts, with intervals."""
     metrics = metrics_of(task, evaluate(model, task, held))

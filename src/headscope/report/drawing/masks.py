@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.colors import ListedColormap
 from matplotlib.ticker import LogLocator, NullLocator
 
-from headscope.masks import Mask, met, sparsity
+from headscope.masks import Mask, resolve_mask, sparsity
 from headscope.masks.speed import DENSE, MaskSpeed
 from headscope.report.drawing.palette import INK, MISSING, SEQUENTIAL_STOPS, SERIES
 from headscope.report.drawing.sheet import Panels
@@ -22,7 +22,7 @@ SPEED = Panels(wide=4.65, tall=2.0, left=0.75, right=0.2, bottom=0.85, above=0.2
 
 
 def draw_mask(mask: Mask, length: int) -> Figure:
-    allowed = met(mask.at(length)[0])
+    allowed = resolve_mask(mask.at(length)[0])
     subtitle = f"{length} positions · {100 * sparsity(allowed):.1f} % may not be attended to"
     with MAP.open(mask.name, subtitle, 1, 1) as sheet:
         axes = sheet.add_panel(0, 0)

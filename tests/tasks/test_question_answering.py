@@ -15,8 +15,8 @@ from transformers import BertForQuestionAnswering, BertModel
 from headscope.data.squad import Question
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.tasks import Item, Prepared, task_named
-from headscope.tasks.running import answers
+from headscope.tasks import Item, Prepared, get_task
+from headscope.tasks.inference import answers
 from worded import sentence, worded
 
 CHANCE = random.Random(13)
@@ -46,14 +46,12 @@ def written(path: Path) -> Path:
 
 @pytest.fixture
 def asked(tmp_path: Path) -> tuple[AttentionModel, list[Item]]:
-    return worded(BertForQuestionAnswering), task_named("squad").items(
-        written(tmp_path / "dev.json")
-    )
+    return worded(BertForQuestionAnswering), get_task("squad").items(written(tmp_path / "dev.json"))
 
 
 def test_losses_are_those_of_every_window_alone(asked: tuple[AttentionModel, list[Item]]) -> None:
     model, items = asked
-    prepared, found = judged(model, task_named("squad"), items)
+    prepared, found = judged(model, get_task("squad"), items)
     assert max(len(part) for part in prepared.parts) > 2
     assert min(len(part) for part in prepared.parts) == 1
     for i, part in enumerate(prepared.parts):
@@ -77,7 +75,7 @@ def test_windows_cover_the_paragraph_and_name_the_answer_s_tokens(
     asked: tuple[AttentionModel, list[Item]],
 ) -> None:
     model, items = asked
-    prepared = task_named("squad").prepare(model, items)
+    prepared = get_task("squad").prepare(model, items)
     assert model.tokenizer is not None
     for item, part in zip(items, prepared.parts, strict=True):
         seen, held = set(), []
@@ -98,14 +96,14 @@ def said_by(spans: dict[tuple[int, int], float], empty: float = -5.0) -> list[fl
     """F1 and exact match of a question over "the old cat sat on a mat" when these spans of words have these scores."""
     context = "the old cat sat on a mat"
     question = Question("1", "who sat", context, (("old cat", 4), ("the cat", 0)), "x")
-    prepared = task_named("squad").prepare(
+    prepared = get_task("squad").prepare(
         worded(BertForQuestionAnswering), [Item(("who sat", context), question)]
     )
     logits = torch.full((1, 2, 32), -9.0)
     logits[0, :, 0] = empty / 2
     for (first, last), score in spans.items():
         logits[0, 0, 4 + first] = logits[0, 1, 4 + last] = score / 2  # [CLS] who sat [SEP]
-    scores: list[float] = task_named("squad").scores(logits, prepared, [0])[0].tolist()
+    scores: list[float] = get_task("squad").scores(logits, prepared, [0])[0].tolist()
     return scores
 
 
@@ -123,7 +121,7 @@ def test_the_best_span_of_all_windows_is_the_answer_and_the_empty_one_must_win_i
     asked: tuple[AttentionModel, list[Item]],
 ) -> None:
     model, items = asked
-    task = task_named("squad")
+    task = get_task("squad")
     prepared = task.prepare(model, items)
     which = next(
         i for i, part in enumerate(prepared.parts) if len(part) > 2 and items[i].target.answers
@@ -147,18 +145,18 @@ def test_a_question_without_an_answer_is_right_when_nothing_is_said(
     asked: tuple[AttentionModel, list[Item]],
 ) -> None:
     model, items = asked
-    prepared = task_named("squad").prepare(model, items)
+    prepared = get_task("squad").prepare(model, items)
     which = next(i for i, item in enumerate(items) if not item.target.answers)
     logits = torch.full((len(prepared.parts[which]), 2, 32), -9.0)
     logits[:, :, 0] = 1.0
-    assert task_named("squad").scores(logits, prepared, [which]).tolist() == [[1, 1]]
+    assert get_task("squad").scores(logits, prepared, [which]).tolist() == [[1, 1]]
     logits[:, :, 9] = 2.0
-    assert task_named("squad").scores(logits, prepared, [which]).tolist() == [[0, 0]]
+    assert get_task("squad").scores(logits, prepared, [which]).tolist() == [[0, 0]]
 
 
 def test_batches_change_nothing(asked: tuple[AttentionModel, list[Item]]) -> None:
     one, many = (
-        judged(asked[0], task_named("squad"), asked[1], batch_size=size)[1] for size in (1, 32)
+        judged(asked[0], get_task("squad"), asked[1], batch_size=size)[1] for size in (1, 32)
     )
     assert np.abs(one.losses - many.losses).max() < 1e-4
     assert np.array_equal(one.scores, many.scores)
@@ -168,10 +166,10 @@ def test_without_labels_the_right_span_is_the_model_s(
     asked: tuple[AttentionModel, list[Item]],
 ) -> None:
     model, items = asked
-    task = task_named("squad")
+    task = get_task("squad")
     prepared: Prepared = task.prepare(model, items)
     said = answers(model, task, prepared)
-    own = task.labelled_by_itself(said, prepared)
+    own = task.with_predicted_labels(said, prepared)
     assert own.targets.tolist() == [
         [row.index(max(row)) for row in sides] for sides in said.tolist()
     ]
@@ -179,4 +177,4 @@ def test_without_labels_the_right_span_is_the_model_s(
 
 def test_a_bare_model_is_refused() -> None:
     with pytest.raises(HeadscopeError, match="BertModel does not answer questions"):
-        task_named("squad").check(worded(BertModel))
+        get_task("squad").check(worded(BertModel))

@@ -22,9 +22,9 @@ from headscope.tasks.base import (
     Item,
     Prepared,
     Task,
-    encoded,
-    keep_whole,
-    rows,
+    drop_incomplete,
+    encode_examples,
+    part_rows,
     sequences_of,
 )
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Choice(Task):
+class MultipleChoice(Task):
     """Accuracy; the loss is that of a softmax over the choices."""
 
     names: ClassVar[tuple[str, ...]] = ("choice", "swag")
@@ -93,9 +93,9 @@ class Choice(Task):
             for item in items
             for ending in item.texts[1:]
         ]
-        found, counts = encoded(model, pairs, max_length)
+        found, counts = encode_examples(model, pairs, max_length)
         groups = [found[i : i + count - 1] for i in range(0, len(found), count - 1)]
-        kept, sequences, parts = keep_whole(items, groups, counts)
+        kept, sequences, parts = drop_incomplete(items, groups, counts)
         return Prepared(
             kept, sequences, parts, torch.tensor([item.target for item in kept]), counts
         )
@@ -105,24 +105,24 @@ class Choice(Task):
         inputs = {name: value[None] for name, value in batch.inputs.items()}
         return model(Batch(inputs, batch.layout, batch.indices))
 
-    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
+    def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         scores: Tensor = output.logits.flatten()[:, None]
         return scores
 
-    def confidence(self, answers: Tensor) -> Tensor:
+    def predicted_logit(self, answers: Tensor) -> Tensor:
         """How much each ending is held for the right one."""
         return answers[:, 0]
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         targets = prepared.targets[list(items)].to(answers.device)
-        logits = answers[:, 0][rows(prepared, items).to(answers.device)].float()
+        logits = answers[:, 0][part_rows(prepared, items).to(answers.device)].float()
         return torch.nn.functional.cross_entropy(logits, targets, reduction="none")
 
     def scores(
         self, answers: Tensor, prepared: Prepared, items: Sequence[int]
     ) -> NDArray[np.float64]:
         """One column: whether it is right."""
-        chosen = answers[:, 0][rows(prepared, items).to(answers.device)].argmax(dim=-1).cpu()
+        chosen = answers[:, 0][part_rows(prepared, items).to(answers.device)].argmax(dim=-1).cpu()
         return (chosen == prepared.targets[list(items)]).double().numpy()[:, None]  # type: ignore[no-any-return]
 
     def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
@@ -131,9 +131,9 @@ class Choice(Task):
     def chance(self, model: AttentionModel, prepared: Prepared) -> Chance:
         return Chance.of_labels(prepared.targets.tolist())
 
-    def labelled_by_itself(self, answers: Tensor, prepared: Prepared) -> Prepared:
+    def with_predicted_labels(self, answers: Tensor, prepared: Prepared) -> Prepared:
         everyone = range(len(prepared.items))
-        chosen = answers[sequences_of(prepared, everyone), 0][rows(prepared, everyone)].argmax(
+        chosen = answers[sequences_of(prepared, everyone), 0][part_rows(prepared, everyone)].argmax(
             dim=-1
         )
         return replace(prepared, targets=chosen.cpu())

@@ -10,7 +10,7 @@ import pytest
 from headscope.data.encode import Counts, Sequence, Side
 from headscope.errors import HeadscopeError
 from headscope.tasks import base
-from headscope.tasks.base import OVERHEAD, Prepared, plan
+from headscope.tasks.base import OVERHEAD, Prepared, plan_batches
 
 
 def prepared(lengths: list[int]) -> Prepared:
@@ -27,7 +27,7 @@ def cost(batches: list[list[int]], lengths: list[int]) -> int:
 
 def test_every_sequence_is_in_one_batch_and_the_longest_come_first() -> None:
     lengths = np.random.default_rng(0).integers(3, 90, size=100).tolist()
-    found = plan(prepared(lengths), 8)
+    found = plan_batches(prepared(lengths), 8)
     assert sorted(i for batch in found for i in batch) == list(range(100))
     assert max(map(len, found)) <= 8
     widths = [lengths[i] for batch in found for i in batch]
@@ -44,12 +44,12 @@ def test_no_other_cut_costs_less(seed: int) -> None:
         for cuts in combinations(range(1, 9), count)
     ]
     least = min(cost(way, lengths) for way in ways if max(map(len, way)) <= 4)
-    assert cost(plan(prepared(lengths), 4), lengths) == least
+    assert cost(plan_batches(prepared(lengths), 4), lengths) == least
 
 
 def test_like_lengths_fill_their_batches_and_some_can_be_asked_for() -> None:
-    assert [len(batch) for batch in plan(prepared([20] * 64), 32)] == [32, 32]
-    assert plan(prepared([5, 9, 7, 9]), 32, among=[2, 0]) == [[2, 0]]
+    assert [len(batch) for batch in plan_batches(prepared([20] * 64), 32)] == [32, 32]
+    assert plan_batches(prepared([5, 9, 7, 9]), 32, among=[2, 0]) == [[2, 0]]
 
 
 def test_work_grows_with_the_batch_size_and_not_with_its_square(
@@ -65,14 +65,14 @@ def test_work_grows_with_the_batch_size_and_not_with_its_square(
             return other + OVERHEAD
 
     many = prepared(np.random.default_rng(0).integers(3, 200, size=3_000).tolist())
-    expected = {size: plan(many, size) for size in (16, 256)}
+    expected = {size: plan_batches(many, size) for size in (16, 256)}
     for size, batches in expected.items():
         counted = Overhead()
         monkeypatch.setattr(base, "OVERHEAD", counted)
-        assert plan(many, size) == batches
+        assert plan_batches(many, size) == batches
         assert counted.added <= 3_000 * size
 
 
 def test_no_batch_of_nothing() -> None:
     with pytest.raises(HeadscopeError, match="0 is too few"):
-        plan(prepared([3]), 0)
+        plan_batches(prepared([3]), 0)

@@ -13,8 +13,8 @@ from by_hand import judged, log_softmax
 from transformers import BertForMultipleChoice, BertModel
 
 from headscope.errors import HeadscopeError
-from headscope.tasks import task_named
-from headscope.tasks.running import answers
+from headscope.tasks import get_task
+from headscope.tasks.inference import answers
 from worded import sentence, table, worded
 
 CHANCE = random.Random(11)
@@ -26,7 +26,7 @@ NAMES = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label")
 
 
 def test_swag_s_table_and_listed_choices_are_read_alike(tmp_path: Path) -> None:
-    first = task_named("swag").items(table(tmp_path / "swag.tsv", NAMES, ROWS))
+    first = get_task("swag").items(table(tmp_path / "swag.tsv", NAMES, ROWS))
     lines = [
         json.dumps(
             {
@@ -38,7 +38,7 @@ def test_swag_s_table_and_listed_choices_are_read_alike(tmp_path: Path) -> None:
         for row in ROWS
     ]
     (tmp_path / "choice.jsonl").write_text("\n".join(lines), "utf-8")
-    second = task_named("choice").items(tmp_path / "choice.jsonl")
+    second = get_task("choice").items(tmp_path / "choice.jsonl")
     assert [(item.texts, item.target) for item in first] == [
         (item.texts, item.target) for item in second
     ]
@@ -46,7 +46,7 @@ def test_swag_s_table_and_listed_choices_are_read_alike(tmp_path: Path) -> None:
 
 
 def test_losses_are_those_of_the_library_s_own_call(tmp_path: Path) -> None:
-    model, task = worded(BertForMultipleChoice), task_named("swag")
+    model, task = worded(BertForMultipleChoice), get_task("swag")
     items = task.items(table(tmp_path / "dev.tsv", NAMES, ROWS))
     _, found = judged(model, task, items, batch_size=5)  # a batch's border inside an example
     right = []
@@ -67,7 +67,7 @@ def test_losses_are_those_of_the_library_s_own_call(tmp_path: Path) -> None:
 
 
 def test_batches_change_nothing(tmp_path: Path) -> None:
-    model, task = worded(BertForMultipleChoice), task_named("swag")
+    model, task = worded(BertForMultipleChoice), get_task("swag")
     items = task.items(table(tmp_path / "dev.tsv", NAMES, ROWS))
     one, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
     assert np.abs(one.losses - many.losses).max() < 1e-5
@@ -75,13 +75,13 @@ def test_batches_change_nothing(tmp_path: Path) -> None:
 
 
 def test_without_labels_the_right_choice_is_the_model_s(tmp_path: Path) -> None:
-    model, task = worded(BertForMultipleChoice), task_named("swag")
+    model, task = worded(BertForMultipleChoice), get_task("swag")
     prepared = task.prepare(model, task.items(table(tmp_path / "dev.tsv", NAMES, ROWS)))
     said = answers(model, task, prepared)[:, 0].view(-1, 4).tolist()
-    own = task.labelled_by_itself(answers(model, task, prepared), prepared)
+    own = task.with_predicted_labels(answers(model, task, prepared), prepared)
     assert own.targets.tolist() == [row.index(max(row)) for row in said]
 
 
 def test_a_bare_model_is_refused() -> None:
     with pytest.raises(HeadscopeError, match="BertModel does not choose"):
-        task_named("swag").check(worded(BertModel))
+        get_task("swag").check(worded(BertModel))

@@ -14,9 +14,8 @@ from headscope.data.examples import Example
 from headscope.data.pack_sequences import packed
 from headscope.tasks import Item, tasks
 from headscope.tasks.base import Prepared, batch_of
-from headscope.tasks.masked import Remasked
-from headscope.training.loop import Training
-from headscope.training.settings import Settings
+from headscope.tasks.masked import DynamicMasking
+from headscope.training.loop import LoopSettings, Training
 from worded import SPECIAL, WORDS, sentence, worded
 
 CHANCE = random.Random(3)
@@ -24,34 +23,34 @@ TEXTS = [Example(sentence(CHANCE, least=3, most=12)) for _ in range(60)]
 MASK, LONGEST = WORDS.index("[MASK]"), 24
 
 
-def made(seed: int = 0) -> tuple[Remasked, Prepared]:
+def made(seed: int = 0) -> tuple[DynamicMasking, Prepared]:
     model = worded(BertForMaskedLM)
     sequences, counts = packed(model, TEXTS, max_length=LONGEST)
     items = [Item((), None) for _ in sequences]
-    task = Remasked(seed=seed)
-    task.bind(model)
+    task = DynamicMasking(seed=seed)
+    task.set_vocabulary(model)
     return task, Prepared(items, sequences, [(i,) for i in range(len(items))], None, counts)
 
 
 def test_it_is_no_task_by_name() -> None:
-    assert Remasked not in tasks().values()
+    assert DynamicMasking not in tasks().values()
 
 
 def test_masks_differ_between_epochs_and_follow_from_seed_epoch_and_item() -> None:
     task, prepared = made()
     everything = list(range(len(prepared.items)))
-    epochs = [task.drawn(prepared, everything, epoch)[0] for epoch in (0, 1)]
+    epochs = [task.training_examples(prepared, everything, epoch)[0] for epoch in (0, 1)]
     assert epochs[0].labels != epochs[1].labels
     assert epochs[0].labels is not None
     for items in ([5], [7, 2, 5], everything[::-1]):
-        part, here = task.drawn(prepared, items, 0)
+        part, here = task.training_examples(prepared, items, 0)
         assert here == list(range(len(items)))
         assert part.labels is not None
         for number, item in enumerate(items):
             assert part.labels[number] == epochs[0].labels[item]
             assert part.sequences[number].source.ids == epochs[0].sequences[item].source.ids
             assert part.sequences[number].index == number
-    assert made(seed=1)[0].drawn(prepared, everything, 0)[0].labels != epochs[0].labels
+    assert made(seed=1)[0].training_examples(prepared, everything, 0)[0].labels != epochs[0].labels
 
 
 def test_of_the_asked_tokens_eight_in_ten_are_masked_one_replaced_and_one_left() -> None:
@@ -59,7 +58,7 @@ def test_of_the_asked_tokens_eight_in_ten_are_masked_one_replaced_and_one_left()
     fates: Counter[str] = Counter()
     special = {WORDS.index(word) for word in SPECIAL}
     for epoch in range(200):
-        drawn, _ = task.drawn(prepared, list(range(len(prepared.items))), epoch)
+        drawn, _ = task.training_examples(prepared, list(range(len(prepared.items))), epoch)
         assert drawn.labels is not None
         for whole, shown, labels in zip(
             prepared.sequences, drawn.sequences, drawn.labels, strict=True
@@ -90,11 +89,13 @@ def test_the_loss_is_that_of_a_whole_forward_pass_at_the_asked_tokens() -> None:
     """Masked, replaced and kept ones alike; the fast way runs the head at these places alone."""
     task, prepared = made()
     model = worded(BertForMaskedLM)
-    drawn, here = task.drawn(prepared, list(range(len(prepared.items))), 4)
+    drawn, here = task.training_examples(prepared, list(range(len(prepared.items))), 4)
     assert drawn.labels is not None
     batch = batch_of(model, drawn, here)
     with torch.no_grad():
-        losses = task.losses(task.read_out(task.call(model, batch), batch, drawn), drawn, here)
+        losses = task.losses(
+            task.extract_answers(task.call(model, batch), batch, drawn), drawn, here
+        )
     kinds = set()
     for i, labels in enumerate(drawn.labels):
         ids = drawn.sequences[i].source.ids
@@ -110,14 +111,14 @@ def test_the_loss_is_that_of_a_whole_forward_pass_at_the_asked_tokens() -> None:
 def test_the_loop_asks_for_the_masks_of_its_epoch() -> None:
     task, prepared = made()
     seen: list[tuple[int, tuple[int, ...]]] = []
-    plain = task.drawn
+    plain = task.training_examples
 
     def noted(given: Prepared, items: list[int], epoch: int) -> tuple[Prepared, list[int]]:
         seen.append((epoch, tuple(items)))
         return plain(given, items, epoch)
 
-    task.drawn = noted  # type: ignore[method-assign]
-    run = Training(worded(BertForMaskedLM), task, prepared, Settings(epochs=2, batch_size=8))
+    task.training_examples = noted  # type: ignore[method-assign]
+    run = Training(worded(BertForMaskedLM), task, prepared, LoopSettings(epochs=2, batch_size=8))
     list(run)
     for epoch in (0, 1):
         assert sorted(item for at, items in seen if at == epoch for item in items) == list(

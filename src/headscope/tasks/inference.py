@@ -12,7 +12,7 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
-from headscope.tasks.base import Judged, Prepared, Task, batch_of, plan, sequences_of
+from headscope.tasks.base import Judged, Prepared, Task, batch_of, plan_batches, sequences_of
 
 Progress = Callable[[int, int], None]
 
@@ -29,10 +29,10 @@ def answers(
     model.check_evaluating()
     found: list[Tensor | None] = [None] * len(prepared.sequences)
     done = 0
-    for numbers in plan(prepared, batch_size):
+    for numbers in plan_batches(prepared, batch_size):
         batch = batch_of(model, prepared, numbers)
-        with torch.inference_mode(), memory_named(batch_size):
-            answer = task.read_out(task.call(model, batch), batch, prepared)
+        with torch.inference_mode(), report_out_of_memory(batch_size):
+            answer = task.extract_answers(task.call(model, batch), batch, prepared)
         for number, row in zip(numbers, answer, strict=True):
             found[number] = row
         done += len(numbers)
@@ -58,7 +58,7 @@ def sites_in_use(model: AttentionModel, task: Task, prepared: Prepared) -> tuple
     """The sites that the task's forward pass calls: not XLNet's second stream, which only pre-training needs."""
     seen = _Seen()
     with torch.inference_mode(), model.edited(seen):
-        task.watched(model, batch_of(model, prepared, [0]))
+        task.single_pass(model, batch_of(model, prepared, [0]))
     return tuple(site for site in model.sites if site in seen.sites)
 
 
@@ -74,7 +74,7 @@ class _Seen(Edit):
 
 
 @contextmanager
-def memory_named(batch_size: int) -> Iterator[None]:
+def report_out_of_memory(batch_size: int) -> Iterator[None]:
     """Say the batch size where memory runs out."""
     try:
         yield
@@ -89,6 +89,6 @@ def memory_named(batch_size: int) -> Iterator[None]:
         ) from cause
 
 
-def unpruned(task: Task, metric: float, examples: int) -> str:
+def describe_unpruned(task: Task, metric: float, examples: int) -> str:
     """What the model does before anything is changed, as a line to show."""
     return f"unpruned model: {task.metrics[0]} {metric:.3f} on {examples} examples"

@@ -39,7 +39,7 @@ LONGEST_ANSWER = 30
 _UNREACHABLE = -1e4  # the logit of a token that is no place for an answer
 
 
-class Questions(Task):
+class QuestionAnswering(Task):
     """F1 and exact match; the loss is the mean of those of the first and the last token of the answer."""
 
     names: ClassVar[tuple[str, ...]] = ("squad", "questions")
@@ -116,7 +116,7 @@ class Questions(Task):
             items, sequences, parts, torch.tensor(spans), counts, extras=(length, places)
         )
 
-    def read_out(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
+    def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """[sequence, 2, token]: logits of the first and last token, filled up to the longest window."""
         logits = torch.stack([output.start_logits, output.end_logits], dim=1).float()
         logits = logits.masked_fill(
@@ -125,7 +125,7 @@ class Questions(Task):
         length, _ = prepared.extras
         return torch.nn.functional.pad(logits, (0, length - logits.shape[-1]), value=_UNREACHABLE)
 
-    def confidence(self, answers: Tensor) -> Tensor:
+    def predicted_logit(self, answers: Tensor) -> Tensor:
         """The best first and the best last token together."""
         return largest(answers).sum(dim=1)
 
@@ -169,7 +169,7 @@ class Questions(Task):
         of_items = [np.mean([logs[number] for number in part]) for part in prepared.parts]
         return Chance(loss=float(np.mean(of_items)))
 
-    def labelled_by_itself(self, answers: Tensor, prepared: Prepared) -> Prepared:
+    def with_predicted_labels(self, answers: Tensor, prepared: Prepared) -> Prepared:
         return replace(prepared, targets=answers.argmax(dim=-1).cpu())
 
     def _said(self, logits: Tensor, prepared: Prepared, item: int) -> str:
