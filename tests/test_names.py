@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import get_args
 
 from headscope.ablation.ablation_targets import KINDS
 from headscope.ablation.sweep import Mode
 from headscope.analysis.lens_maps import LENSES as LOOKED_THROUGH
-from headscope.analysis.roles import Thresholds
 from headscope.analysis.token_maps import TOKEN_LENSES
 from headscope.config import names
 from headscope.data.encode import Long
@@ -31,8 +29,7 @@ def test_the_names_are_those_of_the_registries() -> None:
     of_texts = {name for kind in registry() if kind.needs is None for name in kind.definitions}
     assert tuple(tasks()) == names.TASKS
     assert tuple(name for name, task in tasks().items() if task.pools) == names.POOLED_TASKS
-    assert of_texts == set(names.STATISTICS)
-    assert asdict(Thresholds()) == names.THRESHOLDS
+    assert of_texts == set(names.statistics_of_texts())
     assert tuple(LENSES) == names.LENSES
     assert set(TOKEN_LENSES) == set(names.TOKEN_MAPS)
     assert set(LOOKED_THROUGH) == {*names.LENSES, *names.TOKEN_MAPS}

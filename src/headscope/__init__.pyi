@@ -3,7 +3,6 @@ from headscope.analysis.compare import Comparison as Comparison
 from headscope.analysis.join import Joined as Joined
 from headscope.analysis.join import join as join
 from headscope.analysis.probe import Probes as Probes
-from headscope.analysis.roles import Thresholds as Thresholds
 from headscope.analysis.token_maps import token_map as token_map
 from headscope.api.analyze import analyze as analyze
 from headscope.api.compare import compare as compare
@@ -46,6 +45,7 @@ from headscope.config.shared import Run as Run
 from headscope.config.shared import TaskData as TaskData
 from headscope.config.speed import SpeedConfig as SpeedConfig
 from headscope.config.texts import TextData as TextData
+from headscope.config.thresholds import Thresholds as Thresholds
 from headscope.config.training import ModelSizes as ModelSizes
 from headscope.data.batches import encode as encode
 from headscope.data.sentences import Sentence as Sentence

@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from headscope.analysis.roles import RULES, RoleRule, Thresholds, roles_of
+from headscope.analysis.roles import RULES, RoleRule, roles_of
+from headscope.config.thresholds import Thresholds
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from said import Run
 
-from headscope.analysis.roles import Thresholds
+from headscope.config.thresholds import Thresholds
 from headscope.errors import HeadscopeError
 
 NAMES = "beyond, block, broad, confident, neighbour, positional, rare, relation, sink or token"

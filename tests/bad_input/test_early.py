@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from headscope.commands import app
-from headscope.config.names import STATISTICS, TASKS
+from headscope.config.names import TASKS, statistics_of_texts
 from headscope.errors import choices
 from headscope.heads import FORM
 from headscope.model.declared_shape import read_shape
@@ -89,7 +89,7 @@ WRONG: dict[str, str] = {
     "lens on a head. Expected some of raw, effective, effective-simplex, norm, gradient. See it by headscope look --lens "
     'rollout, or headscope.token_map(model, text, by="rollout").',
     "analyze model --corpus good.txt --statistics previuos --out new": '--statistics: "previuos" is not a statistic. '
-    f"Expected {choices('previuos', STATISTICS)}",
+    f"Expected {choices('previuos', statistics_of_texts())}",
     "analyze model --corpus good.txt --threshold rar=1 --out new": '--threshold: "rar" is not a threshold. Expected '
     "beyond, block, broad, confident, neighbour, positional, rare, relation, sink or token; did you mean \"rare\"?",
     "analyze model --corpus good.txt --threshold broad=2 --out new": "--threshold: broad is 2.0. Expected a number from "

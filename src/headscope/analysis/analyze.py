@@ -12,12 +12,12 @@ from headscope.analysis.clusters import clusters_in
 from headscope.analysis.examples import examples_of
 from headscope.analysis.lens_examples import lens_examples
 from headscope.analysis.lens_statistics import LensStatistics, check_lenses
-from headscope.analysis.roles import Thresholds, roles_of
+from headscope.analysis.roles import roles_of
 from headscope.config.analyze import AnalyzeConfig
-from headscope.config.checks import threshold_values
 from headscope.config.option import recorded
 from headscope.config.shared import Progress, Reading, Run
 from headscope.config.texts import TextData
+from headscope.config.thresholds import Thresholds, threshold_values
 from headscope.data.batches import batches
 from headscope.data.coreference import windows
 from headscope.data.encode import Encoder

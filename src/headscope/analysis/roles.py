@@ -9,14 +9,14 @@ Every threshold is an argument.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.config.checks import check_threshold, threshold_values
-from headscope.statistics.relations import ALL, ALL_BUT_PUNCTUATION, MARGIN
+from headscope.config.thresholds import Thresholds
+from headscope.statistics.relations import ALL, ALL_BUT_PUNCTUATION
 from headscope.study.schema.names import POSITIONAL, RoleName
 from headscope.study.schema.tables import TABLES
 from headscope.tables import Row, TableRow
@@ -27,42 +27,6 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 ROUNDING = 1e-12  # of a difference of two shares
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """Where a role begins, as a share.
-
-    neighbour   mass on the previous or next token, or the token itself
-    positional  of the rows that have a token at the commonest offset: those with their maximum there
-    token       mass on a kind of token
-    sink        mean weight on one token, of the rows that may attend to it
-    broad       entropy, of what the lengths allow
-    block       mass within one's own text above what chance gives; beyond: above what nearness gives
-    confident   largest weight on content
-    relation    gain over the best offset, on both halves
-    rare        sentences in which a head points at one of the two rarest words
-    """
-
-    neighbour: float = 0.5
-    positional: float = 0.9
-    token: float = 0.6
-    sink: float = 0.3
-    broad: float = 0.78
-    block: float = 0.3
-    beyond: float = 0.1
-    confident: float = 0.8
-    relation: float = MARGIN
-    rare: float = 0.5
-
-    def __post_init__(self) -> None:
-        for one in fields(self):
-            check_threshold(one.name, getattr(self, one.name))
-
-
-def read_thresholds(given: Iterable[str]) -> Thresholds:
-    """Thresholds as they are typed, `NAME=VALUE`, several with commas between; those not named are as they were."""
-    return Thresholds(**threshold_values(given))
 
 
 @dataclass(frozen=True)

@@ -7,23 +7,19 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headscope.config import names
-from headscope.config.checks import threshold_values
+from headscope.config.checks import check_choice
 from headscope.config.option import Config, option
 from headscope.config.parsing import lens_list, name_list
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
-from headscope.errors import HeadscopeError, choices
+from headscope.config.thresholds import DEFAULTS, threshold_values
+from headscope.errors import HeadscopeError
 
 
 def check_statistics(statistics: tuple[str, ...]) -> None:
     """Refuse a name that is not a statistic of plain texts."""
     for name in statistics:
-        if name not in names.STATISTICS:
-            raise HeadscopeError(
-                f'"{name}" is not a statistic',
-                where="`statistics`",
-                expected=choices(name, names.STATISTICS),
-            )
+        check_choice(name, names.statistics_of_texts(), "`statistics`", "is not a statistic")
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,7 @@ class AnalyzeConfig(Config):
     batch_size: int = option(32, "Sequences per batch; does not change the result", at_least=1)
     thresholds: list[str] | dict[str, float] | None = option(
         None,
-        "Thresholds of roles: neighbour, positional, token, sink, broad, block, beyond, confident, relation or rare, "
+        f"Thresholds of roles: {', '.join([*DEFAULTS][:-1])} or {[*DEFAULTS][-1]}, "
         "such as positional=0.8; several separated by commas, or the option again",
         parse=threshold_values,
         flags=("--threshold",),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import is_dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headscope.config.command_line import command_line
@@ -14,7 +13,6 @@ from headscope.config.names import (
     LENSES,
     REPAIRS,
     RULES,
-    THRESHOLDS,
     TOKEN_MAPS,
 )
 from headscope.errors import HeadscopeError, choices, names_in
@@ -126,53 +124,6 @@ def lenses_named(names: str | Iterable[str], where: str = "`lens`") -> tuple[str
             "no lens is named", where=where, expected=f"some of {', '.join(LENSES)}"
         )
     return tuple(dict.fromkeys(asked))
-
-
-def threshold_values(given: Any) -> dict[str, float]:
-    """Thresholds by name: typed as NAME=VALUE, several separated by commas; a mapping; or `Thresholds`.
-
-    Of `Thresholds` only those that differ from their defaults. The range is from 0 to 1.
-    """
-    if is_dataclass(given):
-        given = {
-            name: value for name, value in vars(given).items() if value != THRESHOLDS.get(name)
-        }
-    values: dict[str, float] = {}
-    if isinstance(given, Mapping):
-        for name, value in given.items():
-            check_choice(name, THRESHOLDS, "`thresholds`", "is not a threshold")
-            check_threshold(name, value)
-        return dict(given)
-    for word in (
-        word.strip()
-        for words in ([given] if isinstance(given, str) else given)
-        for word in words.split(",")
-    ):
-        name, equals, value = (part.strip() for part in word.partition("="))
-        check_choice(name, THRESHOLDS, "`thresholds`", "is not a threshold")
-        if not equals:
-            expected = f"NAME=VALUE, such as {name}={THRESHOLDS[name]}"
-            raise HeadscopeError(f'"{name}" has no value', where="`thresholds`", expected=expected)
-        if name in values:
-            raise HeadscopeError(
-                f'"{name}" is given twice', where="`thresholds`", expected="each name once"
-            )
-        try:
-            values[name] = float(value)
-        except ValueError as error:
-            what = f'{name} is "{value}"'
-            raise HeadscopeError(
-                what, where="`thresholds`", expected="a number from 0 to 1"
-            ) from error
-        check_threshold(name, values[name])
-    return values
-
-
-def check_threshold(name: str, value: float) -> None:
-    if not 0 <= value <= 1:  # nor is NaN
-        raise HeadscopeError(
-            f"{name} is {value}", where="`thresholds`", expected="a number from 0 to 1"
-        )
 
 
 def check_token(token: str | None) -> None:

@@ -5,6 +5,8 @@ tests/test_names.py compares every list with the registry it stands for.
 
 from __future__ import annotations
 
+import ast
+from functools import cache
 from pathlib import Path
 
 
@@ -51,69 +53,28 @@ TASKS_MEANT = {
     "qa": ("squad",),
 }
 
-STATISTICS = (  # of plain texts: what `--statistics` takes
-    *(
-        "argmax-offset",
-        "argmax-share",
-        "band-score",
-        "block-beyond-offset",
-        "block-score",
-        "cls",
-        "cls-entropy",
-    ),
-    *(
-        "column-score",
-        "confidence",
-        "confidence-content",
-        "diagonal-score",
-        "distance",
-        "entropy",
-        "entropy-share",
-    ),
-    "first",
-    *(
-        "js-current",
-        "js-end",
-        "js-first",
-        "js-left",
-        "js-next",
-        "js-previous",
-        "js-right",
-        "js-start",
-        "js-uniform",
-    ),
-    *("next", "pattern-block", "pattern-diagonal", "pattern-heterogeneous", "pattern-vertical"),
-    *(
-        "pattern-vertical-diagonal",
-        "positional-share",
-        "previous",
-        "punctuation",
-        "rank",
-        "raw-correlation",
-    ),
-    *(
-        "raw-cosine",
-        "row-total",
-        "self",
-        "sep",
-        "sink",
-        "special",
-        "twin-distance",
-        "vertical-score",
-    ),
-)
-THRESHOLDS = {  # of roles, with their defaults
-    **{
-        "neighbour": 0.5,
-        "positional": 0.9,
-        "token": 0.6,
-        "sink": 0.3,
-        "broad": 0.78,
-        "block": 0.3,
-        "beyond": 0.1,
-    },
-    **{"confident": 0.8, "relation": 0.1, "rare": 0.5},
-}
+
+@cache
+def statistics_of_texts() -> tuple[str, ...]:
+    """What `--statistics` takes: names of statistics of plain texts, sorted.
+
+    They are the keys of `definitions` in the classes of statistics/*.py, read as source because importing them imports
+    torch. Statistics with `needs` require other data.
+    """
+    names: set[str] = set()
+    for file in Path(__file__).parents[1].joinpath("statistics").glob("*.py"):
+        for node in ast.parse(file.read_text("utf-8")).body:
+            body = node.body if isinstance(node, ast.ClassDef) else []
+            assigned = {
+                ast.unparse(line.targets[0]): line.value
+                for line in body
+                if isinstance(line, ast.Assign)
+            }
+            definitions = assigned.get("definitions")
+            if isinstance(definitions, ast.Dict) and "needs" not in assigned:
+                names |= {ast.literal_eval(key) for key in definitions.keys if key is not None}
+    return tuple(sorted(names))
+
 
 LENSES = ("raw", "effective", "effective-simplex", "norm", "gradient")  # one map for each head
 TOKEN_MAPS = (

@@ -18,23 +18,18 @@ from headscope.model.tokens import CLASSES
 from headscope.statistics.base import ANY, Definition, PerSequence
 from headscope.tables import Row
 
-_TITLES = {  # of each class: short, and in a sentence
-    "cls": ("the classification token", "the classification token"),
-    "sep": ("separators", "all separator tokens"),
-    "punctuation": ('"." and ","', 'the tokens "." and ","'),
-    "special": ("all special tokens", "all special tokens"),
-}
+
+def _mass(short: str, long: str) -> Definition:
+    sentence = f"Mass on {long}, averaged over the query rows."
+    return Definition("share", f"Attention to {short}", sentence, ANY)
 
 
 class ClassMass(PerSequence):
     definitions = {
-        name: Definition(
-            "share",
-            f"Attention to {short}",
-            f"Mass on {long}, averaged over the query rows.",
-            ANY,
-        )
-        for name, (short, long) in _TITLES.items()
+        "cls": _mass("the classification token", "the classification token"),
+        "sep": _mass("separators", "all separator tokens"),
+        "punctuation": _mass('"." and ","', 'the tokens "." and ","'),
+        "special": _mass("all special tokens", "all special tokens"),
     }
     _classes = dict(zip(definitions, CLASSES, strict=True))
 

@@ -22,31 +22,30 @@ from headscope.statistics.base import Definition, PerSequence
 ROWS = 4
 POINTED = ("current", "previous", "next", "first")  # all on one token
 SPREAD = ("left", "right", "end", "start", "uniform")
-_TITLES = {
-    "current": ("the token itself", "all attention on the token itself"),
-    "previous": ("the previous token", "all attention on the previous token"),
-    "next": ("the next token", "all attention on the next token"),
-    "left": (
-        "the left context",
-        "attention growing towards the token over all but its left neighbour",
-    ),
-    "right": (
-        "the right context",
-        "attention growing towards the token over all but its right neighbour",
-    ),
-    "end": ("the end", "attention growing towards the end of the sequence"),
-    "start": ("the start", "attention growing towards the start of the sequence"),
-    "uniform": ("uniform attention", "the same attention on every token"),
-    "first": ("the first token", "all attention on the first token"),
-}
+
+
+def _distance(short: str, long: str) -> Definition:
+    title = f"Distance from attending to {short}"
+    return Definition("nats", title, f"Divergence from {long}, in nats.")
 
 
 class FixedPatterns(PerSequence):
     definitions = {
-        f"js-{name}": Definition(
-            "nats", f"Distance from attending to {short}", f"Divergence from {long}, in nats."
-        )
-        for name, (short, long) in _TITLES.items()
+        "js-current": _distance("the token itself", "all attention on the token itself"),
+        "js-previous": _distance("the previous token", "all attention on the previous token"),
+        "js-next": _distance("the next token", "all attention on the next token"),
+        "js-left": _distance(
+            "the left context",
+            "attention growing towards the token over all but its left neighbour",
+        ),
+        "js-right": _distance(
+            "the right context",
+            "attention growing towards the token over all but its right neighbour",
+        ),
+        "js-end": _distance("the end", "attention growing towards the end of the sequence"),
+        "js-start": _distance("the start", "attention growing towards the start of the sequence"),
+        "js-uniform": _distance("uniform attention", "the same attention on every token"),
+        "js-first": _distance("the first token", "all attention on the first token"),
     }
 
     def measure(self, attention: Attention) -> Tensor | None:
@@ -66,7 +65,7 @@ class FixedPatterns(PerSequence):
         )
         if is_causal:
             found |= {name: torch.full_like(found["first"], torch.nan) for name in LOOK_AHEAD}
-        return torch.stack([found[name] for name in _TITLES], dim=-1)
+        return torch.stack([found[name.removeprefix("js-")] for name in self.definitions], dim=-1)
 
 
 def rows_of(length: int) -> tuple[int, ...]:

@@ -24,23 +24,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_TITLES = {  # of each offset: short, and in a sentence
-    "previous": ("the previous token", "the token before the query token"),
-    "self": ("the token itself", "the query token itself"),
-    "next": ("the next token", "the token after the query token"),
-}
+def _mass(short: str, long: str) -> Definition:
+    sentence = f"Mass on {long}, averaged over the query rows."
+    return Definition("share", f"Attention to {short}", sentence, ANY)
 
 
 class Offsets(PerSequence):
     definitions = {
-        name: Definition(
-            "share",
-            f"Attention to {short}",
-            f"Mass on {long}, averaged over the query rows.",
-            ANY,
-        )
-        for name, (short, long) in _TITLES.items()
-    } | {
+        "previous": _mass("the previous token", "the token before the query token"),
+        "self": _mass("the token itself", "the query token itself"),
+        "next": _mass("the next token", "the token after the query token"),
         "distance": Definition(
             "tokens",
             "Mean distance of attention",

@@ -74,25 +74,27 @@ class PatternThresholds:
     faint: float = 0.25
 
 
-_MAPS = {  # of each pattern: its maps in a title, and in a sentence
-    "vertical": ("that are vertical", "in which a few columns stand out"),
-    "diagonal": ("that are diagonal", "in which a band along the diagonal stands out"),
-    "vertical-diagonal": (
-        "that are vertical and diagonal",
-        "that are vertical and diagonal at once",
-    ),
-    "block": ("that are blocks", "whose attention stays within one of two segments"),
-    "heterogeneous": ("without a simple pattern", "that are none of the other four patterns"),
-}
+def _maps(short: str, long: str) -> Definition:
+    return Definition("share", f"Maps {short}", f"The share of maps {long}.")
 
 
 class PatternClasses(PerSequence):
     """sample: how many examples, from the first, the network also looks at; 0 for none."""
 
     definitions = {
-        f"pattern-{name}": Definition("share", f"Maps {short}", f"The share of maps {long}.")
-        for name, (short, long) in _MAPS.items()
-    } | {
+        "pattern-vertical": _maps("that are vertical", "in which a few columns stand out"),
+        "pattern-diagonal": _maps(
+            "that are diagonal", "in which a band along the diagonal stands out"
+        ),
+        "pattern-vertical-diagonal": _maps(
+            "that are vertical and diagonal", "that are vertical and diagonal at once"
+        ),
+        "pattern-block": _maps(
+            "that are blocks", "whose attention stays within one of two segments"
+        ),
+        "pattern-heterogeneous": _maps(
+            "without a simple pattern", "that are none of the other four patterns"
+        ),
         "column-score": Definition(
             "share",
             "Column score",

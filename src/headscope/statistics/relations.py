@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headscope.config.thresholds import Thresholds
 from headscope.data.sentences import Sentence
 from headscope.heads import Head, Site
 from headscope.model.attention import Attention
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 DIRECTIONS = ("dependent", "governor", "received")
 OFFSETS = (-3, -2, -1, 0, 1, 2, 3)  # 0 only across two texts: no word is paired with itself
 RANKED = 100  # pairs a relation must have for a head to be chosen
-MARGIN = 0.10  # Voita's rule: so much better than the baseline
+MARGIN = Thresholds().relation  # Voita's rule: so much better than the baseline
 ALL, ALL_BUT_PUNCTUATION = "all", "all but punctuation"
 
 
