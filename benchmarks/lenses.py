@@ -25,7 +25,7 @@ from stream import BATCH, LENGTH, plain_pass, texts
 import headscope
 from headscope.analysis.lens_statistics import LensStatistics
 from headscope.model.lenses import LENSES
-from headscope.statistics import chosen, stream
+from headscope.statistics import select_statistics, stream
 
 STATISTICS = ["cls", "sep", "punctuation", "special"]
 GOALS = {"norm": 1.4, "effective": 2.0, "gradient": 3.5}
@@ -44,7 +44,7 @@ def looked(
     *,
     raw: bool = True,
 ) -> None:
-    asked = chosen(STATISTICS) if raw else []
+    asked = select_statistics(STATISTICS) if raw else []
     list(stream(model, [batch], asked, through=looking.through, losses=looking.losses))
 
 

@@ -24,7 +24,7 @@ import torch
 import headscope
 from headscope.data.bundled import BUNDLED
 from headscope.data.examples import read_examples
-from headscope.statistics import Statistic, chosen, stream
+from headscope.statistics import Statistic, select_statistics, stream
 
 BATCH = 32
 LENGTH = 128
@@ -82,11 +82,11 @@ def ratio(
     """Batch by batch in turns, so that a change of the machine's speed hits both alike."""
     batches = list(headscope.encode(model, pairs, batch_size=BATCH, max_length=LENGTH))
     plain_pass(model, batches[:2])
-    list(stream(model, batches[:2], chosen(SURFACE)))
+    list(stream(model, batches[:2], select_statistics(SURFACE)))
     ratios, seconds = [], []
     for repeat in range(repeats):
         plain = watched = 0.0
-        asked = chosen(SURFACE)
+        asked = select_statistics(SURFACE)
         for i, batch in enumerate(batches):
             plain_first = (i + repeat) % 2 == 0
             if plain_first:
@@ -115,7 +115,7 @@ def peak_memory_mb(count: int) -> int:
 def measure_memory(count: int) -> None:
     model = headscope.load("minilm")
     batches = headscope.encode(model, texts(count, full=True), batch_size=BATCH, max_length=LENGTH)
-    for _ in stream(model, batches, chosen(SURFACE)):
+    for _ in stream(model, batches, select_statistics(SURFACE)):
         pass
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 

@@ -25,17 +25,17 @@ REPLACE = "Add `overwrite=True` to replace it, or choose another `out`"
 
 
 @contextmanager
-def drafted(
+def atomic_directory(
     out: str | Path | None,
     *,
     overwrite: bool = False,
     resume: bool = False,
-    kept: Sequence[str] = (),
+    keep: Sequence[str] = (),
     record: str = "run.json",
 ) -> Iterator[Path]:
     """A folder to write a study into; becomes `out` on leaving, and is gone after an exception.
 
-    kept    files of long work that outlive an exception, so that it can be taken up again
+    keep    files of long work that outlive an exception, so that it can be taken up again
     resume  go on with what an earlier run left of these
     record  the file by which a directory of the same kind is known, which may be overwritten
 
@@ -48,17 +48,17 @@ def drafted(
     final, partial = _places(out)
     made = [folder for folder in final.parents if not folder.exists()]  # the innermost first
     try:
-        check_free(out, overwrite=overwrite, resume=resume, kept=kept, record=record)
+        check_free(out, overwrite=overwrite, resume=resume, keep=keep, record=record)
         partial.mkdir(parents=True, exist_ok=True)
         with _owned(partial, out):
             try:
-                _empty(partial, kept if resume else ())
+                _empty(partial, keep if resume else ())
                 yield partial
                 _take_place(partial, final)
                 (final / OWNER).unlink()  # last: until the rename it keeps others out
                 made = []
             except BaseException:
-                if any((partial / name).exists() for name in kept):
+                if any((partial / name).exists() for name in keep):
                     made = []
                     raise
                 shutil.rmtree(partial, ignore_errors=True)
@@ -88,10 +88,10 @@ def check_free(
     *,
     overwrite: bool = False,
     resume: bool = False,
-    kept: Sequence[str] = (),
+    keep: Sequence[str] = (),
     record: str = "run.json",
 ) -> None:
-    """Refuse what `drafted` would refuse, with nothing made yet: for work that is long before the first file."""
+    """Refuse what `atomic_directory` would refuse, for work that is long before the first file. Creates nothing."""
     final, partial = _places(out)
     if final.exists() and not final.is_dir():
         what, expected = "this is a file", NEW_DIRECTORY
@@ -102,7 +102,7 @@ def check_free(
     elif not final.name or (final.exists() and any(final.iterdir())):
         what, expected = f"the directory is neither {KINDS[record]} nor empty", NEW_DIRECTORY
         raise HeadscopeError(what, where=out, expected=expected, fix=CHOOSE_ANOTHER)
-    left = next((partial / name for name in kept if (partial / name).exists()), None)
+    left = next((partial / name for name in keep if (partial / name).exists()), None)
     if left is not None and not (resume or overwrite):
         raise HeadscopeError(
             f"a run that was stopped is there ({left.name})",
@@ -147,10 +147,10 @@ def _owned(partial: Path, out: str | Path) -> Iterator[None]:
         yield
 
 
-def _empty(partial: Path, kept: Sequence[str]) -> None:
+def _empty(partial: Path, keep: Sequence[str]) -> None:
     """Throw away what a killed run left, but for these files."""
     for left in partial.iterdir():
-        if left.name in kept:
+        if left.name in keep:
             continue
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left)

@@ -39,7 +39,7 @@ class Site:
         assert len(numbers) == width, f"{self} has {len(numbers)} heads, not {width}"
         return [Head(self.stack, self.layer, number) for number in numbers]
 
-    def place(self, head: int) -> int:
+    def index_of(self, head: int) -> int:
         """Where in this site's tensors the head of this number stands."""
         return head if self.numbers is None else self.numbers.index(head)
 
@@ -72,7 +72,7 @@ HeadName = str | Head | tuple[int, int] | tuple[str, int, int]
 Heads = HeadName | Iterable[HeadName]  # whatever a user may name heads by
 
 
-def named_heads(heads: Heads) -> list[str | Head]:
+def head_names(heads: Heads) -> list[str | Head]:
     """Heads as text ("3.2", "4.*") or `Head`: (3, 2) becomes "3.2", ("cross", 3, 2) becomes "cross.3.2"."""
     if isinstance(heads, str | Head):
         return [heads]
@@ -93,9 +93,9 @@ def named_heads(heads: Heads) -> list[str | Head]:
     )
 
 
-def written_heads(heads: Heads) -> str:
+def format_heads(heads: Heads) -> str:
     """The same as one text: [(3, 2), "4.*"] becomes "3.2,4.*"."""
-    return ",".join(map(str, named_heads(heads)))
+    return ",".join(map(str, head_names(heads)))
 
 
 def _address(head: object) -> str | None:
@@ -114,7 +114,7 @@ class HeadSet(Collection[Head]):
     def __init__(self, heads: Heads, *, among: Iterable[Head]) -> None:
         """`among` is every head there is (`model.heads`): it gives stars their width and catches typing errors."""
         self.among = tuple(among)
-        parsed = ([n] if isinstance(n, Head) else self._parse(n) for n in named_heads(heads))
+        parsed = ([n] if isinstance(n, Head) else self._parse(n) for n in head_names(heads))
         self._heads = frozenset(chain.from_iterable(parsed))
         strangers = sorted(self._heads - set(self.among))
         if strangers:

@@ -156,7 +156,7 @@ def to_frame(rows: Iterable[Row]) -> pd.DataFrame:
     return frame.loc[order_of_rows].reset_index(drop=True)
 
 
-def by_number(arrays: Mapping[Site, NDArray[Any]]) -> NDArray[Any]:
+def stack_layers(arrays: Mapping[Site, NDArray[Any]]) -> NDArray[Any]:
     """The arrays [head, …] of one stack's sites as one [layer, head, …]; NaN for heads that were cut."""
     places = {site: [h.head for h in site.heads(len(array))] for site, array in arrays.items()}
     layers = 1 + max(site.layer for site in arrays)

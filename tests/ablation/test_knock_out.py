@@ -14,7 +14,7 @@ from headscope.model.knockout import KnockOut
 from headscope.model.lenses import LENSES
 from headscope.model.tokens import Batch
 from headscope.model.value_zeroing import zeroed
-from headscope.statistics import chosen
+from headscope.statistics import select_statistics
 from tiny import batch_for, examples, in_double, shared, tiny
 
 LENGTHS = ((9, 4), (7, 3), (12, 5))
@@ -27,7 +27,7 @@ def inputs(family: str, model: AttentionModel) -> list[Batch]:
 def measured(
     model: AttentionModel, batches: list[Batch], to: str = "special", seed: int = 0
 ) -> dict[tuple[Head, str], float]:
-    found = KnockOuts(model, to, chosen(["special", "self"], LENSES["raw"]), seed)
+    found = KnockOuts(model, to, select_statistics(["special", "self"], LENSES["raw"]), seed)
     for batch in batches:
         found.add(batch)
     return {

@@ -8,7 +8,7 @@ from transformers import BertForMaskedLM, BertForSequenceClassification, BertMod
 
 import headscope
 from headscope.analysis.lens_maps import LENSES
-from headscope.analysis.token_maps import TOKEN_LENSES, one_input
+from headscope.analysis.token_maps import TOKEN_LENSES, encode_input
 from headscope.errors import HeadscopeError
 from headscope.model.relevance.maps import relevance_map
 from worded import translator, worded
@@ -60,7 +60,7 @@ def test_rollout_has_its_baseline_beside_it_where_tokens_do_not_see_all() -> Non
 def test_relevance_is_that_of_both_rules_side_by_side() -> None:
     model = worded(BertForMaskedLM)
     found = headscope.token_map(model, TEXT, by="relevance")
-    batch = one_input(model, TEXT, None)
+    batch = encode_input(model, TEXT, None)
     assert found.forms == ("voita", "attnlrp")
     for form, rules in enumerate(found.forms):
         wanted = relevance_map(model, batch, rules=rules).maps["encoder"]  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ def test_a_head_s_gradients_add_up_to_what_its_output_adds() -> None:
     cells = headscope.look(model, TEXT, lens="gradient").stacks[0].weights
     gates = {head: torch.ones((), requires_grad=True) for head in model.heads}
     with model.edited(Gate(gates)):  # type: ignore[arg-type]
-        said(model, one_input(model, TEXT, None))[0].backward()
+        said(model, encode_input(model, TEXT, None))[0].backward()
     for head, gate in gates.items():
         assert gate.grad is not None
         assert cells[head.layer, head.head].sum() == pytest.approx(

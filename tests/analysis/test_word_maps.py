@@ -8,7 +8,7 @@ import torch
 
 from coreferent import reader
 from headscope.analysis.parsed_sentences import SPECIAL, Trees
-from headscope.analysis.word_maps import WordMaps, reading_heads, untrained_twin
+from headscope.analysis.word_maps import WordMaps, control_with_embeddings, reading_heads
 from headscope.data.encode import Encoder
 from headscope.data.examples import Example
 from tiny import eager_twin
@@ -45,7 +45,7 @@ def test_maps_are_the_library_s_between_words_and_special_tokens(family: str) ->
 
 def test_the_twin_keeps_the_embeddings_and_nothing_else() -> None:
     model = reader()
-    twin = untrained_twin(model, 0)
+    twin = control_with_embeddings(model, 0)
     own, drawn = (dict(one.model.named_parameters()) for one in (model, twin))
     same = {
         name for name, value in own.items() if value.dim() > 1 and torch.equal(value, drawn[name])

@@ -241,7 +241,7 @@ def test_a_link_is_replaced_and_not_what_it_leads_to(here: Path, analyze: Run) -
 
 
 def test_two_runs_do_not_write_the_same_study(here: Path, analyze: Run) -> None:
-    with drafts.drafted(here / "study"):
+    with drafts.atomic_directory(here / "study"):
         said = analyze("bert")
         assert (
             said.error == "study: another run is writing it. Wait for it, or choose another --out."

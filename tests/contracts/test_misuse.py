@@ -15,7 +15,7 @@ from headscope import Ablate, AttentionModel, HeadscopeError, MaskScores
 from headscope.data.batches import collate
 from headscope.data.encode import Sequence, Side
 from headscope.data.examples import examples_of
-from headscope.statistics import chosen
+from headscope.statistics import select_statistics
 from tiny import CLS, SEP, tiny
 
 
@@ -61,7 +61,7 @@ def test_a_score_of_minus_infinity_leaves_the_entropy_defined() -> None:
     model = tiny("bert")
     ids = torch.tensor([[7, 8, 9, 10]])
     mask = torch.zeros(4, 4).masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf)
-    asked = chosen(["entropy"])
+    asked = select_statistics(["entropy"])
     with (
         torch.inference_mode(),
         model.edited(MaskScores(mask)),

@@ -23,7 +23,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.families import families
 from headscope.model.surgery import prune, units
 from headscope.model.tokens import Batch
-from headscope.statistics import Statistic, chosen, glossary, registry, stream
+from headscope.statistics import Statistic, glossary, registry, select_statistics, stream
 from headscope.statistics.fixed_patterns import FixedPatterns
 from headscope.statistics.pattern_classes import PatternClasses
 from headscope.tables import Row
@@ -86,7 +86,7 @@ OWN_TWINS = {
 
 def asked(model: AttentionModel, batches: Iterable[Batch]) -> list[Statistic]:
     """All statistics after one pass."""
-    statistics = chosen()
+    statistics = select_statistics()
     for _ in stream(model, batches, statistics):
         pass
     return statistics
@@ -392,7 +392,7 @@ def test_statistics_change_neither_the_inputs_nor_the_attention(case: str) -> No
     model = shared(family_of_case(case))
     batch = batch_for(model, examples(case))
     inputs = {name: tensor.clone() for name, tensor in batch.inputs.items()}
-    statistics, weights, calls = chosen(), [], []
+    statistics, weights, calls = select_statistics(), [], []
 
     def before(attention: Attention) -> None:
         weights.append(
@@ -423,7 +423,7 @@ def test_statistics_change_neither_the_inputs_nor_the_attention(case: str) -> No
 def test_what_is_kept_does_not_grow_with_the_number_of_batches() -> None:
     model = tiny("bert", num_hidden_layers=1)
     batch = batch_for(model, examples("bert", lengths=((7, 3),)))
-    statistics = chosen()
+    statistics = select_statistics()
     tensors, sizes = [], []
     for n, _ in enumerate(stream(model, [batch] * 512, statistics), start=1):
         if (
@@ -596,7 +596,7 @@ def test_only_the_names_asked_for_are_in_the_table() -> None:
         if kind.needs is None and kind.of_raw
         for name in kind.definitions
     ]:
-        statistics = chosen([name])
+        statistics = select_statistics([name])
         for _ in stream(model, [batch_for(model, examples("bert"))], statistics):
             pass
         found = {name for _, name in table_of(statistics)}

@@ -116,7 +116,7 @@ def test_the_summary_is_that_of_the_weights(name: str, ask_kind: AskKind) -> Non
     assert len(told) == len(state["summary"])
     assert set(told) == {head for head in asking.model.heads if head.site in after}
     for head, one in told.items():
-        place = asking.model.place(head)
+        place = asking.model.index_of(head)
         now, then = after[head.site][place], before[head.site][place]
         assert one["off"] == (head in off)
         assert one["largest"] == pytest.approx(now.max(), abs=1e-5)

@@ -14,7 +14,7 @@ from asking import Asking
 from beside import EVIL, PLACES, full, model, of, role, without
 from studies import made_up
 
-from headscope.analysis.token_maps import one_input
+from headscope.analysis.token_maps import encode_input
 from headscope.errors import HeadscopeError
 from headscope.explorer.serving import Explorer
 from headscope.explorer.study_view import StudyView
@@ -198,7 +198,7 @@ def test_words_of_a_text_are_found_by_their_letters() -> None:
         "starts": "[0]",
     }
     (told,) = told_of(with_examples({"role": "nsubj", **shown}))
-    side = one_input(model(), words, None).layout.sides("encoder")
+    side = encode_input(model(), words, None).layout.sides("encoder")
     assert side is not None
     labels = axis_of(model(), side[0]).token_labels()
     assert told["level"] == "words"

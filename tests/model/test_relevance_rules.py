@@ -86,7 +86,7 @@ def test_relevance_is_what_is_missing_without_the_head(family: str) -> None:
     heads = [called[0], called[len(called) // 2], called[-1]]
     wanted = by_removal(model, lambda: said(model, batch), heads, 64 if family in GATED else None)
     for place, head in enumerate(heads):
-        mine = accounts.heads[head.site][:, :, model.place(head)].sum(dim=1).numpy()
+        mine = accounts.heads[head.site][:, :, model.index_of(head)].sum(dim=1).numpy()
         tolerance = 1e-5 if family in COARSE else 1e-10
         assert np.abs(mine - wanted[:, place]).max() < tolerance * float(whole.abs().mean()), str(
             head
@@ -112,7 +112,7 @@ def test_relevance_by_attnlrp_is_how_fast_what_is_said_grows_with_the_head(famil
     )
     voita, _ = kept(model, batch, "voita")
     for place, head in enumerate(heads):
-        mine = accounts.heads[head.site][:, :, model.place(head)].sum(dim=1).numpy()
+        mine = accounts.heads[head.site][:, :, model.index_of(head)].sum(dim=1).numpy()
         assert np.abs(mine - wanted[:, place]).max() < tolerance * float(whole.abs().mean()), str(
             head
         )
@@ -265,7 +265,7 @@ def test_cut_heads_leave_the_others_their_numbers(family: str, rules: Rules) -> 
     found, _ = kept(cut, batch, rules)
     for head in cut.heads:
         site = next(site for site in cut.sites if site == head.site)
-        mine = found.heads[site][:, :, cut.place(head)]
+        mine = found.heads[site][:, :, cut.index_of(head)]
         assert torch.allclose(mine, wanted.heads[head.site][:, :, head.head], atol=1e-9), str(head)
 
 

@@ -18,10 +18,10 @@ from headscope.data.coreference import Window, windows
 from headscope.data.encode import Encoder
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.statistics import chosen, stream
+from headscope.statistics import select_statistics, stream
 from headscope.statistics.antecedent_rules import choices_of
 from headscope.statistics.coreference import Coreference
-from headscope.statistics.resampling import fingerprint, is_reported, weights_of
+from headscope.statistics.resampling import fingerprint, is_reported, poisson_weights
 from reference import coreference as twin
 from reference import intervals
 
@@ -130,7 +130,7 @@ def expected_row(one: dict) -> dict:
 
 def bootstrap(parts: list[tuple[float, int, str]]) -> tuple[float, float]:
     """(credit, count, document) to the middle 95 % of the accuracy when documents are drawn again and again."""
-    weights = weights_of([fingerprint(document, 0) for _, _, document in parts])
+    weights = poisson_weights([fingerprint(document, 0) for _, _, document in parts])
     drawn = []
     for row in weights.tolist():
         count = sum(weight * n for weight, (_, n, _) in zip(row, parts, strict=True))
@@ -260,7 +260,7 @@ def test_without_the_numbers_of_the_windows_it_is_refused(some: dict[int, Window
 
 def test_it_is_not_asked_of_plain_texts() -> None:
     assert Coreference.needs == "coreference"
-    assert not any(isinstance(one, Coreference) for one in chosen())
+    assert not any(isinstance(one, Coreference) for one in select_statistics())
 
 
 # Planted heads

@@ -23,7 +23,7 @@ from headscope.ablation.significance import (
     students_interval,
 )
 from headscope.model.latency import median
-from headscope.statistics.resampling import ResampledSums, interval, resampled_share_interval
+from headscope.statistics.resampling import ResampledSums, bootstrap_share_interval, interval
 from headscope.study.lens_agreement import _correlated
 from headscope.tables import Moments
 from headscope.tasks import Judged
@@ -139,7 +139,7 @@ RESAMPLED = (0.03, 0.1, 0.3, 0.6, 0.9, 0.97, 0.99)
 
 
 def test_a_resampled_share_is_held() -> None:
-    found = [coverage(resampled_share_interval(*answers(share)), share) for share in RESAMPLED]
+    found = [coverage(bootstrap_share_interval(*answers(share)), share) for share in RESAMPLED]
     assert min(found) >= 0.91 - error(1500), dict(zip(RESAMPLED, found, strict=True))
     assert np.mean(found) >= ALLOWED - error(1500 * len(RESAMPLED))
 
@@ -156,7 +156,7 @@ def test_right_answers_alone_are_not_certain() -> None:
         drawn = each * np.random.default_rng(0).poisson(1.0, (500, sentences)).sum(axis=1).astype(
             float
         )
-        low, high = resampled_share_interval(np.array(12.0), 12.0, drawn, drawn)
+        low, high = bootstrap_share_interval(np.array(12.0), 12.0, drawn, drawn)
         assert high == 1.0
         lows.append(float(low))
     assert 0.45 < lows[1] < 0.6 < lows[0] < 0.9

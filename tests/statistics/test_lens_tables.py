@@ -16,7 +16,7 @@ from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.lenses import LENSES, lens_named
 from headscope.model.tokens import Batch
-from headscope.statistics import Statistic, chosen, stream
+from headscope.statistics import Statistic, select_statistics, stream
 from headscope.statistics.against_raw import AgainstRaw
 from headscope.statistics.effective_lengths import EffectiveLengths
 from headscope.statistics.gradient_classes import GradientClasses
@@ -165,7 +165,8 @@ def test_tables_do_not_depend_on_how_the_data_are_cut(lens: str, make: type[Stat
 
 def test_a_statistic_is_absent_through_a_lens_whose_maps_it_makes_no_sense_of() -> None:
     names = {
-        lens: {name for one in chosen(None, LENSES[lens]) for name in one.names} for lens in LENSES
+        lens: {name for one in select_statistics(None, LENSES[lens]) for name in one.names}
+        for lens in LENSES
     }
     assert {"entropy", "confidence", "sep", "distance"} <= names["norm"]
     assert "entropy" not in names["effective"] | names["effective-simplex"] | names["gradient"]
@@ -176,4 +177,4 @@ def test_a_statistic_is_absent_through_a_lens_whose_maps_it_makes_no_sense_of() 
         for lens, of_lens in names.items()
         if lens != "raw"
     )
-    assert "raw-correlation" not in {name for one in chosen() for name in one.names}
+    assert "raw-correlation" not in {name for one in select_statistics() for name in one.names}

@@ -110,7 +110,7 @@ class _Gates(Edit):
 
     def output(self, site: Site, output: Tensor) -> Tensor:
         gate = torch.ones(output.shape[:3], dtype=output.dtype, device=output.device)
-        gate[:, :, [site.place(head) for head in self.removed.get(site, ())]] = 0.0
+        gate[:, :, [site.index_of(head) for head in self.removed.get(site, ())]] = 0.0
         self.gates[site] = gate.requires_grad_()
         return output * gate[..., None]
 
@@ -186,7 +186,7 @@ def _gathered(
     """
     known = {site: slope.double().cpu().numpy() for site, slope in slopes.items()}
     reached = {site: (slope != 0).any(axis=2).sum(axis=1) for site, slope in known.items()}
-    of_heads = [known[head.site][:, :, model.place(head)] for head in heads]
+    of_heads = [known[head.site][:, :, model.index_of(head)] for head in heads]
     return (
         np.stack([one.sum(axis=1) for one in of_heads], axis=1),
         np.stack([np.abs(one).sum(axis=1) for one in of_heads], axis=1),

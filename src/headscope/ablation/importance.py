@@ -30,7 +30,7 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fixed_patterns import by_head
-from headscope.statistics import chosen as statistics_named
+from headscope.statistics import select_statistics as statistics_named
 from headscope.statistics import stream
 from headscope.study.journal import Journal
 from headscope.study.run_record import (

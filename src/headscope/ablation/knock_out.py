@@ -47,7 +47,7 @@ from headscope.model.value_zeroing import (
     turned_from_first,
     zeroed,
 )
-from headscope.statistics import Statistic, chosen
+from headscope.statistics import Statistic, select_statistics
 from headscope.study.inputs import Corpus
 from headscope.study.run_record import build_record, check_same_model
 from headscope.study.schema.names import through_lens
@@ -76,7 +76,7 @@ def knock_out(
     """
     started = time.perf_counter()
     names = None if config.statistics is None else list(config.statistics)
-    statistics = chosen(names, LENSES["raw"])
+    statistics = select_statistics(names, LENSES["raw"])
     corpus = Corpus(data.corpus, data.texts, data.pairs, data.column, data.limit)
     model = open_model(model, reading, run)
     if existing is not None:
@@ -145,7 +145,7 @@ class _Cuts(Edit):
     def _edges(self, site: Site, cells: Tensor, renormalises: bool) -> Tensor:
         edges = torch.zeros_like(cells, dtype=torch.bool)
         for row, cut in self._at[site, renormalises]:
-            edges[row, site.place(cut.head.head)] = cut.keys.to(cells.device)
+            edges[row, site.index_of(cut.head.head)] = cut.keys.to(cells.device)
         return edges
 
 

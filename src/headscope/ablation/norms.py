@@ -47,7 +47,7 @@ def output_norms(
             task.single_pass(model, norms.batch)
             for place, head in enumerate(heads):
                 if head.site in norms.means:
-                    found[numbers, place] = norms.means[head.site][:, model.place(head)].numpy()
+                    found[numbers, place] = norms.means[head.site][:, model.index_of(head)].numpy()
     return np.stack([found[list(part)].mean(axis=0) for part in prepared.parts])
 
 

@@ -162,7 +162,7 @@ def _enter(
     for place, head in enumerate(found.heads):
         if head.site in accounts.heads:
             found.signed[numbers, place] = (
-                accounts.heads[head.site][:, :, model.place(head)].sum(dim=1).numpy()
+                accounts.heads[head.site][:, :, model.index_of(head)].sum(dim=1).numpy()
             )
     for key, values in balance(accounts, said).items():
         found.layers.setdefault(key, np.zeros(len(found.said)))[numbers] = values.numpy()

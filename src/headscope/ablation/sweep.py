@@ -242,7 +242,7 @@ class Sweep:
             if (
                 self.mode == "zero"
                 and len(variant.heads) == 1
-                and shares.is_silent(self.model.place(variant.heads[0]))
+                and shares.is_silent(self.model.index_of(variant.heads[0]))
             ):
                 yield intact  # exactly nothing is taken away
             else:
@@ -253,12 +253,12 @@ class Sweep:
         assert site is not None
         if len(variant.heads) == 1:
             head = variant.heads[0]
-            output = shares.without(self.model.place(head), self._instead(replay, head, shares))
+            output = shares.without(self.model.index_of(head), self._instead(replay, head, shares))
         else:
             stay = shares.context.clone()
             for head in variant.heads:
                 instead = self._instead(replay, head, shares)
-                stay[:, :, self.model.place(head)] = 0 if instead is None else instead
+                stay[:, :, self.model.index_of(head)] = 0 if instead is None else instead
             output = shares.silent() + stay.flatten(2) @ shares.weight.flatten(1).T
         return self._read(batch, replay.changed(site, output, shares))
 
@@ -274,7 +274,7 @@ class Sweep:
             heads = [one for one in heads if self.mode != "fixed" or one in self.fixed]
             with self.model.edited(self._edit(Variant("site", str(head.site), tuple(heads)))):
                 shares.under = replay.context_under(head.site)
-        return shares.under[:, : shares.context.shape[1], self.model.place(head)]
+        return shares.under[:, : shares.context.shape[1], self.model.index_of(head)]
 
     def _plain(self, batch: Batch, variant: Variant) -> Tensor:
         with self.model.edited(self._edit(variant)):

@@ -26,7 +26,7 @@ from headscope.errors import HeadscopeError
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.model.random_control import random_twin
-from headscope.statistics import Statistic, chosen, stream
+from headscope.statistics import Statistic, select_statistics, stream
 from headscope.statistics.coreference import Coreference
 from headscope.statistics.head_distance import HeadDistance
 from headscope.statistics.rare_words import RareWords
@@ -98,7 +98,7 @@ def analyze(
     """Every statistic whose data is given, for every head, with intervals. All files are read before the model."""
     started = time.perf_counter()
     names = None if config.statistics is None else list(config.statistics)
-    statistics = chosen(names)
+    statistics = select_statistics(names)
     check_lenses(config.lens, names)
     corpus = _corpus(data)
     annotations = read_annotations(data, limit=data.limit if corpus is None else None)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headscope.analysis.analyze import analyze
-from headscope.atomic_dir import drafted, read_record
+from headscope.atomic_dir import atomic_directory, read_record
 from headscope.config.analyze import AnalyzeConfig
 from headscope.config.edit_record import mask_of_training
 from headscope.config.film import FilmConfig
@@ -63,8 +63,8 @@ def film(
     )
     step_run = Run(seed=run.seed, device=run.device, progress=run.progress)
     names = [path.name for _, path in checkpoints]
-    with drafted(
-        run.out, overwrite=run.overwrite, resume=run.resume, kept=[HEADER, *names]
+    with atomic_directory(
+        run.out, overwrite=run.overwrite, resume=run.resume, keep=[HEADER, *names]
     ) as folder:
         if (folder / HEADER).exists():
             check_or_write_header(folder / HEADER, header)

@@ -16,8 +16,8 @@ import numpy as np
 
 from headscope.analysis.compare import Comparison, compare
 from headscope.analysis.pattern_substitutes import TABLE as SUBSTITUTES
-from headscope.analysis.pattern_substitutes import fixed_alone
-from headscope.analysis.read_study import read_given
+from headscope.analysis.pattern_substitutes import fixed_pattern_effects
+from headscope.analysis.read_study import read_study_or_comparison
 from headscope.config.compare import CompareConfig
 from headscope.config.edit_record import EditRecord
 from headscope.config.shared import Run
@@ -95,7 +95,9 @@ def join(studies: Sequence[str | Path | Study], *, command: str = "", seed: int 
             "no study was given", where="STUDY", expected="one or more directories of studies"
         )
     _check_different(studies)
-    read = [(one, one if isinstance(one, Study) else read_given(one)) for one in studies]
+    read = [
+        (one, one if isinstance(one, Study) else read_study_or_comparison(one)) for one in studies
+    ]
     names = _names([one for one, _ in read])
     members = [
         Member(name, found)
@@ -186,7 +188,7 @@ def _chapter(members: Sequence[Member]) -> Chapter:
     joined.record["command"] = "\n".join(dict.fromkeys(str(one) for one in commands if one))
     if len(members) > 1 and (rows := lens_agreement(joined)):
         joined.tables["lenses"] = TABLES["lenses"].frame(rows)
-    tried = [found for one in members if len(found := fixed_alone(one.study))]
+    tried = [found for one in members if len(found := fixed_pattern_effects(one.study))]
     if tried:
         joined.tables[SUBSTITUTES] = tried[0]
     others += _fronts(joined, members, notes)

@@ -74,7 +74,7 @@ class Apart(Statistic):
 
     def update(self, attention: Attention) -> None:
         for head in (head for head in self.found if head.site == attention.site):
-            place = attention.site.place(head.head)
+            place = attention.site.index_of(head.head)
             raw = attention.raw.weights[:, place].double().cpu().numpy()
             seen = attention.weights[:, place].double().cpu().numpy()
             seen = seen / np.maximum(np.abs(seen).sum(axis=-1, keepdims=True), 1e-300)
@@ -91,7 +91,7 @@ class Apart(Statistic):
     def _row(
         self, head: Head, attention: Attention, sequence: int, query: int, raw: Any, seen: Any
     ) -> dict[str, Any]:
-        place = attention.site.place(head.head)
+        place = attention.site.index_of(head.head)
         queries, keys = labels_of(self.model, attention, sequence)
         shift = 0 if queries is keys else len(queries) + 1
         words = queries if queries is keys else [*queries, BETWEEN, *keys]

@@ -16,7 +16,7 @@ from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.lenses import Lens, lens_named
 from headscope.model.lenses.effective import EffectiveLens
-from headscope.tables import by_number
+from headscope.tables import stack_layers
 
 # Maps [head, query, key] of every site, how to read them, whether they are shares.
 HeadMaps = tuple[dict[Site, NDArray[np.float64]], str, bool]
@@ -54,7 +54,7 @@ def compute_lens_maps(given: Input, name: str) -> LensMaps:
     for stack in dict.fromkeys(site.stack for site in given.model.sites):
         of_stack = {site: values for site, values in by_site.items() if site.stack == stack}
         if of_stack:
-            maps[stack] = by_number(of_stack).astype(np.float32)
+            maps[stack] = stack_layers(of_stack).astype(np.float32)
     return LensMaps(name, maps, how, shares)
 
 

@@ -10,7 +10,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.lenses import LENSES, Lens
 from headscope.model.lenses.effective import EffectiveLens
-from headscope.statistics import Statistic, chosen
+from headscope.statistics import Statistic, select_statistics
 from headscope.statistics.stream import Losses
 from headscope.study.schema.names import through_lens
 from headscope.study.schema.record import Section
@@ -24,8 +24,8 @@ def check_lenses(lenses: Iterable[str], statistics: list[str] | None) -> None:
     others = [name for name in lenses if name != RAW]
     for name in others or [RAW]:
         kind = None if name == RAW else LENSES[name]
-        if not any(statistic.names for statistic in chosen(statistics, kind)):
-            able = [one for statistic in chosen(None, kind) for one in statistic.names]
+        if not any(statistic.names for statistic in select_statistics(statistics, kind)):
+            able = [one for statistic in select_statistics(None, kind) for one in statistic.names]
             raise HeadscopeError(
                 f"{', '.join(statistics or [])} cannot be asked through the lens {name}",
                 where="`statistics`",
@@ -48,7 +48,7 @@ class LensStatistics:
         self.names = names
         others = [name for name in names if name != RAW]
         self.through: dict[Lens, list[Statistic]] = {
-            LENSES[name](model): chosen(statistics, LENSES[name]) for name in others
+            LENSES[name](model): select_statistics(statistics, LENSES[name]) for name in others
         }
         needs_loss = any(lens.on_the_way_back for lens in self.through)
         self.loss: Loss | None = loss_of(model, pairs=pairs, seed=seed) if needs_loss else None

@@ -16,7 +16,7 @@ TABLE = "substitutes"  # of a study that was joined of several
 KEYS = ["stack", "layer", "head"]
 
 
-def fixed_alone(study: Study) -> pd.DataFrame:
+def fixed_pattern_effects(study: Study) -> pd.DataFrame:
     """A row a head: its pattern, and what that alone changes of the task's loss. Empty where none was tried."""
     if TABLE in study.tables:
         return study.tables[TABLE]

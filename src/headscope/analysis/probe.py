@@ -41,7 +41,7 @@ from headscope.analysis.probe_models import (
     fit,
     score,
 )
-from headscope.analysis.word_maps import WordMaps, reading_heads, untrained_twin
+from headscope.analysis.word_maps import WordMaps, control_with_embeddings, reading_heads
 from headscope.config.option import recorded
 from headscope.config.probe import ProbeConfig
 from headscope.config.shared import Progress, Reading, Run
@@ -50,7 +50,7 @@ from headscope.data.word_vectors import WordVectors, mean_embeddings, read_vecto
 from headscope.heads import Head
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
-from headscope.statistics.resampling import ResampledSums, resampled_share_interval
+from headscope.statistics.resampling import ResampledSums, bootstrap_share_interval
 from headscope.study.result import Result
 from headscope.study.run_record import build_record, describe_files
 from headscope.study.schema.record import RunRecord
@@ -160,7 +160,7 @@ def _fit_all(
         ({"distance-and-words": distance}, lambda: None),
         (
             {"random-attention": random},
-            lambda: WordMaps(untrained_twin(model, run.seed), heads, config.pool, memory),
+            lambda: WordMaps(control_with_embeddings(model, run.seed), heads, config.pool, memory),
         ),
         ({**with_model}, lambda: WordMaps(model, heads, config.pool, memory)),
     ]
@@ -194,7 +194,7 @@ def _table(scores: dict[str, Scored], test: list[Tree]) -> pd.DataFrame:
         )
         sums.add([sentence.unit for sentence in test], values)
         right, count = sums.total
-        low, high = resampled_share_interval(
+        low, high = bootstrap_share_interval(
             right, count, sums.replicates[:, 0], sums.replicates[:, 1]
         )
         rows.append((name, right / count, float(low), float(high), one.parameters, int(count)))

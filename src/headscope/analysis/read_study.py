@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def read_given(place: str | Path) -> Study | Comparison:
+def read_study_or_comparison(place: str | Path) -> Study | Comparison:
     """The study or the comparison that is there; one line where there is neither, or half of one."""
     folder = study_folder(place)
     record = upgrade_record(read_record(folder))

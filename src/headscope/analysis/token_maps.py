@@ -57,7 +57,7 @@ def token_map(
     check_token_lens(by)
     check_effects("look", {"lens": by, "target": target})
     model = as_model(model)
-    return Input(model, one_input(model, first, second, max_length=max_length), target).by(by)
+    return Input(model, encode_input(model, first, second, max_length=max_length), target).by(by)
 
 
 def check_token_lens(by: str, where: str = "by") -> None:
@@ -168,7 +168,7 @@ TOKEN_LENSES: dict[str, Callable[[Input], TokenMap]] = {
 }
 
 
-def one_input(
+def encode_input(
     model: AttentionModel, first: str, second: str | None, *, max_length: int | None = None
 ) -> Batch:
     """One text or pair as the model reads it; longer than `max_length` is refused."""

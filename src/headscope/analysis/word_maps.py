@@ -88,7 +88,7 @@ def _with_special(tokens: Tokens) -> Tokens:
     return replace(tokens, words=words)
 
 
-def untrained_twin(model: AttentionModel, seed: int) -> AttentionModel:
+def control_with_embeddings(model: AttentionModel, seed: int) -> AttentionModel:
     """A twin with random weights that keeps the embeddings of tokens, positions and segments."""
     twin = random_twin(model, seed)
     own = dict(model.model.named_modules())

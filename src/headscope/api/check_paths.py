@@ -167,7 +167,7 @@ def check_out(command: str, values: Values) -> None:
         elif part is not None and there and not overwrite:
             fix = "Add `overwrite=True` to replace it, or choose another `out`"
             raise HeadscopeError(f"the study there has its {part} already", where=out, fix=fix)
-        check_free(out, overwrite=overwrite, resume=resume, kept=kept, record=record)
+        check_free(out, overwrite=overwrite, resume=resume, keep=kept, record=record)
 
 
 def is_demo(out: Path) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headscope.api.study_output import report_writer
-from headscope.atomic_dir import drafted
+from headscope.atomic_dir import atomic_directory
 from headscope.config.fronts import FrontsConfig
 from headscope.config.option import fill
 from headscope.config.shared import Run
@@ -45,7 +45,7 @@ def fronts(
 def _fronts(studies: Sequence[str | Path], config: FrontsConfig, run: Run) -> Study:
     if run.out is None:
         return compare_fronts.fronts(studies, config, run)
-    with drafted(run.out, overwrite=run.overwrite) as folder:
+    with atomic_directory(run.out, overwrite=run.overwrite) as folder:
         study = compare_fronts.fronts(studies, config, run)
         write_tables(study, folder)
         report_writer(run)(study, folder)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headscope.analysis.compare import Comparison
-from headscope.atomic_dir import drafted
+from headscope.atomic_dir import atomic_directory
 from headscope.config.shared import Run
 from headscope.report.rendered_figures import telling
 from headscope.report.write import write_into, write_report
@@ -27,7 +27,7 @@ def output_directory(
         yield None
         return
     overwrite = run.overwrite if overwrite is None else overwrite
-    with drafted(run.out, overwrite=overwrite, resume=run.resume, kept=kept) as directory:
+    with atomic_directory(run.out, overwrite=overwrite, resume=run.resume, keep=kept) as directory:
         yield directory
 
 

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from headscope.api.study_output import report_writer
-from headscope.atomic_dir import check_free, drafted
+from headscope.atomic_dir import atomic_directory, check_free
 from headscope.config.shared import Run
 from headscope.model.manifest import NAME as MANIFEST
 from headscope.pruning.model_result import ModelResult
@@ -40,7 +40,7 @@ def make_and_write(
     place |= {"kept": temporary, "record": MANIFEST}
     check_free(run.out, **place)
     inputs = prepare()
-    with drafted(run.out, **place) as draft:
+    with atomic_directory(run.out, **place) as draft:
         result = replace(make(inputs, draft), write_page=report_writer(run))
         run.log("writing the model")
         result.write_into(draft)

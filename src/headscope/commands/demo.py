@@ -32,11 +32,11 @@ def demo(
     """What the 72 heads of all-MiniLM-L6-v2 attend to over 500 pairs of Wikipedia paragraphs, and which matter."""
     import headscope
     from headscope.api.check_paths import is_demo
-    from headscope.atomic_dir import drafted
+    from headscope.atomic_dir import atomic_directory
     from headscope.model.load import load
     from headscope.report.write import write_into
 
-    with drafted(out, overwrite=is_demo(out)) as folder:
+    with atomic_directory(out, overwrite=is_demo(out)) as folder:
         model = load("minilm", say=say)
         with progress("minilm over Wikipedia") as update:
             study = headscope.analyze(

@@ -10,7 +10,7 @@ from headscope.config.checks import check_pairs
 from headscope.config.option import Config, option
 from headscope.config.parsing import name_list
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.heads import check_heads, written_heads
+from headscope.heads import check_heads, format_heads
 
 
 def _estimates(value: Any) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ class ImportanceConfig(Config):
     heads: str | None = option(
         None,
         "Heads to ablate, alone or in pairs, such as 3.2,4.*",
-        parse=written_heads,
+        parse=format_heads,
         check=check_heads,
         show_default="all",
     )

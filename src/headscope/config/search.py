@@ -11,7 +11,7 @@ from headscope.config.option import Config, option
 from headscope.config.parsing import names, sizes
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
-from headscope.heads import check_heads, written_heads
+from headscope.heads import check_heads, format_heads
 
 FRONT = 12  # sizes of the front that are reported on the report split, and timed
 BY = "gradient-second"  # importance for rank and iterative
@@ -32,7 +32,7 @@ def parse_count(value: Any) -> int:
 
 def parse_heads(value: Any) -> str:
     """Heads by name as one text: [(3, 2), "4.*"] becomes "3.2,4.*"."""
-    heads = written_heads(value)
+    heads = format_heads(value)
     check_heads(heads)
     return heads
 

@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from headscope.analysis.token_maps import one_input
+from headscope.analysis.token_maps import encode_input
 from headscope.errors import HeadscopeError
 from headscope.explorer.responses import Answer
 from headscope.heads import Head
@@ -157,7 +157,7 @@ class CorpusExamples:
     ) -> tuple[Tokens, Tokens] | None:
         second = texts[1] if len(texts) > 1 else None
         try:
-            batch = one_input(self.model, texts[0], second, max_length=max_length)
+            batch = encode_input(self.model, texts[0], second, max_length=max_length)
         except HeadscopeError:  # too long, or a model that reads no pairs
             return None
         return batch.layout.sides(stack)

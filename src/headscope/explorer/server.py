@@ -248,7 +248,7 @@ def _apart(one: State, other: State, stack: str, layer: int) -> NDArray[np.float
         return np.zeros((0, 1, 1), np.float32)
     before, after = one.weights[site], other.weights[other_site]
     difference: NDArray[np.float32] = (
-        after[[other_site.place(n) for n in both]] - before[[site.place(n) for n in both]]
+        after[[other_site.index_of(n) for n in both]] - before[[site.index_of(n) for n in both]]
     )
     return difference
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headscope.analysis.lens_maps import HEAD_LENSES, LENSES, LensMaps, compute_lens_maps
-from headscope.analysis.token_maps import TOKEN_LENSES, Input, one_input
+from headscope.analysis.token_maps import TOKEN_LENSES, Input, encode_input
 from headscope.config.command_line import command_line
 from headscope.data.encode import Encoder
 from headscope.errors import HeadscopeError, choices
@@ -204,7 +204,7 @@ class Session:
 
     def _translation(self, text: str, off: str) -> str:
         if (text, off) not in self._said:
-            batch = one_input(self.model, text, None, max_length=self.max_tokens)
+            batch = encode_input(self.model, text, None, max_length=self.max_tokens)
             with torch.inference_mode(), self._without(off):
                 said = translate(self.model, batch)[0]
             assert self.model.tokenizer is not None
@@ -234,7 +234,7 @@ class Session:
 
     def _run(self, name: str, asked: Asked) -> State:
         model = self.model
-        batch = one_input(model, asked.text, asked.second, max_length=self.max_tokens)
+        batch = encode_input(model, asked.text, asked.second, max_length=self.max_tokens)
         reading = EncodedInput(asked.text, asked.second, batch)
         weights: dict[Site, NDArray[np.float32]] = {}
         entropy: dict[Site, NDArray[np.float32]] = {}

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import torch
 
 from headscope.ablation.significance import resamples_for
-from headscope.atomic_dir import drafted
+from headscope.atomic_dir import atomic_directory
 from headscope.config.option import recorded
 from headscope.config.shared import Reading, Run, TaskData, no_log
 from headscope.config.training import NewModelConfig, TrainingConfig
@@ -287,7 +287,7 @@ class Learning(Generic[C]):
                 [HEADER, DIVERGED, *names],
             )
             folder = stack.enter_context(
-                drafted(out, overwrite=overwrite, resume=resume, kept=kept)
+                atomic_directory(out, overwrite=overwrite, resume=resume, keep=kept)
             )
             self._write_header(folder)
             try:

@@ -152,9 +152,9 @@ class AttentionModel:
                     found.setdefault(stack, []).append(layers)
         return found
 
-    def place(self, head: Head) -> int:
+    def index_of(self, head: Head) -> int:
         """Where in its site's tensors a head stands: its number, unless heads before it were cut."""
-        return self._sites[head.site].place(head.head)
+        return self._sites[head.site].index_of(head.head)
 
     @property
     def device(self) -> torch.device:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headscope.config.edit_record import EditRecord
 from headscope.errors import HeadscopeError
-from headscope.heads import Head, Heads, HeadSet, Site, named_heads
+from headscope.heads import Head, Heads, HeadSet, Site, head_names
 
 if TYPE_CHECKING:
     from headscope.model.tokens import Layout
@@ -89,7 +89,7 @@ class Gate(Edit):
     """
 
     def __init__(self, gates: Mapping[Any, float | Tensor]) -> None:
-        self.gates = {named: gate for key, gate in gates.items() for named in named_heads(key)}
+        self.gates = {named: gate for key, gate in gates.items() for named in head_names(key)}
         self._at: dict[Site, list[tuple[int, float | Tensor]]] = {}
 
     def _named(self) -> Iterable[str | Head]:
@@ -112,7 +112,7 @@ class Gate(Edit):
     def output(self, site: Site, output: Tensor) -> Tensor:
         values: list[Tensor] = [output.new_ones(())] * output.shape[2]
         for head, gate in self._at[site]:
-            values[site.place(head)] = torch.as_tensor(
+            values[site.index_of(head)] = torch.as_tensor(
                 gate, dtype=output.dtype, device=output.device
             ).reshape(())
         return output * torch.stack(values)[:, None]
@@ -122,7 +122,7 @@ class Ablate(Gate):
     """Set these heads' outputs to zero: `Ablate("3.2,4.*")`, `Ablate([(3, 2), (4, 0)])`."""
 
     def __init__(self, heads: Heads) -> None:
-        super().__init__(dict.fromkeys(named_heads(heads), 0.0))
+        super().__init__(dict.fromkeys(head_names(heads), 0.0))
 
     def _fields(self) -> dict[str, Any]:
         return Edit._fields(self)
@@ -146,7 +146,7 @@ class Replace(Edit):
     def __init__(self, vectors: Mapping[Any, Tensor]) -> None:
         """One vector [width] for each head."""
         self.vectors = {
-            named: vector for key, vector in vectors.items() for named in named_heads(key)
+            named: vector for key, vector in vectors.items() for named in head_names(key)
         }
         self._at: dict[Site, list[tuple[int, Tensor]]] = {}
 
@@ -170,7 +170,7 @@ class Replace(Edit):
                     f"the vector for {site}.{head} has shape {tuple(vector.shape)}",
                     expected=f"({output.shape[-1]},)",
                 )
-            place = site.place(head)
+            place = site.index_of(head)
             parts[place] = vector.to(output).expand_as(parts[place])
         return torch.stack(parts, dim=2)
 
@@ -179,7 +179,7 @@ class Uniform(Edit):
     """Let these heads attend alike to every key they may attend to: 1/n each (Kovaleva)."""
 
     def __init__(self, heads: Heads) -> None:
-        self.heads = tuple(named_heads(heads))
+        self.heads = tuple(head_names(heads))
         self._at: dict[Site, list[int]] = {}
 
     def _named(self) -> Iterable[str | Head]:
@@ -193,7 +193,7 @@ class Uniform(Edit):
 
     def scores(self, site: Site, scores: Tensor) -> Tensor:
         here = torch.zeros(scores.shape[1], dtype=torch.bool, device=scores.device)
-        here[[site.place(head) for head in self._at[site]]] = True
+        here[[site.index_of(head) for head in self._at[site]]] = True
         allowed = scores > masked_score(scores.dtype)
         return torch.where(here[:, None, None] & allowed, torch.zeros_like(scores), scores)
 
@@ -207,7 +207,7 @@ class MaskScores(Edit):
 
     def __init__(self, mask: Tensor, heads: Heads | None = None) -> None:
         self.mask = mask
-        self.heads = None if heads is None else tuple(named_heads(heads))
+        self.heads = None if heads is None else tuple(head_names(heads))
         self._at: dict[Site, list[int]] = {}
 
     def bind(self, heads: tuple[Head, ...]) -> None:
@@ -227,7 +227,7 @@ class MaskScores(Edit):
             else (scores + mask).clamp_min(lowest)
         )
         here = torch.zeros(scores.shape[1], dtype=torch.bool, device=scores.device)
-        here[[site.place(head) for head in self._at[site]]] = True
+        here[[site.index_of(head) for head in self._at[site]]] = True
         # Padding stays below what is forbidden here: a query with nothing left spreads over real keys only.
         return torch.where(here[:, None, None] & (scores >= lowest), masked, scores)
 

@@ -110,7 +110,7 @@ class Fixed(Edit):
     def scores(self, site: Site, scores: Tensor) -> Tensor:
         parts = list(scores.unbind(dim=1))
         for head, name in self._at[site]:
-            place = site.place(head)
+            place = site.index_of(head)
             pattern = self._pattern(site.stack, name, scores)
             # What is hidden stays hidden; a logarithm is a score, whose softmax is the pattern.
             parts[place] = torch.where(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from headscope.errors import HeadscopeError, choices
-from headscope.heads import Head, Heads, HeadSet, Site, named_heads
+from headscope.heads import Head, Heads, HeadSet, Site, head_names
 from headscope.model.edits import Edit, masked_score
 from headscope.model.tokens import Layout, Tokens
 
@@ -54,7 +54,7 @@ class KnockOut(Edit):
                 )
         self.to, self.of, self.renormalise, self.spared = to, of, renormalise, 0
         self.layers = None if layers is None else frozenset(layers)
-        self.heads = None if heads is None else tuple(named_heads(heads))
+        self.heads = None if heads is None else tuple(head_names(heads))
         self._at: dict[Site, list[int]] = {}
         self._layout: Layout | None = None
 
@@ -104,7 +104,7 @@ class KnockOut(Edit):
                 fix="Pass input_ids and a mask [sequence, token], and decoder_input_ids to an encoder-decoder",
             )
         here = torch.zeros(cells.shape[1], dtype=torch.bool, device=cells.device)
-        here[[site.place(head) for head in self._at[site]]] = True
+        here[[site.index_of(head) for head in self._at[site]]] = True
         query, key = (
             chosen_tokens(which, side).to(cells.device)
             for which, side in zip((self.of, self.to), sides, strict=True)

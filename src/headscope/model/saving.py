@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from headscope.atomic_dir import drafted
+from headscope.atomic_dir import atomic_directory
 from headscope.errors import HeadscopeError, choices, note, reason
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fixed_attention import fixed_of
@@ -50,7 +50,7 @@ def save(
     """
     check_form(form)
     check_form_of(model, form)
-    with drafted(out, overwrite=overwrite, record=NAME) as folder:
+    with atomic_directory(out, overwrite=overwrite, record=NAME) as folder:
         write_model(model, folder, form=form, chosen=chosen)
     return Path(out)
 

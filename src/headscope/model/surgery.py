@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from headscope.errors import HeadscopeError
-from headscope.heads import Head, Heads, HeadSet, Site, named_heads, written_heads
+from headscope.heads import Head, Heads, HeadSet, Site, format_heads, head_names
 from headscope.model.anatomy import anatomy, weight_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, Edit
@@ -120,7 +120,7 @@ def prune(
             core = smaller.get_submodule(name)
             settle(core, kept[sites[0]], model.family)
             if (fixed := fixed_of(core)) is not None:
-                left = tuple(fixed.patterns[sites[0].place(number)] for number in kept[sites[0]])
+                left = tuple(fixed.patterns[sites[0].index_of(number)] for number in kept[sites[0]])
                 settle_fixed(core, replace(fixed, patterns=left))
     cut = AttentionModel(
         smaller,
@@ -227,9 +227,9 @@ def _asked(
         return _of_layers(model, [str(layer) for layer in given])
     if isinstance(heads, str):
         return read_heads(model, heads)
-    named = named_heads(heads or ())
+    named = head_names(heads or ())
     if any(isinstance(head, str) for head in named):
-        return read_heads(model, written_heads(named))
+        return read_heads(model, format_heads(named))
     twice = [head for place, head in enumerate(named) if head in named[:place]]
     if twice:
         raise HeadscopeError(f"{twice[0]} is given twice", where="heads", expected="each once")
@@ -353,7 +353,7 @@ def _slices(
         site = sites[0]
         if kept[site] != site.numbers:
             core, projection = root.get_submodule(name), parts[site].projection
-            places = [site.place(number) for number in kept[site]]
+            places = [site.index_of(number) for number in kept[site]]
             if model.family.axes:
                 mine = torch.tensor(places, dtype=torch.long)
                 found += [

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headscope.atomic_dir import drafted
+from headscope.atomic_dir import atomic_directory
 from headscope.model.attention_model import AttentionModel
 from headscope.model.manifest import NAME as MANIFEST
 from headscope.model.saving import write_model
@@ -47,7 +47,7 @@ class ModelResult:
 
     def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
         """Write the model, and the study with its page: whole or not at all."""
-        with drafted(out, overwrite=overwrite, record=MANIFEST) as folder:
+        with atomic_directory(out, overwrite=overwrite, record=MANIFEST) as folder:
             self.write_into(folder)
         return Path(out)
 

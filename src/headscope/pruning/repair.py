@@ -63,7 +63,7 @@ def fold(
             width = weight.shape[1] // sum(head.site == site for head in whole.heads)
             columns = torch.split(weight, width, dim=1)  # one block for each head
             here = [head for head in gone if head.site == site]
-            terms = [columns[whole.place(head)] @ means[head].to(weight) for head in here]
+            terms = [columns[whole.index_of(head)] @ means[head].to(weight) for head in here]
             shares.setdefault(name, []).append(torch.stack(terms).sum(dim=0))
     without = 0
     for name, terms in shares.items():

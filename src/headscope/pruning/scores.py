@@ -17,7 +17,7 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.relevance.rules import Rules
 from headscope.pruning.subset_evaluator import BACKWARD, Removed, Selection
-from headscope.statistics import chosen, stream
+from headscope.statistics import select_statistics, stream
 from headscope.tasks.base import batch_of, plan_batches
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _of_heads(selection: Selection, removed: Removed, importance: str) -> dict[H
                 "this family's heads have no norms", where='`by="norm"`', expected=expected
             )
         return dict(zip(model.heads, norms.mean(axis=0).tolist(), strict=True))
-    statistics = chosen([importance])
+    statistics = select_statistics([importance])
     batches = (batch_of(model, prepared, numbers) for numbers in plan_batches(prepared, size))
     for _ in stream(model, batches, statistics):
         pass

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from headscope.ablation.ablation_results import LOSS, METRIC
-from headscope.analysis.pattern_substitutes import fixed_alone
+from headscope.analysis.pattern_substitutes import fixed_pattern_effects
 from headscope.report.scale import title_of
 from headscope.report.shared_heads import Place
 from headscope.report.study_access import recorded, shape_of, stacks_of
@@ -195,7 +195,7 @@ def importance_lines(study: Study) -> dict[Place, list[dict[str, str]]]:
             told = {"what": f"change of {named} of {task} without it", "after": _tested(row)}
             text = measured(row["value"], row["low"], row["high"], decimals).text
             found.setdefault(_place(row), []).append(told | {"text": text})
-    for row in fixed_alone(study).to_dict("records"):
+    for row in fixed_pattern_effects(study).to_dict("records"):
         text = measured(row["loss_change"], row["low"], row["high"], 4).text
         pattern, task = plain(row["pattern"], 40), plain(row["task"], 40)
         told = {"what": f"attending by “{pattern}” instead changes the loss of {task} by"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headscope.analysis.compare import Comparison
 from headscope.analysis.join import Joined
 from headscope.analysis.probe import Probes
-from headscope.atomic_dir import check_page, drafted
+from headscope.atomic_dir import atomic_directory, check_page
 from headscope.errors import HeadscopeError, reason
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
@@ -41,7 +41,7 @@ def write(
     """
     if isinstance(result, Joined):
         return _write_page(result, out, overwrite=overwrite)
-    with drafted(out, overwrite=overwrite) as folder:
+    with atomic_directory(out, overwrite=overwrite) as folder:
         write_into(result, folder)
     return Path(out)
 

@@ -12,7 +12,15 @@ from headscope.model.lenses import Lens
 from headscope.statistics.base import Definition, PerSequence, Statistic
 from headscope.statistics.stream import stream
 
-__all__ = ["Definition", "PerSequence", "Statistic", "chosen", "glossary", "registry", "stream"]
+__all__ = [
+    "Definition",
+    "PerSequence",
+    "Statistic",
+    "glossary",
+    "registry",
+    "select_statistics",
+    "stream",
+]
 
 
 @cache
@@ -37,7 +45,9 @@ def _of_texts() -> list[type[Statistic]]:
     return [kind for kind in registry() if kind.needs is None]
 
 
-def chosen(names: list[str] | None = None, lens: type[Lens] | None = None) -> list[Statistic]:
+def select_statistics(
+    names: list[str] | None = None, lens: type[Lens] | None = None
+) -> list[Statistic]:
     """The statistics of plain texts that give these names; all of them by default.
 
     lens  those that make sense of its maps; raw attention by default

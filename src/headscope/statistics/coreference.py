@@ -31,10 +31,10 @@ from headscope.statistics.antecedent_rules import RULES, choices_of
 from headscope.statistics.base import Definition, Statistic
 from headscope.statistics.resampling import (
     ResampledSums,
+    bootstrap_share_interval,
     fingerprint,
     interval,
     is_reported,
-    resampled_share_interval,
 )
 from headscope.tables import Row, TableRow
 
@@ -228,7 +228,7 @@ def _interval(
     """The interval of credit / count, from both in every replicate; NaN if all mentions are of one document."""
     if np.all(drawn_count % count == 0):  # every replicate is that document so many times
         return np.nan, np.nan
-    low, high = resampled_share_interval(np.asarray(credit), count, drawn_credit, drawn_count)
+    low, high = bootstrap_share_interval(np.asarray(credit), count, drawn_credit, drawn_count)
     return float(low), float(high)
 
 

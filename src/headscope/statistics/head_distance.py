@@ -72,7 +72,7 @@ class HeadDistance(Buffered):
             # The layers come in order, each from its first sequence on: this is another batch
             self._settle(stack)
         sampled = self._pending.setdefault(stack, _Sampled())
-        sampled.add(attention, sampled_rows(attention, self.rows, self.seed))
+        sampled.add(attention, sample_rows(attention, self.rows, self.seed))
         sampled.place = place
 
     def _settle(self, stack: str) -> None:
@@ -222,7 +222,7 @@ class _Sampled:
         return (numbers[:, None] == torch.arange(len(self.counts))).double()
 
 
-def sampled_rows(attention: Attention, rows: int | None, seed: int) -> Tensor:
+def sample_rows(attention: Attention, rows: int | None, seed: int) -> Tensor:
     """[sequence, row]: the positions of the query rows that are compared, in order; at most `rows` of a sequence."""
     first = FEWEST_KEYS - 1 if attention.site.stack == "decoder" else 0
     sequences, there = attention.weights.shape[0], max(attention.length - first, 0)

@@ -18,7 +18,7 @@ from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.statistics.base import ANY, SHARES, Definition, PerSequence
 from headscope.statistics.by_offset import OffsetSums
-from headscope.tables import by_number
+from headscope.tables import stack_layers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,7 +67,7 @@ class Offsets(PerSequence):
             layers = {
                 site: sums.mean() for site, sums in self._profile.items() if site.stack == stack
             }
-            found[f"offset/{stack}"] = by_number(layers).astype(np.float32)
+            found[f"offset/{stack}"] = stack_layers(layers).astype(np.float32)
         return found
 
 

@@ -14,7 +14,7 @@ import torch
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.statistics.base import Buffered
-from headscope.tables import by_number
+from headscope.tables import stack_layers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,7 +70,7 @@ class PositionMap(Buffered):
             layers = {site: self._mean(site) for site in sorted(self._sums) if site.stack == stack}
             kept = ~np.isnan(next(iter(layers.values()))[0])
             queries, keys = int(kept.any(axis=1).sum()), int(kept.any(axis=0).sum())
-            found[f"map/{stack}"] = by_number(layers)[:, :, :queries, :keys].astype(np.float32)
+            found[f"map/{stack}"] = stack_layers(layers)[:, :, :queries, :keys].astype(np.float32)
         return found
 
     def _mean(self, site: Site) -> NDArray[np.float64]:

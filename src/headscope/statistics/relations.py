@@ -32,11 +32,11 @@ from headscope.model.word_attention import SAME_WEIGHT, Pool
 from headscope.statistics.base import Statistic
 from headscope.statistics.resampling import (
     ResampledSums,
+    bootstrap_share_interval,
     fingerprint,
     interval,
     is_reported,
-    resampled_share_interval,
-    weights_of,
+    poisson_weights,
 )
 from headscope.tables import STACKS, TableRow
 
@@ -143,7 +143,7 @@ class Relations(Statistic):
         ]
         seen = np.flatnonzero(self._seen[stack])
         reported = np.array([is_reported(self.units[i]) for i in seen])
-        weights = weights_of(
+        weights = poisson_weights(
             [self.units[i] for i, there in zip(seen, reported, strict=True) if there]
         )
         # [sentence, relation, offset + count]
@@ -349,7 +349,7 @@ class _Answers:
         """[head]: 95 % interval of the accuracy on the half that is reported on."""
         drawn_count = self.offset_replicates[:, r, -1]
         count = float(self.reported_offsets[r, -1])
-        return resampled_share_interval(
+        return bootstrap_share_interval(
             self.reported[r, d], count, self.replicates[:, r, d], drawn_count
         )
 

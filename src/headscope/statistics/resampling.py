@@ -34,7 +34,7 @@ def is_reported(unit: int) -> bool:
     return bool(unit & 1)
 
 
-def weights_of(units: Sequence[int], replicates: int = REPLICATES) -> NDArray[np.float64]:
+def poisson_weights(units: Sequence[int], replicates: int = REPLICATES) -> NDArray[np.float64]:
     """[replicate, unit]: how often each unit is drawn."""
     drawn = [
         np.random.Generator(np.random.Philox(key=unit >> 1)).poisson(1.0, replicates)
@@ -61,7 +61,7 @@ class ResampledSums:
     def _settle(self) -> None:
         if not self._pending:
             return
-        weights = weights_of(
+        weights = poisson_weights(
             [unit for units, _ in self._pending for unit in units], len(self._replicates)
         )
         values = np.concatenate([values for _, values in self._pending])
@@ -92,7 +92,7 @@ class ResampledSums:
         return self.__dict__.copy()
 
 
-def resampled_share_interval(
+def bootstrap_share_interval(
     credit: NDArray[np.float64],
     count: float,
     drawn_credit: NDArray[np.float64],

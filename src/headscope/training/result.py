@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headscope.atomic_dir import drafted
+from headscope.atomic_dir import atomic_directory
 from headscope.config.shared import Run
 from headscope.model.attention_model import AttentionModel
 from headscope.model.saving import write_model
@@ -50,7 +50,7 @@ class TrainingResult:
 
     def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
         """Write the model and its record to a directory, with the checkpoints if there are some."""
-        with drafted(out, overwrite=overwrite, record=RECORD) as folder:
+        with atomic_directory(out, overwrite=overwrite, record=RECORD) as folder:
             write_trained(self.model, self.record, folder)
             if self.path is not None and (self.path / FOLDER).is_dir():
                 shutil.copytree(self.path / FOLDER, folder / FOLDER)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from headscope.atomic_dir import drafted
+from headscope.atomic_dir import atomic_directory
 from headscope.config.shared import Run
 from headscope.errors import HeadscopeError
 from headscope.study.journal import check_same_run
@@ -153,8 +153,8 @@ def resumable_run(
     if accelerator.is_main_process:
         states = (STATE, BEST, DIVERGED)
         kept, overwrite, resume = (*states, FOLDER), run.overwrite, run.resume
-        with drafted(
-            run.out, overwrite=overwrite, resume=resume, kept=kept, record=RECORD
+        with atomic_directory(
+            run.out, overwrite=overwrite, resume=resume, keep=kept, record=RECORD
         ) as folder:
             accelerator.wait_for_everyone()
             yield open_in(folder)

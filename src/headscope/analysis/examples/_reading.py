@@ -71,7 +71,7 @@ class SecondPass:
                 for role, question in questions.items():
                     queries, keys = question.right.shape
                     for head in heads[role]:
-                        cells = weights[row, site.place(head), :queries, :keys]
+                        cells = weights[row, site.index_of(head), :queries, :keys]
                         place = Head(site.stack, site.layer, head)
                         self.found.look(place, role, question, cells, labels, number, example)
 
@@ -95,7 +95,7 @@ class SecondPass:
                         continue
                     for head in heads:
                         place = Head(site.stack, site.layer, head)
-                        cells = weights[row, site.place(head)]
+                        cells = weights[row, site.index_of(head)]
                         self.found.look(place, role, question, cells, labels, number, example)
 
         self._read(examples, look, "truncate")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headscope.analysis.lens_maps import compute_lens_maps
-from headscope.analysis.token_maps import Input, one_input
+from headscope.analysis.token_maps import Input, encode_input
 from headscope.config.look import LookConfig
 from headscope.heads import HeadSet
 from headscope.model.attention_model import AttentionModel
@@ -16,7 +16,7 @@ from headscope.report.look.view import Look
 def look(model: AttentionModel, first: str, second: str | None, config: LookConfig) -> Look:
     """The maps of all heads in one text or pair; for an encoder-decoder, a source and its target."""
     with model.edited(*([] if config.off is None else [Ablate(config.off)])):
-        batch = one_input(model, first, second, max_length=config.max_length)
+        batch = encode_input(model, first, second, max_length=config.max_length)
         given = Input(model, batch, config.target)
         lenses = tuple(_view(given, name) for name in config.lens)
         switched_off = str(HeadSet(heads_off(model.edits), among=model.heads))
