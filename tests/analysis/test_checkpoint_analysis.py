@@ -17,7 +17,7 @@ from headscope.commands import app
 from headscope.config.edit_record import EditRecord
 from headscope.errors import HeadscopeError
 from headscope.report.sections import findings_of
-from headscope.report.top_findings import five_of
+from headscope.report.top_findings import select_top
 from headscope.training.checkpoints import write_checkpoint
 from worded import sentiments, worded
 
@@ -187,7 +187,7 @@ def test_how_roles_changed_is_told_among_the_first(here: Path) -> None:
     ]
     rows.append(rows[-1] | {"step": 30, "is_sure": False})
     study.tables["film_roles"] = pd.DataFrame(rows)
-    first, _ = five_of([findings_of(study)])
+    first, _ = select_top([findings_of(study)])
     [told] = [str(one) for one in first if one.kind == "training"]
     assert told == (
         "From step 0 to step 30 of the training, heads with a role for sure went from 2 to 3 of 4 (positional 0 to 2, "

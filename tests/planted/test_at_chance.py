@@ -18,7 +18,7 @@ from headscope.api.importance import importance
 from headscope.data.encode import Counts
 from headscope.model.attention_model import AttentionModel
 from headscope.report.sections import findings_of
-from headscope.report.top_findings import five_of
+from headscope.report.top_findings import select_top
 from headscope.tasks import get_task
 from headscope.tasks.base import Chance, Item, Prepared
 from headscope.tasks.inference import evaluate
@@ -40,7 +40,7 @@ def test_an_untrained_classifier_is_named_before_its_heads_are_ranked(tmp_path: 
         == said.index("unpruned model: accuracy 0.533 on 60 examples") + 1
     )
     assert told.startswith("this model knows nothing of sst2 (accuracy 0.")
-    first, _ = five_of([findings_of(study)])
+    first, _ = select_top([findings_of(study)])
     assert first[0].sentence == f"T{told[1:]}"
 
 
@@ -58,7 +58,7 @@ def test_a_search_of_an_untrained_classifier_names_it_first(tmp_path: Path) -> N
     ranked = next(number for number, line in enumerate(said) if " removed: " in line)
     assert said.index(f"note: {told}") < ranked
     assert found.plan.chosen["knows_nothing"] == told
-    first, _ = five_of([findings_of(found.study)])
+    first, _ = select_top([findings_of(found.study)])
     assert first[0].sentence == f"T{told[1:]}"
 
 

@@ -17,12 +17,12 @@ from every_table import every_table
 from studies import RECORD, made_up, roled
 
 from headscope.analysis.join import join
-from headscope.report.finding import KINDS, Finding, Measured
+from headscope.report.finding import KINDS, Finding, HeadEstimate
 from headscope.report.head_cards import cards_of
 from headscope.report.map_colours import colourings_of
 from headscope.report.page.render import render
 from headscope.report.sections import figures_of, findings_of
-from headscope.report.top_findings import MOST, five_of
+from headscope.report.top_findings import MOST, select_top
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
 
@@ -99,7 +99,7 @@ def test_one_finding_a_kind_comes_first_then_the_strongest() -> None:
         finding("cut", 0),
     ]
     other = [finding("cut", 7), finding("importance", 2)]
-    first, rest = five_of([one, other])
+    first, rest = select_top([one, other])
     assert [(found.sentence, found.chapter) for found in first] == [
         ("importance 2", 1),
         ("cut 0", 0),
@@ -111,20 +111,20 @@ def test_one_finding_a_kind_comes_first_then_the_strongest() -> None:
 
 
 def test_what_may_be_chance_is_never_among_the_five() -> None:
-    first, rest = five_of([[finding("importance", 50, is_clear=False), finding("roles", 1)]])
+    first, rest = select_top([[finding("importance", 50, is_clear=False), finding("roles", 1)]])
     assert [found.sentence for found in first] == ["roles 1"]
     assert [found.sentence for found in rest] == ["importance 50"]
 
 
 def test_there_are_five_at_most_and_they_go_by_kinds() -> None:
-    first, rest = five_of([[finding(kind) for kind in reversed(KINDS)]])
+    first, rest = select_top([[finding(kind) for kind in reversed(KINDS)]])
     assert [found.kind for found in first] == list(KINDS[:MOST])
     assert len(rest) == len(KINDS) - MOST
 
 
 def led(head: str, topic: str, strength: float, kind: str = "attention") -> Finding:
     return Finding(
-        "", head, (Measured(head, 0.9, 0.8, 1.0),), kind=kind, strength=strength, topic=topic
+        "", head, (HeadEstimate(head, 0.9, 0.8, 1.0),), kind=kind, strength=strength, topic=topic
     )
 
 
@@ -138,7 +138,7 @@ def test_the_five_are_about_different_heads_and_different_things() -> None:
         led("0.5", "special tokens", 60),
         led("3.3", "twins", 0),
     ]
-    first, rest = five_of([found])
+    first, rest = select_top([found])
     assert [(one.sentence, one.topic) for one in first] == [
         ("0.2", ""),
         ("1.8", "positions"),  # the head of the other is named already
@@ -150,7 +150,7 @@ def test_the_five_are_about_different_heads_and_different_things() -> None:
 
 
 def test_the_same_head_of_two_models_is_not_the_same_head() -> None:
-    first, _ = five_of(
+    first, _ = select_top(
         [
             [led("0.2", "", 0, kind="roles")],
             [led("0.2", "positions", 1), led("1.8", "positions", 2)],
@@ -166,7 +166,7 @@ def test_a_sink_is_among_the_five_though_a_head_of_positions_is_the_clearest() -
         for h, v in of.items()
     ]
     study = Study(to_frame(rows), tables={"roles": pd.DataFrame([roled(2, "positional -1", 0.99)])})
-    first, _ = five_of([findings_of(study)])
+    first, _ = select_top([findings_of(study)])
     assert [one.heads[0].head for one in first if one.statistic in ("cls", "next")] == [
         "0.1",
         "0.3",

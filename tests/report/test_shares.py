@@ -12,7 +12,7 @@ from studies import made_up, roled
 import headscope
 from headscope.analysis.join import join
 from headscope.model.natural_language import is_natural_language
-from headscope.report.finding import Finding, Measured
+from headscope.report.finding import Finding, HeadEstimate
 from headscope.report.page.chapter import describe_study
 from headscope.report.page.comparison import comparison_view
 from headscope.report.page.comparison import findings_of as compared
@@ -68,7 +68,7 @@ def test_a_finding_says_how_many_times_uniform_a_share_is() -> None:
     ],
 )
 def test_multiples_of_uniform(value: float, uniform: float, told: str) -> None:
-    shown = Measured("0.0", value, float("nan"), float("nan"), uniform=uniform).text()
+    shown = HeadEstimate("0.0", value, float("nan"), float("nan"), uniform=uniform).text()
     assert shown == "0.500" + (f", {told}" if told else "")
 
 

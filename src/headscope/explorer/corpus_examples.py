@@ -19,7 +19,7 @@ from headscope.explorer.responses import Answer
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Tokens
-from headscope.report.head_cards import called, roles_by_head, short, words_of
+from headscope.report.head_cards import json_number, role_label, roles_by_head, words_of
 from headscope.report.look.token_axis import axis_of, inert
 from headscope.report.table_cells import is_missing
 from headscope.report.text import plain
@@ -79,7 +79,7 @@ class CorpusExamples:
     def of(self, head: Head, max_length: int | None = None) -> list[Answer]:
         """Those of one head, the main role's first. What shows several roles is told once, with all of them."""
         order = [role.name for role in self._roles.get(astuple(head), [])]
-        rows = [(called(row["role"]), row) for row in self._rows.get(head, [])]
+        rows = [(role_label(row["role"]), row) for row in self._rows.get(head, [])]
         rows = [(role, row) for role, row in rows if role in order and words_of(row["words"])]
         examples: dict[object, Answer] = {}
         roles: dict[object, list[str]] = {}
@@ -104,7 +104,7 @@ class CorpusExamples:
             "query": shown.query,
             "key": shown.key,
             "expected": shown.expected,
-            "weight": short(row["weight"]),
+            "weight": json_number(row["weight"]),
             **opened._asdict(),
         }
 

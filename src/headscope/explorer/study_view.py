@@ -21,7 +21,7 @@ from headscope.explorer.responses import Answer
 from headscope.heads import Head, HeadSet
 from headscope.model.attention_model import AttentionModel
 from headscope.model.weights_hash import weights_sha256
-from headscope.report.head_cards import cards_of, roles_by_head, short
+from headscope.report.head_cards import cards_of, json_number, roles_by_head
 from headscope.report.page.payload import described
 from headscope.report.study_access import model_name, recorded, shape_of, stacks_of, statistics_of
 from headscope.report.text import plain
@@ -123,7 +123,7 @@ class StudyView:
     def _rows(self) -> dict[Head, dict[str, list[float | None]]]:
         found: dict[Head, dict[str, list[float | None]]] = {}
         for row in self.study.heads.to_dict("records"):
-            numbers = [short(row[name], 6) for name in ("value", "low", "high")]
+            numbers = [json_number(row[name], 6) for name in ("value", "low", "high")]
             found.setdefault(Head.of_row(row), {})[plain(row["statistic"])] = numbers
         return found
 
@@ -140,7 +140,7 @@ class StudyView:
         return [
             {
                 "statistic": plain(row["statistic"]),
-                **{name: short(row.get(name)) for name in numbers},
+                **{name: json_number(row.get(name)) for name in numbers},
                 "is_significant": row["is_significant"] is True,
             }
             for row in rows

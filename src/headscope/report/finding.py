@@ -31,7 +31,7 @@ KINDS = (
 )
 
 
-class Measured(NamedTuple):
+class HeadEstimate(NamedTuple):
     """One row of the table, with the address a reader uses. `uniform`: what uniform attention would give, if known."""
 
     head: str
@@ -89,7 +89,7 @@ class Finding:
 
     statistic: str
     sentence: str
-    heads: tuple[Measured, ...]
+    heads: tuple[HeadEstimate, ...]
     more: int = 0
     kind: str = "attention"
     is_clear: bool = True
@@ -114,23 +114,23 @@ class Finding:
         return f"{self.sentence} {'; '.join(named)}".rstrip() + f"{more}{self.after}."
 
 
-def read_measured(
+def read_estimate(
     row: Mapping[Any, Any], names: tuple[str, str, str], decimals: int = DECIMALS, head: str = ""
-) -> Measured:
+) -> HeadEstimate:
     """The value and the ends of its interval, from these columns of a row."""
     value, low, high = (finite(row[name]) for name in names)
-    return Measured(head, value, low, high, decimals)
+    return HeadEstimate(head, value, low, high, decimals)
 
 
-def measured_in(
+def head_estimate(
     study: Study,
     row: dict[Any, Any],
     value: str,
     decimals: int = DECIMALS,
     ends: tuple[str, str] = ("low", "high"),
-) -> Measured:
+) -> HeadEstimate:
     """A row of a table that names a head."""
-    return read_measured(row, (value, *ends), decimals, address_of(study, row))
+    return read_estimate(row, (value, *ends), decimals, address_of(study, row))
 
 
 def ceiling_of(row: Mapping[Any, Any]) -> float:
@@ -139,7 +139,7 @@ def ceiling_of(row: Mapping[Any, Any]) -> float:
     return ceiling if ceiling > 0 else math.nan  # 0: as studies had it before
 
 
-def too_noisy(row: Mapping[Any, Any], count: Any = None) -> str:
+def noise_warning(row: Mapping[Any, Any], count: Any = None) -> str:
     """Why heads are not ranked by a row's exact changes: ceiling, and how many examples would do; empty if they are.
 
     count  the examples, where the row does not have their number

@@ -77,7 +77,7 @@ def roles_by_head(study: Study) -> dict[Place, list[Role]]:
     found: dict[Place, list[Role]] = {}
     for row in [] if table is None else table.to_dict("records"):
         if row["role"] != UNDETERMINED:
-            role = Role(called(row["role"]), *(row[name] for name in evidence))
+            role = Role(role_label(row["role"]), *(row[name] for name in evidence))
             found.setdefault(_place(row), []).append(role)
     return {
         place: sorted(roles, key=lambda one: (not one.is_sure, _vagueness(one.name), -one.strength))
@@ -85,7 +85,7 @@ def roles_by_head(study: Study) -> dict[Place, list[Role]]:
     }
 
 
-def called(role: object) -> str:
+def role_label(role: object) -> str:
     """A role as it is written on the page: a minus sign before an offset."""
     name = plain(role, 60)
     return name.replace("-", "−") if RoleName.parse(name).is_positional else name
@@ -146,7 +146,9 @@ def by_gain(relations: pd.DataFrame) -> list[dict[Any, Any]]:
 
 
 def _packed(role: Role) -> dict[str, Any]:
-    numbers = {name: short(getattr(role, name)) for name in ("value", "low", "high", "baseline")}
+    numbers = {
+        name: json_number(getattr(role, name)) for name in ("value", "low", "high", "baseline")
+    }
     return {"role": role.name, **numbers, "sure": bool(role.is_sure), "rule": plain(role.rule, 200)}
 
 
@@ -157,7 +159,11 @@ def _twins(study: Study) -> dict[Place, list[Any]]:
         return {}
     known = table.dropna(subset=["twin_layer", "twin_head", "twin_distance"])
     return {
-        _place(row): [int(row["twin_layer"]), int(row["twin_head"]), short(row["twin_distance"])]
+        _place(row): [
+            int(row["twin_layer"]),
+            int(row["twin_head"]),
+            json_number(row["twin_distance"]),
+        ]
         for row in known.to_dict("records")
     }
 
@@ -170,7 +176,7 @@ def _substitutes(study: Study) -> dict[Place, list[Any]]:
     return {
         _place(row): [
             plain(title_of(row["statistic"]).removeprefix("Distance from attending to ")),
-            short(row["value"]),
+            json_number(row["value"]),
         ]
         for row in nearest.to_dict("records")
     }
@@ -229,7 +235,7 @@ def _relations(study: Study) -> dict[Place, list[dict[str, Any]]]:
     best = gains.groupby(["stack", "layer", "head"], sort=False).head(BEST_RELATIONS)
     found: dict[Place, list[dict[str, Any]]] = {}
     for row in best.to_dict("records"):
-        numbers = {name: short(row[name]) for name in ("accuracy", "low", "high", "baseline")}
+        numbers = {name: json_number(row[name]) for name in ("accuracy", "low", "high", "baseline")}
         named = {"relation": plain(row["relation"], 60), "direction": plain(row["direction"], 20)}
         found.setdefault(_place(row), []).append(named | numbers | {"above": bool(row["is_above"])})
     return found
@@ -258,7 +264,7 @@ def _examples(
     sentences: list[list[str]] = []
     found: dict[Place, list[Any]] = {}
     for row in table.to_dict("records"):
-        place, role = _place(row), called(row["role"])
+        place, role = _place(row), role_label(row["role"])
         words = words_of(row["words"])
         if (place, role) not in kept or not words:
             continue
@@ -275,7 +281,7 @@ def _examples(
                 numbers[row["words"]],
                 int(row["query"]),
                 int(row["key"]),
-                short(row["weight"]),
+                json_number(row["weight"]),
                 expected,
             ]
         )
@@ -295,7 +301,7 @@ def _place(row: dict[Any, Any]) -> Place:
     return str(row["stack"]), int(row["layer"]), int(row["head"])
 
 
-def short(value: object, digits: int = 4) -> float | None:
+def json_number(value: object, digits: int = 4) -> float | None:
     """A number of a few figures; None for NaN and for what is no number, which JSON does not have."""
     number = float(value) if isinstance(value, int | float) else math.nan
     return float(f"{number:.{digits}g}") if math.isfinite(number) else None

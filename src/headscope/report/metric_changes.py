@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from headscope.ablation.noninferiority import Margin, verdict_in
-from headscope.report.finding import Measured, finite, read_measured
+from headscope.report.finding import HeadEstimate, finite, read_estimate
 from headscope.report.study_access import recorded
 from headscope.report.table_cells import (
     Cell,
@@ -55,19 +55,19 @@ LOSS_CHANGE = interval_column("loss_change", "loss_low", "loss_high", 4)
 
 def change_sentence(study: Study, entry: str, row: dict[Any, Any], count: int | None = None) -> str:
     """`accuracy is 0.8123, a change of −0.0045 [−0.0093, 0.0003]: within the allowed loss …`"""
-    return f"{metric_name(study, entry)} is {row['metric']:.4f}, {said_of_change(row, count)}"
+    return f"{metric_name(study, entry)} is {row['metric']:.4f}, {describe_change(row, count)}"
 
 
 def change_strength(row: dict[Any, Any]) -> float:
     return change_of(row).strength(0.0)
 
 
-def change_of(row: dict[Any, Any], decimals: int = 4) -> Measured:
+def change_of(row: dict[Any, Any], decimals: int = 4) -> HeadEstimate:
     """The change of the metric in a row of front.csv and its kin."""
-    return read_measured(row, ("metric_change", "change_low", "change_high"), decimals)
+    return read_estimate(row, ("metric_change", "change_low", "change_high"), decimals)
 
 
-def said_of_change(row: dict[Any, Any], count: Any = None, keep_metric: Any = None) -> str:
+def describe_change(row: dict[Any, Any], count: Any = None, keep_metric: Any = None) -> str:
     """The change of the metric in a row, with its interval, and whether that is within the allowed loss.
 
     count        the examples that it was measured on, if known

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headscope.report.drawing.palette import SERIES
-from headscope.report.head_cards import called, is_relation
+from headscope.report.head_cards import is_relation, role_label
 from headscope.report.text import plain
 from headscope.study.schema.names import RoleName
 
@@ -56,7 +56,7 @@ def family_of(role: str, study: Study) -> tuple[str, str]:
     if role in SHORT:
         return SHORT[role]
     if RoleName.parse(role).is_positional:
-        return "position", RoleName.parse(called(role)).detail
+        return "position", RoleName.parse(role_label(role)).detail
     name = RoleName.parse(role).relation
     return (
         ("relation", plain(name, 8)) if is_relation(role, study) else ("confident", plain(name, 8))

@@ -15,7 +15,7 @@ from headscope.report.finding import KINDS, Finding
 MOST = 5
 
 
-def five_of(
+def select_top(
     of_chapters: Sequence[Sequence[Finding]], of_models: Sequence[Finding] = ()
 ) -> tuple[list[Finding], list[Finding]]:
     """(those that come first, the others), each with the number of its chapter; None: it is of several models."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headscope.report.finding import Finding
-from headscope.report.head_cards import called
+from headscope.report.head_cards import role_label
 from headscope.report.page.templates import TEMPLATES, environment
 from headscope.report.run_facts import Facts, summary
 from headscope.report.shared_heads import Place, counted, is_shared, number_of
@@ -207,7 +207,7 @@ def _roles(comparison: Comparison) -> Table:
             )
     rows = [
         [
-            called(role),
+            role_label(role),
             *(
                 counted(study, by_role.get(role, ()), heads, noun="") if by_role else "–"
                 for study, by_role, heads in zip(comparison.studies, columns, every, strict=True)

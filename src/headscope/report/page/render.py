@@ -29,7 +29,7 @@ from headscope.report.run_facts import Facts, reproduction
 from headscope.report.sections import findings_of
 from headscope.report.study_access import model_name, recorded
 from headscope.report.text import plain
-from headscope.report.top_findings import five_of
+from headscope.report.top_findings import select_top
 from headscope.study.local_paths import without_paths
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def render(
         for i, one in enumerate(joined.comparisons)
     ]
     of_models = [finding for one in joined.comparisons for finding in comparison.findings_of(one)]
-    first, rest = five_of([list(_findings(chapter)) for chapter in joined.chapters], of_models)
+    first, rest = select_top([list(_findings(chapter)) for chapter in joined.chapters], of_models)
     several = len(joined.chapters) > 1
     names = [
         plain(chapter.name, 80) if several else model_name(chapter.study)

@@ -14,7 +14,7 @@ from headscope.report.drawing.heat_maps import Panel, draw_panels
 from headscope.report.drawing.palette import ON_DARK, ON_LIGHT
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import style
-from headscope.report.finding import MOST_NAMED, Finding, measured_in, short_number
+from headscope.report.finding import MOST_NAMED, Finding, head_estimate, short_number
 from headscope.report.run_facts import ENOUGH_TEXTS
 from headscope.report.scale import scale_of, title_of
 from headscope.report.section import Fact, Section, needs_table
@@ -225,7 +225,7 @@ def removals(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     rows = rows.sort_values("value", key=abs, ascending=False, kind="stable")
     sure = rows[rows["is_significant"].eq(True)]  # empty where nothing was tested
     shown = (sure if len(sure) else rows[:1]).to_dict("records")
-    named = [measured_in(study, row, "value", decimals) for row in shown]
+    named = [head_estimate(study, row, "value", decimals) for row in shown]
     sentence = f"No head's {noun} alone changes the loss of {task} significantly; the largest change is that of"
     if len(sure):
         many = counted(study, keys_of(sure), keys_of(rows))

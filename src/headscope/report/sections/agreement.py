@@ -23,7 +23,7 @@ from headscope.report.drawing.style import (
     whole_numbers,
     write_above,
 )
-from headscope.report.finding import Finding, ceiling_of, read_measured, short_number, too_noisy
+from headscope.report.finding import Finding, ceiling_of, noise_warning, read_estimate, short_number
 from headscope.report.scale import Scale
 from headscope.report.section import Section, needs_table
 from headscope.report.sections.ablation import MATTER, task_of
@@ -176,7 +176,7 @@ def cheap_ones(study: Study) -> list[str]:
 def is_ranked(study: Study) -> bool:
     """Whether exact removal is clear enough to rank heads by; if its ceiling is unknown, it is taken to be."""
     table = _table(study)
-    return not len(table) or not too_noisy(table.to_dict("records")[0])
+    return not len(table) or not noise_warning(table.to_dict("records")[0])
 
 
 def correlation_of(study: Study, name: str) -> float:
@@ -260,7 +260,7 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "Overlap: how many of the least important heads are the same ones, and what chance would give. Rank spread: "
         "the mean width of the 95 % interval of a head's rank (– where an importance is one number a head)."
     )
-    noisy = too_noisy(table.to_dict("records")[0])
+    noisy = noise_warning(table.to_dict("records")[0])
     lead = f"No ranking is drawn: {noisy}." if noisy else ""
     heading = f"{MATTER}: cheap importances"
     return Part.of("agreement", heading, note, columns, _ranked(table), words={0}, lead=lead)
@@ -275,11 +275,11 @@ def findings(study: Study) -> Iterator[Finding]:
         yield from noisy_ranks(study)
         return
     best = rows.nlargest(1, "correlation").to_dict("records")[0]
-    if noisy := too_noisy(best):
+    if noisy := noise_warning(best):
         sentence = f"How well cheap importances rank heads cannot be told: {noisy}"
         yield Finding("", sentence, (), kind="importance", is_clear=False, topic="cheap")
         return
-    found, ceiling = read_measured(best, ("correlation", "low", "high")), ceiling_of(best)
+    found, ceiling = read_estimate(best, ("correlation", "low", "high")), ceiling_of(best)
     sentence = (
         f"Of the {len(rows)} cheap importances, {plain(best['importance'], 40)} ranks heads most like exact removal: "
         f"Spearman's correlation {found.text()}. Both were measured on the same {int(best['count'])} examples and "
@@ -302,7 +302,7 @@ def noisy_ranks(study: Study) -> Iterator[Finding]:
     """That exact removal is too noisy to rank heads by, for each stack of which that is so."""
     rows = records_of(study, "ceilings")
     for row in rows:
-        if noisy := too_noisy(row):
+        if noisy := noise_warning(row):
             where = f" of the {plain(row['stack'])} stack" if len(rows) > 1 else ""
             sentence = f"The order of the heads{where} by exact removal is unreliable: {noisy}"
             yield Finding("", sentence, (), kind="importance", is_clear=False, topic="cheap")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headscope.report.drawing.layers import draw_layers
 from headscope.report.drawing.study_figure import DataSource, StudyFigure
-from headscope.report.finding import MOST_NAMED, Finding, Measured, measured_in, short_number
+from headscope.report.finding import MOST_NAMED, Finding, HeadEstimate, head_estimate, short_number
 from headscope.report.section import Fact, Section
 from headscope.report.shared_heads import Place, counted, head_of, is_shared
 from headscope.report.study_access import (
@@ -119,9 +119,9 @@ def _extreme(statistic: str, words: str, topic: str, *, least: bool = False) -> 
     return rule
 
 
-def _strongest_sites(study: Study, rows: dict[Place, Measured]) -> list[Measured]:
+def _strongest_sites(study: Study, rows: dict[Place, HeadEstimate]) -> list[HeadEstimate]:
     """Each head once, at the site where it is first in this order."""
-    found: dict[Place, Measured] = {}
+    found: dict[Place, HeadEstimate] = {}
     for place, row in rows.items():
         found.setdefault(head_of(study, place), row)
     return list(found.values())
@@ -166,7 +166,7 @@ def findings(study: Study) -> Iterator[Finding]:
                 yield finding
 
 
-def _ranked(study: Study, statistic: str, stack: str) -> dict[Place, Measured]:
+def _ranked(study: Study, statistic: str, stack: str) -> dict[Place, HeadEstimate]:
     """The heads of a stack from the largest value down; ties in order of layer and head. None if it does not apply."""
     if not _applies(study, stack, statistic):
         return {}
@@ -174,7 +174,7 @@ def _ranked(study: Study, statistic: str, stack: str) -> dict[Place, Measured]:
     rows = rows.sort_values(["value", "layer", "head"], ascending=[False, True, True])
     uniform = uniform_shares(study, statistic, stack)
     return {
-        (stack, row["layer"], row["head"]): measured_in(study, row, "value")._replace(
+        (stack, row["layer"], row["head"]): head_estimate(study, row, "value")._replace(
             uniform=uniform.get(row["layer"], math.nan)
         )
         for row in rows.to_dict("records")

@@ -14,7 +14,7 @@ from headscope.report.drawing.palette import INK, MISSING, MUTED, RULE, SERIES
 from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StackFigure
 from headscope.report.drawing.style import SEQUENTIAL, legible
-from headscope.report.finding import Finding, Measured, address_of
+from headscope.report.finding import Finding, HeadEstimate, address_of
 from headscope.report.head_cards import roles_by_head
 from headscope.report.role_groups import FAMILIES, family_of
 from headscope.report.section import Section, needs_table
@@ -280,7 +280,7 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
         return
     sentence = f"The two heads that attend most alike, {row['twin_distance']:.2g} nats apart, are"
     nan = math.nan
-    heads = tuple(Measured(address_of(study, one), nan, nan, nan) for one in pair)
+    heads = tuple(HeadEstimate(address_of(study, one), nan, nan, nan) for one in pair)
     yield Finding("", sentence, heads, topic="twins")
 
 

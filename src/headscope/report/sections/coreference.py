@@ -12,7 +12,7 @@ from headscope.report.drawing.palette import MUTED, SERIES
 from headscope.report.drawing.sheet import Panels
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import annotate, draw_interval, draw_legend_below, draw_rules
-from headscope.report.finding import Finding, measured_in, short_number
+from headscope.report.finding import Finding, head_estimate, short_number
 from headscope.report.section import Fact, Section, needs_table
 from headscope.report.study_access import model_name, recorded
 from headscope.report.table_cells import (
@@ -147,7 +147,7 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
             f"Antecedents: the nearest mention with the same head word is right for {short_number(row['head_match'])} "
             "of the mentions; the head chosen on other documents is"
         )
-        found, rival = measured_in(study, row, "accuracy"), float(row["head_match"])
+        found, rival = head_estimate(study, row, "accuracy"), float(row["head_match"])
         evidence = found.evidence(rival)
         yield Finding("antecedent", sentence, (found,), kind="relations", **evidence)
 

@@ -22,10 +22,10 @@ from headscope.report.metric_changes import (
     SIZE_COLUMNS,
     change_of,
     change_strength,
+    describe_change,
     examples_of,
     margin_of,
     metric_name,
-    said_of_change,
 )
 from headscope.report.section import Fact, Section, needs_table
 from headscope.report.study_access import model_name, recorded
@@ -231,9 +231,10 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     time = [finite(row[name]) for name in ("time", "time_low", "time_high")]
     faster = f" and the model is {times_as_fast(*time)}" if all(map(math.isfinite, time)) else ""
     whole = int(row["removed"]) + int(row["left"])
+    others = _others(table, row, margin_of(row, keep), count, split)
     sentence = (
         f"{int(row['removed'])} of {whole} heads are cut{faster}: {metric} on {split} is {row['metric']:.4f}"
-        f"{_intact(study)}, {said_of_change(row, count, keep)}{_others(table, row, margin_of(row, keep), count, split)}"
+        f"{_intact(study)}, {describe_change(row, count, keep)}{others}"
     )
     yield Finding("cut", sentence, (), kind="cut", strength=change_strength(row))
     yield from _saved(study, metric, count, keep)
@@ -276,7 +277,7 @@ def _saved(study: Study, metric: str, count: int | None, keep_metric: Any) -> It
     reached = measured["metrics"][recorded(study.record, "pruning", "metric")]["value"]
     said = "trained again" if last == "recovered" else f"mended ({told})"
     change = {name: measured["change"][of] for name, of in CHANGE.items()}
-    told = said_of_change({"metric": reached} | change, count, keep_metric)
+    told = describe_change({"metric": reached} | change, count, keep_metric)
     yield Finding("cut", f"As it is saved, {said}: {metric} {reached:.4f}, {told}", (), kind="cut")
 
 

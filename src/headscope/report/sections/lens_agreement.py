@@ -12,7 +12,7 @@ from headscope.ablation.agreement import LEAST_CEILING, examples_for
 from headscope.report.drawing.palette import MUTED, RULE, SERIES
 from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.finding import Finding, ceiling_of, read_measured, short_number
+from headscope.report.finding import Finding, ceiling_of, read_estimate, short_number
 from headscope.report.section import Section
 from headscope.report.study_access import model_name, recorded
 from headscope.report.table_cells import Cell, Columns, Part, interval_column, number
@@ -144,7 +144,7 @@ def conclusion_of(study: Study) -> Finding | None:
     if known is None or not len(known):
         return None
     rows = known.to_dict("records")
-    telling = [row for row in rows if read_measured(row, CORRELATION).excludes(0.0)]
+    telling = [row for row in rows if read_estimate(row, CORRELATION).excludes(0.0)]
     return _some(study, rows, telling, known) if telling else _none(study, rows)
 
 
@@ -152,7 +152,7 @@ def _some(
     study: Study, rows: list[dict[Any, Any]], telling: list[dict[Any, Any]], known: pd.DataFrame
 ) -> Finding:
     best = max(telling, key=lambda row: abs(float(row["correlation"])))
-    found = read_measured(best, CORRELATION)
+    found = read_estimate(best, CORRELATION)
     same = (known["statistic"] == best["statistic"]) & (known["stack"] == best["stack"])
     raw = known[same & (known["lens"] == "raw")]["correlation"]
     is_other = len(raw) and best["lens"] != "raw"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headscope.report.finding import Finding, finite, read_measured, short_number
+from headscope.report.finding import Finding, finite, read_estimate, short_number
 from headscope.report.section import Fact, Section
 from headscope.report.study_access import records_of
 
@@ -19,7 +19,7 @@ def findings(study: Study) -> Iterator[Finding]:
     if not {"attention-only", "random-attention"} <= set(rows):
         return
     found, random = (
-        read_measured(rows[name], ("uas", "low", "high"))
+        read_estimate(rows[name], ("uas", "low", "high"))
         for name in ("attention-only", "random-attention")
     )
     rival = max(

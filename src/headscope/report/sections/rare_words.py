@@ -9,7 +9,7 @@ from headscope.report.drawing.palette import MUTED, RULE, SERIES
 from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StackFigure
 from headscope.report.drawing.style import annotate, draw_rules, whole_numbers
-from headscope.report.finding import Finding, measured_in, short_number
+from headscope.report.finding import Finding, head_estimate, short_number
 from headscope.report.section import Section, needs_table
 from headscope.report.study_access import model_name, rows_for, threshold_of, values_for
 from headscope.report.table_cells import (
@@ -137,7 +137,7 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     )
     order = {"value": False, "stack": True, "layer": True, "head": True}
     best = rows.sort_values(list(order), ascending=list(order.values())).to_dict("records")[0]
-    found = measured_in(study, best, "value")
+    found = head_estimate(study, best, "value")
     evidence = found.evidence(float(guess["value"]))
     yield Finding(STATISTIC, sentence, (found,), kind="relations", **evidence)
 

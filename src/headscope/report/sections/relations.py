@@ -18,7 +18,7 @@ from headscope.report.drawing.style import (
     draw_legend_below,
     draw_rules,
 )
-from headscope.report.finding import Finding, measured_in, short_number
+from headscope.report.finding import Finding, head_estimate, short_number
 from headscope.report.head_cards import by_gain
 from headscope.report.scale import signed
 from headscope.report.section import Fact, Section, needs_table
@@ -197,7 +197,7 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
             f"Relation {plain(row['relation'], 60)}, {plain(row['direction'], 20)}: the best fixed offset is right in "
             f"{short_number(row['baseline'])} of the pairs; the head chosen on other sentences is"
         )
-        found, rival = measured_in(study, row, "accuracy"), row["accuracy"] - row["gain"]
+        found, rival = head_estimate(study, row, "accuracy"), row["accuracy"] - row["gain"]
         evidence = {"is_clear": found.low > rival, "strength": found.strength(rival)}
         yield Finding("", sentence, (found,), kind="relations", **evidence)
 

@@ -14,7 +14,7 @@ from headscope.report.drawing.palette import INK, MISSING, MUTED
 from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StackFigure
 from headscope.report.drawing.style import draw_legend, legible, number_cells, write_centred
-from headscope.report.finding import Finding, measured_in
+from headscope.report.finding import Finding, head_estimate
 from headscope.report.head_cards import Role, roles_by_head
 from headscope.report.role_groups import FAMILIES, family_of
 from headscope.report.section import Section
@@ -165,7 +165,7 @@ def findings(study: Study) -> Iterator[Finding]:
         f"{counted(study, sure, heads)} have a role for sure (the whole interval is beyond the rule's threshold"
         f"{others_too}), by their main role{at}: {listed}; the clearest, {best.name}, is"
     )
-    named = measured_in(study, row, "value")
+    named = head_estimate(study, row, "value")
     strength = named.strength(best.threshold)
     yield Finding("", sentence, (named,), kind="roles", strength=strength)
 
