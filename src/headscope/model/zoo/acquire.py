@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from headscope.errors import HeadscopeError
@@ -41,6 +42,11 @@ def fetch(name: str, say: Say = _silent) -> Path:
             fix=f"Unset HEADSCOPE_OFFLINE to download {model.download_mb} MB, or put the model's directory "
             "into a directory named by HEADSCOPE_MODELS",
         )
+    if model.gguf and find_spec("gguf") is None:
+        raise HeadscopeError(
+            f'model "{name}" is a GGUF file, and the package gguf that reads it is not installed',
+            fix="Install it: pip install 'headscope[gguf]'",
+        )
     try:
         with workspace(
             name, lambda: say(f"{name}: another process is fetching it, waiting")
@@ -57,7 +63,7 @@ def fetch(name: str, say: Say = _silent) -> Path:
 def _make(model: ZooModel, work: Path, say: Say) -> Path:
     made = work / "model"
     _gather(model, work, made, say)
-    if model.pickled_as or model.smiles_rule:
+    if model.pickled_as or model.gguf or model.smiles_rule:
         say(f"{model.name}: converting")
     converted = convert(model, made)
     write_marker(made, _facts(model, converted))

