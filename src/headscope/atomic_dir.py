@@ -1,7 +1,4 @@
-"""A directory that is written: whole or not there.
-
-While a run is under way, `OUT.partial` beside OUT holds what there is so far; at the end it takes OUT's name.
-"""
+"""Output directories that are complete or absent: written as `OUT.partial`, renamed to OUT at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from typing import Any
 
 from headscope.errors import HeadscopeError
 
-OWNER = ".owner"  # in OUT.partial: locked by the process that is writing it
+OWNER = ".owner"  # in OUT.partial: locked by the process that writes it
 # Kinds of directories by the name of their record
 KINDS = {"run.json": "a study", "cut.json": "a cut model", "training.json": "a trained model"}
 NEW_DIRECTORY, CHOOSE_ANOTHER = "the name of a new directory", "Choose another `out`"
@@ -33,11 +30,11 @@ def atomic_directory(
     keep: Sequence[str] = (),
     record: str = "run.json",
 ) -> Iterator[Path]:
-    """A folder to write a study into; becomes `out` on leaving, and is gone after an exception.
+    """A directory to write into. It becomes `out` on leaving, and is deleted after an exception.
 
-    keep    files of long work that outlive an exception, so that it can be taken up again
-    resume  go on with what an earlier run left of these
-    record  the file by which a directory of the same kind is known, which may be overwritten
+    keep    files that are kept after an exception, so that the run can be resumed
+    resume  start with the files that an earlier run kept
+    record  the file that marks a directory of the same kind, which may be overwritten
 
     Without `out` it is a temporary directory that is deleted on leaving.
     """
@@ -46,20 +43,20 @@ def atomic_directory(
             yield Path(temporary)
         return
     final, partial = _places(out)
-    made = [folder for folder in final.parents if not folder.exists()]  # the innermost first
+    created = [folder for folder in final.parents if not folder.exists()]  # the innermost first
     try:
         check_free(out, overwrite=overwrite, resume=resume, keep=keep, record=record)
         partial.mkdir(parents=True, exist_ok=True)
-        with _owned(partial, out):
+        with _lock(partial, out):
             try:
                 _empty(partial, keep if resume else ())
                 yield partial
-                _take_place(partial, final)
+                _replace(partial, final)
                 (final / OWNER).unlink()  # last: until the rename it keeps others out
-                made = []
+                created = []
             except BaseException:
                 if any((partial / name).exists() for name in keep):
-                    made = []
+                    created = []
                     raise
                 shutil.rmtree(partial, ignore_errors=True)
                 raise
@@ -68,12 +65,12 @@ def atomic_directory(
         raise HeadscopeError(
             f"cannot be written: {os.strerror(cause.errno) if cause.errno else cause}",
             where=out,
-            expected="a place with room that may be written to",
+            expected="a writable directory with free space",
             fix="Free some space, or choose another `out`" if is_full else CHOOSE_ANOTHER,
         ) from cause
     finally:
-        for folder in made:
-            with suppress(OSError):  # never made, or somebody else has begun to use it
+        for folder in created:
+            with suppress(OSError):  # not created, or in use by another process
                 folder.rmdir()
 
 
@@ -102,30 +99,26 @@ def check_free(
     elif not final.name or (final.exists() and any(final.iterdir())):
         what, expected = f"the directory is neither {KINDS[record]} nor empty", NEW_DIRECTORY
         raise HeadscopeError(what, where=out, expected=expected, fix=CHOOSE_ANOTHER)
-    left = next((partial / name for name in keep if (partial / name).exists()), None)
-    if left is not None and not (resume or overwrite):
-        raise HeadscopeError(
-            f"a run that was stopped is there ({left.name})",
-            where=partial,
-            fix="Add `resume=True` to go on with it, or `overwrite=True` to begin anew",
-        )
+    stopped = next((name for name in keep if (partial / name).exists()), None)
+    if stopped is not None and not (resume or overwrite):
+        fix = "Add `resume=True` to go on with it, or `overwrite=True` to begin anew"
+        raise HeadscopeError(f"a run that was stopped is there ({stopped})", where=partial, fix=fix)
 
 
 def check_page(out: str | Path, *, overwrite: bool = False) -> None:
-    """Refuse a place where no page can be written, before there is one."""
-    place = Path(out)
-    if place.suffix not in (".html", ".htm"):
-        what = f'"{place.name}" is no page'
-        raise HeadscopeError(what, where=out, expected="a name that ends in .html")
-    if place.is_dir() or not place.parent.is_dir():
-        what = "it is a directory" if place.is_dir() else f"there is no directory {place.parent}"
+    """Refuse a path to which no page can be written."""
+    path = Path(out)
+    if path.suffix not in (".html", ".htm"):
+        raise HeadscopeError(f'must be a name that ends in .html, got "{path.name}"', where=out)
+    if path.is_dir() or not path.parent.is_dir():
+        what = "it is a directory" if path.is_dir() else f"there is no directory {path.parent}"
         raise HeadscopeError(f"cannot be written: {what}", where=out, fix=CHOOSE_ANOTHER)
-    if place.exists() and not overwrite:
+    if path.exists() and not overwrite:
         raise HeadscopeError("a page is already there", where=out, fix=REPLACE)
 
 
 def read_record(folder: Path, name: str = "run.json") -> dict[str, Any]:
-    """The run record of a study; empty where there is none, or the `run.json` of another program."""
+    """The run record of a study; empty if there is none, or if it is the `run.json` of another program."""
     try:
         record = json.loads((folder / name).read_text("utf-8"))
     except (OSError, ValueError):
@@ -134,8 +127,8 @@ def read_record(folder: Path, name: str = "run.json") -> dict[str, Any]:
 
 
 @contextmanager
-def _owned(partial: Path, out: str | Path) -> Iterator[None]:
-    """Hold the draft for this process. The kernel lets go of it when the process ends, also after kill -9."""
+def _lock(partial: Path, out: str | Path) -> Iterator[None]:
+    """Lock the directory for this process. The kernel releases the lock when the process ends, also after kill -9."""
     import fcntl
 
     with (partial / OWNER).open("a") as file:
@@ -143,23 +136,21 @@ def _owned(partial: Path, out: str | Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             fix = "Wait for it, or choose another `out`"
-            raise HeadscopeError("another run is writing it", where=out, fix=fix) from None
+            raise HeadscopeError("another run is writing to it", where=out, fix=fix) from None
         yield
 
 
 def _empty(partial: Path, keep: Sequence[str]) -> None:
-    """Throw away what a killed run left, but for these files."""
-    for left in partial.iterdir():
-        if left.name in keep:
-            continue
-        if left.is_dir() and not left.is_symlink():
-            shutil.rmtree(left)
-        elif left.name != OWNER:
-            left.unlink()
+    """Delete what a killed run left, except the files to keep."""
+    for path in partial.iterdir():
+        if path.is_dir() and not path.is_symlink() and path.name not in keep:
+            shutil.rmtree(path)
+        elif path.name not in (OWNER, *keep):
+            path.unlink()
 
 
-def _take_place(partial: Path, final: Path) -> None:
-    """Two renames for a study that is replaced; should the second fail, the old one is put back."""
+def _replace(partial: Path, final: Path) -> None:
+    """Move `partial` to `final`. If that fails, an older `final` is moved back."""
     if not (final.exists() or final.is_symlink()):
         partial.rename(final)
         return

@@ -1,4 +1,4 @@
-"""The one error a user meets: where it is, what is wrong, what was expected, how to fix it."""
+"""The error that users see: where it is, what is wrong, what was expected, how to fix it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-MANY = 20  # names that a message lists; of many more it lists the first ones
+MANY = 20  # names that a message lists; longer lists are shortened
 
 
 class HeadscopeError(Exception):
-    """A mistake in what was given: printed as one line, exit status 2, no traceback.
+    """A mistake in the input: printed as one line, exit status 2, no traceback.
 
     where     a file, `file:line`, or the option as typed
     what      what is wrong, with the value in quotes
-    expected  what would have been right
-    fix      what to do about it
+    expected  what must hold
+    fix       what to do about it
     """
 
     def __init__(
@@ -33,8 +33,8 @@ class HeadscopeError(Exception):
 
     def __str__(self) -> str:
         expected = f"Expected {self.expected}" if self.expected else None
-        sentences = (self.what, expected, self.fix)
-        text = " ".join(_ended(sentence) for sentence in sentences if sentence)
+        sentences = [sentence for sentence in (self.what, expected, self.fix) if sentence]
+        text = " ".join(s if s.endswith(("?", "!")) else f"{s.rstrip('.')}." for s in sentences)
         return printable(f"{self.where}: {text}" if self.where is not None else text)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -42,7 +42,7 @@ class HeadscopeError(Exception):
 
 
 class HeadscopeWarning(UserWarning):
-    """Something a user should know about a result; the command line prints it as one line on stderr."""
+    """A warning about a result; the command line prints it as one line on stderr."""
 
 
 def note(line: str) -> None:
@@ -56,12 +56,8 @@ def _rebuild(
     return HeadscopeError(what, where=where, expected=expected, fix=fix)
 
 
-def _ended(sentence: str) -> str:
-    return sentence if sentence.endswith(("?", "!")) else f"{sentence.rstrip('.')}."
-
-
 def names_in(value: object, where: str) -> list[str]:
-    """The names in a text with commas, or in a list of texts; `where` is the argument."""
+    """Names from a text with commas, or from a list of texts; `where` names the argument in errors."""
     if isinstance(value, str):
         return [name.strip() for name in value.split(",")]
     names = list(value) if isinstance(value, Iterable) else [value]
@@ -73,26 +69,26 @@ def names_in(value: object, where: str) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """One line that cannot steer a terminal: line breaks are blanks, other control characters spelt out."""
+    """One line without control characters, which could steer a terminal: line breaks become blanks."""
     line = re.sub(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+\s*", " ", text).strip()
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def reason(cause: BaseException) -> str:
-    """Another library's error in a few words: its first line, or its type where it says nothing."""
-    said = getattr(cause, "strerror", None) or str(cause).strip()
-    lines = [line.strip() for line in said.splitlines()] or [type(cause).__name__]
+    """A short message for another library's error: its first line, or its type if it has no text."""
+    text = getattr(cause, "strerror", None) or str(cause).strip()
+    lines = [line.strip() for line in text.splitlines()] or [type(cause).__name__]
     return printable(" ".join(lines[:2]) if lines[0].endswith(":") else lines[0])[:200].rstrip(".")
 
 
-def choices(wrong: str, known: Iterable[str], meant: Sequence[str] = ()) -> str:
+def choices(wrong: str, options: Iterable[str], suggested: Sequence[str] = ()) -> str:
     """The known names for an error message, with the nearest one suggested: `a, b or c; did you mean "b"?`
 
-    meant  suggested instead of the nearest: names that are spelt differently
+    suggested  names to suggest instead of the nearest by spelling
     """
-    names = sorted(known)
+    names = sorted(options)
     listed = " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
     if len(names) > MANY + 5:  # to leave out a few would save nothing
         listed = f"{', '.join(names[:MANY])} … ({len(names)} in all)"
-    near = " or ".join(f'"{name}"' for name in meant or get_close_matches(wrong, names, n=1))
+    near = " or ".join(f'"{name}"' for name in suggested or get_close_matches(wrong, names, n=1))
     return f"{listed}; did you mean {near}?" if near else listed

@@ -1,12 +1,12 @@
-"""How a head is addressed: `encoder.3.2`, or `3.2` where the model has one stack; sets `3.2,4.*,cross.5.0-3`.
+"""Addresses of heads: `encoder.3.2`, or `3.2` if the model has one stack. Sets: `3.2,4.*,cross.5.0-3`.
 
-Layers and heads are counted from 0, always. Head numbers are those of the original model for ever.
+Layers and heads are counted from 0. After pruning heads keep the numbers of the original model.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -25,8 +25,8 @@ _ITEM = re.compile(
 class Site:
     """One call of an attention module in a forward pass.
 
-    numbers  the heads it has, in the order of its tensors; None where the site is only an address. After a cut these
-             are some of the original model's. They are no part of the address: two sites are the same without them.
+    numbers  head numbers in the order of the site's tensors; None if the site is only an address. After pruning they
+             are a subset of the original model's. They are not compared: sites are equal by stack and layer.
     """
 
     stack: str
@@ -34,13 +34,13 @@ class Site:
     numbers: tuple[int, ...] | None = field(default=None, compare=False, repr=False)
 
     def heads(self, width: int) -> list[Head]:
-        """The heads that the rows of a tensor with `width` of them are of."""
+        """The heads along an axis of length `width` of the site's tensors."""
         numbers = range(width) if self.numbers is None else self.numbers
         assert len(numbers) == width, f"{self} has {len(numbers)} heads, not {width}"
         return [Head(self.stack, self.layer, number) for number in numbers]
 
     def index_of(self, head: int) -> int:
-        """Where in this site's tensors the head of this number stands."""
+        """Index of a head number along the head axis of the site's tensors."""
         return head if self.numbers is None else self.numbers.index(head)
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Head:
 
     @classmethod
     def of_row(cls, row: Mapping[Any, Any]) -> Head:
-        """The head that a row of a table is about."""
+        """The head of a row with the columns stack, layer and head."""
         return cls(str(row["stack"]), int(row["layer"]), int(row["head"]))
 
     @property
@@ -69,32 +69,31 @@ class Head:
 
 
 HeadName = str | Head | tuple[int, int] | tuple[str, int, int]
-Heads = HeadName | Iterable[HeadName]  # whatever a user may name heads by
+Heads = HeadName | Iterable[HeadName]  # all ways in which a user may name heads
 
 
 def head_names(heads: Heads) -> list[str | Head]:
     """Heads as text ("3.2", "4.*") or `Head`: (3, 2) becomes "3.2", ("cross", 3, 2) becomes "cross.3.2"."""
     if isinstance(heads, str | Head):
         return [heads]
-    if isinstance(heads, tuple) and (address := _address(heads)) is not None:
+    if (address := _address(heads)) is not None:
         return [address]
-    wrong: object = heads
-    if isinstance(heads, Iterable):
-        items = list(heads)
-        texts = [one if isinstance(one, str | Head) else _address(one) for one in items]
-        if None not in texts:
-            return [one for one in texts if one is not None]
-        wrong = items[texts.index(None)]
-    raise HeadscopeError(
-        f"{wrong!r} names no head",
-        where="heads",
-        expected=f"{FORM}; or (LAYER, HEAD)",
-        fix=f'Write "{wrong}"' if isinstance(wrong, float) else None,
-    )
+    names: list[str | Head] = []
+    for item in heads if isinstance(heads, Iterable) else [heads]:
+        name = item if isinstance(item, str | Head) else _address(item)
+        if name is None:
+            raise HeadscopeError(
+                f"{item!r} does not name a head",
+                where="heads",
+                expected=f"{FORM}; or (LAYER, HEAD)",
+                fix=f'Write "{item}"' if isinstance(item, float) else None,
+            )
+        names.append(name)
+    return names
 
 
 def format_heads(heads: Heads) -> str:
-    """The same as one text: [(3, 2), "4.*"] becomes "3.2,4.*"."""
+    """Heads as one text: [(3, 2), "4.*"] becomes "3.2,4.*"."""
     return ",".join(map(str, head_names(heads)))
 
 
@@ -109,70 +108,58 @@ def _address(head: object) -> str | None:
 
 
 class HeadSet(Collection[Head]):
-    """Some of a model's heads, read from text or given one by one; iterates in order, prints itself back."""
+    """A subset of a model's heads, parsed from text or given one by one; iterates in order, `str` gives the text."""
 
     def __init__(self, heads: Heads, *, among: Iterable[Head]) -> None:
-        """`among` is every head there is (`model.heads`): it gives stars their width and catches typing errors."""
+        """`among` are all heads of the model (`model.heads`): they resolve `*`, and other heads are refused."""
         self.among = tuple(among)
         parsed = ([n] if isinstance(n, Head) else self._parse(n) for n in head_names(heads))
         self._heads = frozenset(chain.from_iterable(parsed))
-        strangers = sorted(self._heads - set(self.among))
-        if strangers:
-            what = f"{strangers[0]} is not a head of this model"
+        unknown = sorted(self._heads - set(self.among))
+        if unknown:
+            what = f"{unknown[0]} is not a head of this model"
             raise HeadscopeError(what, expected=self._extent())
 
     def _parse(self, text: str) -> list[Head]:
-        return [head for item in text.split(",") for head in self._read(item.strip(), text)]
+        return [head for item in text.split(",") for head in self._select(item.strip(), text)]
 
-    def _read(self, item: str, whole: str) -> list[Head]:
+    def _select(self, item: str, whole: str) -> list[Head]:
+        """The heads of one item such as `4.*`, of the text `whole`."""
         where = f'heads "{whole}"'
         match = _match(item, where)
         stacks = sorted({head.stack for head in self.among})
-        stack = match["stack"]
-        if stack is None and len(stacks) > 1:
-            raise HeadscopeError(
-                f'"{item}" could be in {" or ".join(stacks)}',
-                where=where,
-                fix=f'Write "{stacks[0]}.{item}"',
-            )
-        first, last = match["first"], match["last"] or match["first"]
-        found = [
-            head
-            for head in self.among
-            if head.stack == (stack or stacks[0])
-            and match["layer"] in ("*", str(head.layer))
-            and (first == "*" or int(first) <= head.head <= int(last))
-        ]
-        largest = max(
-            (head.head for head in self.among if head.stack == (stack or stacks[0])), default=-1
-        )
-        if first != "*" and int(last) > largest:
-            found = []
-        asked = 1 if first == "*" else int(last) - int(first) + 1
-        if len(found) < max(asked, 1):
-            raise HeadscopeError(
-                f'"{item}" is not in this model',
-                where=where,
-                expected=f"{FORM}; this model has {self._extent()}",
-            )
-        return found
+        if match["stack"] is None and len(stacks) > 1:
+            what, fix = f'"{item}" could be in {" or ".join(stacks)}', f'Write "{stacks[0]}.{item}"'
+            raise HeadscopeError(what, where=where, fix=fix)
+        of_stack = [head for head in self.among if head.stack == (match["stack"] or stacks[0])]
+        layer, first, last = match["layer"], match["first"], match["last"] or match["first"]
+        selected = [head for head in of_stack if layer in ("*", str(head.layer))]
+        count = 1
+        if first != "*":
+            selected = [head for head in selected if int(first) <= head.head <= int(last)]
+            count = max(int(last) - int(first) + 1, 1)
+            if int(last) > max((head.head for head in of_stack), default=-1):
+                selected = []
+        if len(selected) < count:
+            expected = f"{FORM}; this model has {self._extent()}"
+            raise HeadscopeError(f'"{item}" is not in this model', where=where, expected=expected)
+        return selected
 
     def _extent(self) -> str:
-        """What there is, for messages: `encoder layers 0 to 5 with heads 0 to 11`."""
+        """The model's layers and heads, for messages: `encoder layers 0 to 5 with heads 0 to 11`."""
         parts = []
         for stack in sorted({head.stack for head in self.among}):
-            here = [head for head in self.among if head.stack == stack]
-            parts.append(
-                f"{stack} layers 0 to {max(head.layer for head in here)} with heads 0 to {max(h.head for h in here)}"
-            )
+            heads = [head for head in self.among if head.stack == stack]
+            layer, number = max(head.layer for head in heads), max(head.head for head in heads)
+            parts.append(f"{stack} layers 0 to {layer} with heads 0 to {number}")
         return ", ".join(parts) or "no heads"
 
     def by_site(self) -> dict[Site, list[int]]:
         """The head numbers at each site, in order."""
-        found: defaultdict[Site, list[int]] = defaultdict(list)
+        numbers: defaultdict[Site, list[int]] = defaultdict(list)
         for head in self:
-            found[head.site].append(head.head)
-        return dict(found)
+            numbers[head.site].append(head.head)
+        return dict(numbers)
 
     def __contains__(self, head: object) -> bool:
         return head in self._heads
@@ -191,9 +178,7 @@ class HeadSet(Collection[Head]):
 
     def __str__(self) -> str:
         one_stack = len({head.stack for head in self.among}) == 1
-        widths: defaultdict[Site, int] = defaultdict(int)
-        for head in self.among:
-            widths[head.site] += 1
+        widths = Counter(head.site for head in self.among)
         items = []
         for site, numbers in self.by_site().items():
             address = str(site.layer) if one_stack else str(site)
@@ -208,7 +193,7 @@ class HeadSet(Collection[Head]):
 
 
 def check_heads(heads: str) -> None:
-    """Refuse what is not written as heads are, before it is known which heads there are."""
+    """Refuse text that does not have the form of heads, before the model is known."""
     for item in heads.split(","):
         _match(item.strip(), f'heads "{heads}"')
 
@@ -216,7 +201,7 @@ def check_heads(heads: str) -> None:
 def _match(item: str, where: str) -> re.Match[str]:
     match = _ITEM.fullmatch(item)
     if match is None:
-        raise HeadscopeError(f'"{item}" names no head', where=where, expected=FORM)
+        raise HeadscopeError(f'"{item}" does not name a head', where=where, expected=FORM)
     return match
 
 

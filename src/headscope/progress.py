@@ -1,4 +1,4 @@
-"""Progress for people: a bar with rate and remaining time on a terminal, a few plain lines elsewhere.
+"""Progress of long work: a bar with rate and remaining time on a terminal, a few plain lines elsewhere.
 
 with progress("minilm") as update:
     headscope.analyze(model, texts, progress=update)
@@ -55,7 +55,7 @@ def progress(title: str) -> Iterator[ProgressUpdate]:
             if pace.is_new_part(done, total):
                 bar.reset(task)
             pace.update(done, total)
-            description = _with_part(title, part)
+            description = f"{title}, {part}" if part else title
             bar.update(task, completed=done, total=total, pace=pace.text, description=description)
 
         yield update
@@ -74,14 +74,10 @@ def _plain_lines(title: str) -> ProgressUpdate:
             return
         last_line, is_long = now, True
         rate = f", {pace.text}" if pace.text else ""
-        line = f"{_with_part(title, part)}: {done} of {total}{rate}"
-        print(line, file=sys.stderr, flush=True)
+        name = f"{title}, {part}" if part else title
+        print(f"{name}: {done} of {total}{rate}", file=sys.stderr, flush=True)
 
     return update
-
-
-def _with_part(title: str, part: str) -> str:
-    return f"{title}, {part}" if part else title
 
 
 class _Pace:

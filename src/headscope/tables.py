@@ -1,4 +1,4 @@
-"""The long form that every room speaks: one row for each head and statistic, with its interval and count."""
+"""The long table of heads, one row for each head and statistic, and the sums that its rows are computed from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EQUAL = 1e-6  # standard deviation below which values are equal up to the roundi
 
 @dataclass(frozen=True)
 class Row:
-    """What one statistic says of one head; low and high are NaN where there is no interval."""
+    """The value of one statistic for one head; low and high are NaN if there is no interval."""
 
     stack: str
     layer: int
@@ -57,10 +57,10 @@ class Moments:
         self.total_of_squares: NDArray[np.float64] = np.zeros(shape)
 
     def add(self, values: NDArray[np.float64]) -> None:
-        """Add values [sequence, …]. NaN means "not defined for this sequence", which is then not counted."""
-        defined = ~np.isnan(values)
-        values = np.where(defined, values, 0.0)
-        self.count += defined.sum(axis=0)
+        """Add values [sequence, …]. NaN means not defined for this sequence, which is then not counted."""
+        is_defined = ~np.isnan(values)
+        values = np.where(is_defined, values, 0.0)
+        self.count += is_defined.sum(axis=0)
         self.total += values.sum(axis=0)
         self.total_of_squares += np.square(values).sum(axis=0)
 
@@ -81,7 +81,7 @@ class Moments:
             return self.total / self.count
 
     def summary(self, at: tuple[int, ...] = (), *, is_share: bool = False) -> TableRow:
-        """Mean, interval and count of the entry `at`, by the names of their columns."""
+        """Mean, interval and count of the entry `at`, by column name."""
         low, high = (float(end[at]) for end in self.interval(is_share=is_share))
         count = int(self.count[at])
         return {"value": float(self.mean()[at]), "low": low, "high": high, "count": count}
@@ -127,11 +127,11 @@ def share_interval(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """95 % interval of the mean of values between 0 and 1: Wilson's, with the effective number of values.
 
-    `count` values with this variance say as much about their mean as mean·(1 − mean)·count / variance answers that are
-    0 or 1 (the design effect of survey sampling). For 0/1 values this is Wilson's interval; for values that vary little
-    it is mean ± 1.96·s/√count.
+    `count` values with this variance are as informative about their mean as mean·(1 − mean)·count / variance answers
+    that are 0 or 1 (the design effect of survey sampling). For 0/1 values this is Wilson's interval; for values that
+    vary little it is mean ± 1.96·s/√count.
 
-    Equal values have no variance to go by. After `count` equal ones, up to a share z² / (count + z²) of all texts may
+    Equal values have no variance. After `count` equal ones, up to a share z² / (count + z²) of all texts may
     have another value (Wilson's upper end of 0 of `count`), which may be anything between 0 and 1.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -143,7 +143,7 @@ def share_interval(
 
 
 def to_frame(rows: Iterable[Row]) -> pd.DataFrame:
-    """Rows as a DataFrame with exactly COLUMNS, sorted by stack, statistic as first given, layer and head."""
+    """Rows as a DataFrame with exactly COLUMNS, sorted by stack, statistic (in order of appearance), layer and head."""
     import pandas as pd
 
     frame = pd.DataFrame(list(rows), columns=list(COLUMNS))
@@ -157,20 +157,20 @@ def to_frame(rows: Iterable[Row]) -> pd.DataFrame:
 
 
 def stack_layers(arrays: Mapping[Site, NDArray[Any]]) -> NDArray[Any]:
-    """The arrays [head, …] of one stack's sites as one [layer, head, …]; NaN for heads that were cut."""
-    places = {site: [h.head for h in site.heads(len(array))] for site, array in arrays.items()}
+    """Stack the arrays [head, …] of one stack's sites to [layer, head, …]; NaN for pruned heads."""
+    numbers = {site: [h.head for h in site.heads(len(array))] for site, array in arrays.items()}
     layers = 1 + max(site.layer for site in arrays)
-    heads = 1 + max(head for here in places.values() for head in here)
+    heads = 1 + max(map(max, numbers.values()))
     result = np.full((layers, heads, *next(iter(arrays.values())).shape[1:]), np.nan)
-    for site, here in places.items():
-        result[site.layer, here] = arrays[site]
+    for site, of_site in numbers.items():
+        result[site.layer, of_site] = arrays[site]
     return result
 
 
 def rows_of(
     heads: Iterable[Head], statistic: str, moments: Moments, *, is_share: bool = False
 ) -> list[Row]:
-    """One row a head from per-head moments; a head whose statistic is defined nowhere has no row."""
+    """Rows from moments [head]; a head without any defined value has no row."""
     low, high = moments.interval(is_share=is_share)
     mean = moments.mean()
     return [

@@ -14,7 +14,7 @@ from headscope.errors import HeadscopeError
 from headscope.statistics import glossary
 
 GOOD = "1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n2\tcat\tcat\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
-MEND = "Mend the line, or pass --lenient to leave such sentences out; run.json will count them."
+MEND = "Fix the line, or pass --lenient to leave such sentences out; run.json will count them."
 DOCUMENT = "#begin document (a); part 000\na\t0\t0\tmat\t(1)\na\t0\t1\tcat\t(2)\na\t0\t2\tsat\t(1)\n\n#end document\n"
 
 

@@ -56,7 +56,7 @@ BAD: dict[str, tuple[str, bytes, tuple[str, ...], str]] = {
         "c.tsv",
         b"a\tb\nc\n",
         ("--pairs",),
-        f"c.tsv:2: 1 column. {PAIR} Mend the line, or leave --pairs out if each line is one text.",
+        f"c.tsv:2: 1 column. {PAIR} Fix the line, or leave --pairs out if each line is one text.",
     ),
     "three columns": ("c.tsv", b"a\tb\nc\td\te\n", ("--pairs",), f"c.tsv:2: 3 columns. {PAIR}"),
     "an empty column": (

@@ -244,7 +244,8 @@ def test_two_runs_do_not_write_the_same_study(here: Path, analyze: Run) -> None:
     with drafts.atomic_directory(here / "study"):
         said = analyze("bert")
         assert (
-            said.error == "study: another run is writing it. Wait for it, or choose another --out."
+            said.error
+            == "study: another run is writing to it. Wait for it, or choose another --out."
         )
         assert (here / "study.partial").is_dir()
 
@@ -280,7 +281,7 @@ def test_a_full_disk_is_said_and_left_clean(run: Run, tiny_disk: Path) -> None:
         unmount(tiny_disk)
     assert (said.status, said.error) == (
         2,
-        "disk/study: cannot be written: No space left on device. Expected a place with room that may be written to. "
+        "disk/study: cannot be written: No space left on device. Expected a writable directory with free space. "
         "Free some space, or choose another --out.",
     )
     assert left == []
@@ -295,7 +296,7 @@ def test_a_read_only_place_is_said(run: Run, tiny_disk: Path) -> None:
         unmount(tiny_disk)
     assert (said.status, said.error) == (
         2,
-        "disk/study: cannot be written: Read-only file system. Expected a place with room that may be written to. "
+        "disk/study: cannot be written: Read-only file system. Expected a writable directory with free space. "
         "Choose another --out.",
     )
     assert page.status == 2

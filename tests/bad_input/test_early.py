@@ -127,11 +127,11 @@ WRONG: dict[str, str] = {
     "evaluate model --task sst2 --data dev.tsv --columns a": '--columns must be NAME=NAME,NAME=NAME…, got "a".',
     f"importance model {ON_TASK} --by gradiant --out new": '--by must be ablation, all, confidence, entropy, '
     'gradient, norm, random or relevance, got "gradiant". Did you mean "gradient"?',
-    f"importance model {ON_TASK} --heads 3.x --out new": f'heads "3.x": "3.x" names no head. Expected {FORM}.',
+    f"importance model {ON_TASK} --heads 3.x --out new": f'heads "3.x": "3.x" does not name a head. Expected {FORM}.',
     f"importance model {ON_TASK} --kind pair --out new": "--kind pair: pairs of all heads are too many. Name some: "
     "--heads 3.2,4.*.",
     f"importance model {ON_TASK} --race 2 --out new": "--race must be above 0 and below 1, got 2.",
-    f"{PRUNE} --heads 3.x": f'heads "3.x": "3.x" names no head. Expected {FORM}.',
+    f"{PRUNE} --heads 3.x": f'heads "3.x": "3.x" does not name a head. Expected {FORM}.',
     f"{PRUNE} --heads 2 --search bean": '--search must be beam, greedy, iterative, random or rank, got "bean". '
     'Did you mean "beam"?',
     f"{PRUNE} --heads 2 --form tiny": '--form must be onnx, plain or small, got "tiny".',
@@ -169,7 +169,7 @@ WRONG: dict[str, str] = {
     "compare study gone --out new": "gone: there is no such directory. Expected a study that a command wrote.",
     "fronts study full --out new": "full/run.json: not a study (No such file or directory). Expected a directory written "
     "by headscope analyze, or by another command that makes a study.",
-    "report study --out page": 'page: "page" is no page. Expected a name that ends in .html.',
+    "report study --out page": 'page: must be a name that ends in .html, got "page".',
     "serve model --token short": "--token: the token cannot be used. Expected eight or more letters, digits, dashes and "
     "underscores.",
     "serve model --study gone": "gone: there is no such directory. Expected a study that a command wrote.",

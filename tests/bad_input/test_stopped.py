@@ -62,7 +62,7 @@ def test_a_disk_that_fills_up_leaves_nothing(
     said = run(*WORDS)
     assert (said.status, said.error) == (
         2,
-        "study: cannot be written: No space left on device. Expected a place with room that may be written to. "
+        "study: cannot be written: No space left on device. Expected a writable directory with free space. "
         "Free some space, or choose another --out.",
     )
 

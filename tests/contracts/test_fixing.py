@@ -355,7 +355,7 @@ WRONG = {
     "0.1": '`fix` "0.1": "0.1" has no pattern. Expected such as 3.2=previous,encoder.*.0-6=raganato',
     "0.1=left,0.0-1=next": "encoder.0.1 is given twice",
     "": '`fix` "": "" has no pattern',
-    "=left": '"" names no head',
+    "=left": '"" does not name a head',
 }
 
 

@@ -274,7 +274,7 @@ REFUSED = {
     "0.1,0.0-2": 'heads "0.1,0.0-2": encoder.0.1 is given twice',
     "*.3-9": 'heads "*.3-9": "*.3-9" is not in this model',
     "*.*": "heads: these are all heads of the model",
-    "": 'heads "": "" names no head',
+    "": 'heads "": "" does not name a head',
 }
 
 
@@ -298,7 +298,7 @@ def test_what_is_gone_cannot_be_cut_again() -> None:
     [
         ({}, "nothing to remove"),
         ({"heads": "0.1", "layers": "1"}, "heads and layers at once"),
-        ({"heads": 3}, "heads: 3 names no head"),
+        ({"heads": 3}, "heads: 3 does not name a head"),
         (
             {"heads": [Head("encoder", 0, 1), Head("encoder", 0, 1)]},
             r"heads: encoder\.0\.1 is given twice",

@@ -11,9 +11,7 @@ from headscope.data.treebank import Parsed, read_treebank
 from headscope.errors import HeadscopeError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
-MEND = (
-    "Mend the line, or pass `lenient=True` to leave such sentences out; run.json will count them."
-)
+MEND = "Fix the line, or pass `lenient=True` to leave such sentences out; run.json will count them."
 FORMAT = "Expected sentences in CoNLL-U: ten columns with a tab between them, a blank line after each sentence."
 ONE_ROOT = "Expected one word with HEAD 0."
 

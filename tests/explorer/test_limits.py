@@ -85,9 +85,9 @@ def test_what_is_malformed_is_400(body: bytes, said: str, ask: Asking) -> None:
         ({"off": "9.1"}, 422, 'heads "9.1": "9.1" is not in this model. Expected '),
         ({"off": "0.9"}, 422, 'heads "0.9": "0.9" is not in this model. Expected '),
         ({"off": "0.3-1"}, 422, 'heads "0.3-1": "0.3-1" is not in this model.'),
-        ({"off": "0.1;rm"}, 422, 'heads "0.1;rm": "0.1;rm" names no head. Expected '),
+        ({"off": "0.1;rm"}, 422, 'heads "0.1;rm": "0.1;rm" does not name a head. Expected '),
         ({"off": "٣.١"}, 422, 'heads "٣.١": '),
-        ({"off": ","}, 422, 'heads ",": "" names no head.'),
+        ({"off": ","}, 422, 'heads ",": "" does not name a head.'),
         ({"text": ""}, 422, 'text "": there are no tokens in it. Expected some text.'),
         ({"text": " \n\t"}, 422, "there are no tokens in it. Expected some text."),
         (

@@ -266,7 +266,7 @@ def test_a_text_that_is_too_long_to_be_asked_is_put_together() -> None:
 
 @pytest.mark.parametrize(
     ("head", "said"),
-    [("9.9", "is not in this model"), ("x", "names no head"), ("0.*", "are 4 heads")],
+    [("9.9", "is not in this model"), ("x", "does not name a head"), ("0.*", "are 4 heads")],
 )
 def test_what_is_no_head_is_refused(head: str, said: str, asking: Asking) -> None:
     for kind in ("cards", "examples"):

@@ -223,13 +223,19 @@ def test_importance_takes_tuples_and_patterns_by_name(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("heads", "message"),
     [
-        (0.2, 'heads: 0.2 names no head. Expected {form}; or (LAYER, HEAD). Write "0.2".'),
-        ([0.2], 'heads: 0.2 names no head. Expected {form}; or (LAYER, HEAD). Write "0.2".'),
-        (3, "heads: 3 names no head. Expected {form}; or (LAYER, HEAD)."),
-        ([3, 2], "heads: 3 names no head. Expected {form}; or (LAYER, HEAD)."),
-        ((1.0, 2), 'heads: 1.0 names no head. Expected {form}; or (LAYER, HEAD). Write "1.0".'),
-        (None, "heads: None names no head. Expected {form}; or (LAYER, HEAD)."),
-        ([(0, 1, 2, 3)], "heads: (0, 1, 2, 3) names no head. Expected {form}; or (LAYER, HEAD)."),
+        (0.2, 'heads: 0.2 does not name a head. Expected {form}; or (LAYER, HEAD). Write "0.2".'),
+        ([0.2], 'heads: 0.2 does not name a head. Expected {form}; or (LAYER, HEAD). Write "0.2".'),
+        (3, "heads: 3 does not name a head. Expected {form}; or (LAYER, HEAD)."),
+        ([3, 2], "heads: 3 does not name a head. Expected {form}; or (LAYER, HEAD)."),
+        (
+            (1.0, 2),
+            'heads: 1.0 does not name a head. Expected {form}; or (LAYER, HEAD). Write "1.0".',
+        ),
+        (None, "heads: None does not name a head. Expected {form}; or (LAYER, HEAD)."),
+        (
+            [(0, 1, 2, 3)],
+            "heads: (0, 1, 2, 3) does not name a head. Expected {form}; or (LAYER, HEAD).",
+        ),
     ],
 )
 def test_what_names_no_head_is_refused_when_the_edit_is_made(heads: Any, message: str) -> None:

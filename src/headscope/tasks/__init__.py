@@ -33,7 +33,7 @@ def get_task(
     """A task; `columns` are the data's own names of columns by ours, `labels` our names of labels by the data's."""
     known = tasks()
     if name not in known:
-        expected = choices(name, known, meant=TASKS_MEANT.get(name, ()))
+        expected = choices(name, known, TASKS_MEANT.get(name, ()))
         raise HeadscopeError(f'"{name}" is no task', where="`task`", expected=expected)
     return known[name](name, columns=columns, labels=labels)
 
