@@ -85,7 +85,7 @@ def test_a_card_leads_to_the_twin_and_shows_markup_as_text(page: Page) -> None:
 def test_what_the_server_has_forgotten_is_asked_again(
     page: Page, explorer: Explorer, watched: Watched
 ) -> None:
-    explorer.server.states._kept.clear()
+    explorer.server.states._states.clear()
     page.click(head_of("1.1"))
     shows(page, "1.1")
     expect(page.locator("#error")).to_be_hidden()

@@ -331,7 +331,7 @@ def test_a_newer_turn_of_a_page_makes_older_ones_stale(
         assert begun.wait(LONGEST)
         waiting = turn("cat", 2)
         other = turn("dog", 1)
-        until(lambda: ask.explorer.server.line.waiting == 2)
+        until(lambda: ask.explorer.server.queue.waiting == 2)
         newest = turn("cat", 3)
         assert waiting.result(LONGEST).status == 409, (
             "it is answered at once, not when it would have been its turn"

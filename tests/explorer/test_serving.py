@@ -125,7 +125,7 @@ def test_several_studies_of_a_model_are_joined_as_in_a_report(start: Start, tmp_
 
 def test_studies_of_different_models_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        HeadscopeError, match="of different models: study 1 of tiny and study 2 of tiny"
+        HeadscopeError, match="of one model, got study 1 of tiny and study 2 of tiny"
     ):
         headscope.serve(
             worded(BertModel),

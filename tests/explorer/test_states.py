@@ -16,10 +16,10 @@ from transformers import BertForMaskedLM, BertForSequenceClassification, PreTrai
 
 from headscope.explorer.predictions import EncodedInput
 from headscope.explorer.serving import Explorer
-from headscope.explorer.session import Asked, State, States
-from headscope.explorer.thumbnails import thumbnails
+from headscope.explorer.session import State, StateKey, States
+from headscope.explorer.state_maps import thumbnails
 from headscope.heads import Site
-from headscope.report.look.encoding import packed
+from headscope.report.look.encoding import encode_maps
 from reference.maps import Maps
 from worded import PLAIN, WORDS, worded
 
@@ -53,7 +53,7 @@ def test_states_are_kept_by_their_size_and_the_newest_always() -> None:
 
 
 def test_a_state_has_one_name_in_one_run_only() -> None:
-    asked = Asked("a", "the cat", None, "0.1", "raw")
+    asked = StateKey("a", "the cat", None, "0.1", "raw")
     one, other = States(), States()
     assert one.name_of(asked) == one.name_of(replace(asked))
     assert one.name_of(asked) != other.name_of(asked), (
@@ -129,16 +129,16 @@ def test_a_thumbnail_is_the_largest_weight_of_each_block(shape: tuple[int, int, 
 def test_a_row_of_nothing_is_nothing() -> None:
     weights = np.zeros((1, 2, 3), np.float32)
     weights[0, 1] = [0.25, 0.5, 0.25]
-    maps = Maps.of(packed([(3, 2)], weights))
+    maps = Maps.of(encode_maps([(3, 2)], weights))
     assert maps.places == [(3, 2)]
     np.testing.assert_allclose(maps.values, weights, atol=0.004)
-    signed = Maps.of(packed([(3, 2)], np.zeros((1, 2, 2), np.float32), signed=True))
+    signed = Maps.of(encode_maps([(3, 2)], np.zeros((1, 2, 2), np.float32), signed=True))
     assert not signed.values.any()
 
 
 def test_a_difference_keeps_its_signs() -> None:
     difference = np.array([[[0.5, -0.25, 0.0], [-1.0, 0.01, 0.99]]], np.float32)
-    maps = Maps.of(packed([(0, 0)], difference, signed=True))
+    maps = Maps.of(encode_maps([(0, 0)], difference, signed=True))
     np.testing.assert_allclose(maps.values, difference, atol=0.008)
     assert (np.sign(maps.values) == np.sign(difference)).all()
 

@@ -72,13 +72,13 @@ def weighed(highs: dict[str, float], loss: float | None = None, half: float = 0.
 def test_a_weak_study_calls_no_head_unimportant() -> None:
     """Sixteen examples show a rise of no head, and that it is small of none either: that is no reason to cut all."""
     weak = {f"{layer}.{head}": 0.002 for layer, head in PLACES}
-    assert StudyView(weighed(weak, loss=0.0213, half=0.0018), model()).told["unimportant"] == []
+    assert StudyView(weighed(weak, loss=0.0213, half=0.0018), model()).about["unimportant"] == []
 
 
 def test_the_margin_is_a_share_of_the_intact_loss() -> None:
     (told,) = StudyView(
         weighed({"0.0": 0.019, "0.1": 0.021, "1.0": -0.3}, loss=-2.0), model()
-    ).told["unimportant"]
+    ).about["unimportant"]
     assert told["heads"] == "0.0,1.0"
     assert told["what"] == "that cost less than 0.02 each (of 100 examples)"
     assert "the loss of sts </b> rises by less than 0.02 (1 % of 2)" in told["why"]
@@ -86,7 +86,7 @@ def test_the_margin_is_a_share_of_the_intact_loss() -> None:
 
 def test_no_layer_is_called_unimportant_as_a_whole() -> None:
     cheap = {f"{layer}.{head}": 0.001 + 0.001 * head for layer, head in PLACES}
-    (told,) = StudyView(weighed(cheap), model()).told["unimportant"]
+    (told,) = StudyView(weighed(cheap), model()).about["unimportant"]
     assert told["heads"] == "0.0-2,1.0-2"  # the one that may cost most stays
     assert "one head of each layer is left on" in told["why"]
 
@@ -294,7 +294,7 @@ def test_a_plan_and_gates_name_unimportant_heads_too() -> None:
         Row("encoder", layer, head, "gate-small", float(layer), math.nan, math.nan, 1)
         for layer, head in PLACES
     ]
-    told = StudyView(Study(to_frame(rows)), model()).told["unimportant"]
+    told = StudyView(Study(to_frame(rows)), model()).about["unimportant"]
     assert [(one["heads"], one["count"]) for one in told] == [("0.2-3,1.2-3", 4), ("0.*", 4)]
     assert (told[0]["what"], told[1]["what"]) == (
         "that the plan removes",

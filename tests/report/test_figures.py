@@ -20,7 +20,7 @@ from headscope.report.drawing import palette
 from headscope.report.drawing.palette import DIVERGING_STOPS, SEQUENTIAL_STOPS
 from headscope.report.drawing.style import colours_of, norm_of
 from headscope.report.map_colours import MATTERS
-from headscope.report.page.payload import described
+from headscope.report.page.payload import describe_statistic
 from headscope.report.rendered_figures import inline_svg, render_figures, svg_of, telling
 from headscope.report.scale import Scale, scale_of
 from headscope.report.sections import figures_of, sections
@@ -227,8 +227,8 @@ def test_worse_has_one_colour_whether_a_loss_rises_or_a_metric_falls(statistic: 
         assert loss == pytest.approx(metric, abs=0.02)  # a colour map has 256 steps
     worst = colours_of(of_loss)(norm_of(of_loss)(0.3))
     assert to_hex(worst) == DIVERGING_STOPS[0]
-    assert described(statistic, CHANGES)["reversed"]
-    assert not described("ablation-metric", CHANGES)["reversed"]
+    assert describe_statistic(statistic, CHANGES)["reversed"]
+    assert not describe_statistic("ablation-metric", CHANGES)["reversed"]
     assert set(MATTERS.values()) >= {palette.WORSE, palette.BETTER}
     middle = len(DIVERGING_STOPS) // 2
     assert DIVERGING_STOPS.index(palette.WORSE) < middle < DIVERGING_STOPS.index(palette.BETTER)

@@ -31,8 +31,8 @@ from headscope.data.batches import collate
 from headscope.data.encode import Encoder
 from headscope.data.examples import Example
 from headscope.errors import HeadscopeError
-from headscope.explorer.predictions import Alike, prediction_of
 from headscope.explorer.predictions import EncodedInput as Shown
+from headscope.explorer.predictions import TextVectors, prediction_of
 from headscope.model.load import load
 from headscope.model.scalar_output import said
 from worded import glue, saved, sentence, sentiments, table, tokenizer
@@ -232,7 +232,7 @@ def test_the_explorer_pools_alike(pooling: str, first: Path) -> None:
     model = load(first, pooling=pooling, prompt="the old ")
     batch = collate(model, list(Encoder(model).encode([Example("a cat sat", "a dog ran")], 0)))
     shown = Shown("a cat sat", "a dog ran", batch)
-    prediction = Alike(model)
+    prediction = TextVectors(model)
     with torch.inference_mode():
         found = prediction.read(prediction.run(shown), shown)
     assert float((found - vectors_of(model, ["a cat sat", "a dog ran"])).abs().max()) < 1e-5

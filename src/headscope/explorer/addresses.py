@@ -1,18 +1,20 @@
-"""Addresses of this machine: which of them mean itself, and which other machines can open."""
+"""Addresses of this machine: loopback addresses, and those that other machines can open."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
+from contextlib import suppress
 
 # Reserved for documentation: no machine has these addresses.
 NOWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this name is this machine, seen from itself."""
-    is_named = host.lower() == "localhost"
-    return is_named or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+    """Whether this host can only be reached from this machine."""
+    if host.lower() == "localhost":
+        return True
+    return is_address(host) and ipaddress.ip_address(host).is_loopback
 
 
 def is_everywhere(host: str) -> bool:
@@ -28,33 +30,22 @@ def is_address(name: str) -> bool:
     return True
 
 
-def in_address(name: str) -> str:
+def in_url(name: str) -> str:
+    """A host as it is written in a URL: IPv6 addresses in brackets."""
     return f"[{name}]" if ":" in name and not name.startswith("[") else name
 
 
 def addresses_of(host: str) -> list[str]:
-    """This machine's name, and its addresses as other machines see them, where it listens on all of them."""
+    """This machine's name, and its addresses for other machines, if `host` stands for all of them."""
     if not is_everywhere(host):
         return []
-    families = [socket.AF_INET6, socket.AF_INET] if ":" in host else [socket.AF_INET]
-    found = [address for family in families for address in (_outward(family), *_named(family))]
-    known = dict.fromkeys(address for address in found if address and not is_loopback(address))
-    return [socket.gethostname().lower(), *known]
-
-
-def _outward(family: socket.AddressFamily) -> str | None:
-    """The address from which this machine would speak to others. Nothing is sent: UDP only looks up the way."""
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as way:
-            way.connect((NOWHERE[family], 9))
-            return str(way.getsockname()[0])
-    except OSError:
-        return None
-
-
-def _named(family: socket.AddressFamily) -> list[str]:
-    """The addresses that this machine's name stands for."""
-    try:
-        return [str(one[4][0]) for one in socket.getaddrinfo(socket.gethostname(), None, family)]
-    except OSError:
-        return []
+    name = socket.gethostname()
+    addresses: list[str] = []
+    for family in [socket.AF_INET6, socket.AF_INET] if ":" in host else [socket.AF_INET]:
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((NOWHERE[family], 9))  # sends nothing: UDP only looks up the route
+            addresses.append(str(probe.getsockname()[0]))
+        with suppress(OSError):
+            addresses += [str(info[4][0]) for info in socket.getaddrinfo(name, None, family)]
+    outward = [address for address in addresses if not is_loopback(address)]
+    return [name.lower(), *dict.fromkeys(outward)]

@@ -1,7 +1,7 @@
-"""Which heads does a study show to cost next to nothing?
+"""The heads whose ablation a study shows to cost next to nothing.
 
-That a rise of the loss was not shown says little: with few examples it is shown of no head. A head is cheap where the
-study shows that it costs at most a small margin: the whole interval of its change of loss lies below it.
+A rise of the loss that is not significant says little: with few examples no rise is. A head is cheap if the study
+shows that it costs at most a small margin: the whole interval of its change of loss lies below the margin.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from headscope.report.text import plain
 from headscope.study.study import Study
 
 SHARE = 0.01  # of the intact model's loss
-NATS = 0.01  # where the study does not say what that is
+NATS = 0.01  # if the study does not have the intact model's loss
 
 
-def cheap_heads(study: Study, there: set[Head]) -> tuple[str, str, set[Head]] | None:
-    """What these heads are, why, and which; None where the study shows it of none.
+def cheap_heads(study: Study, heads: set[Head]) -> tuple[str, str, set[Head]] | None:
+    """A description of the cheap heads, the reason, and the heads; None if the study shows it of none.
 
-    there  the heads that the model has. Of each layer at least one stays: that all of them together are cheap is
-    nowhere shown, and what a layer reads goes with its last head.
+    heads  those of the model. At least one stays in each layer: that all of them together are cheap is not shown, and
+    without its last head a layer reads nothing.
     """
     table = study.tables.get("significance")
     if table is None:
@@ -31,12 +31,15 @@ def cheap_heads(study: Study, there: set[Head]) -> tuple[str, str, set[Head]] | 
     margin, of_what = _margin(study)
     rows = {Head.of_row(row): row for row in losses.to_dict("records")}
     highs = {head: float(row["high"]) for head, row in rows.items()}
-    chosen = {head for head, high in highs.items() if high < margin and head in there}
-    chosen -= _last_ones(chosen, highs, there)
-    if not chosen:
+    cheap = {head for head, high in highs.items() if high < margin and head in heads}
+    for site in {head.site for head in cheap}:
+        of_site = [head for head in sorted(heads) if head.site == site]
+        if cheap.issuperset(of_site):
+            cheap.discard(max(of_site, key=lambda head: highs[head]))
+    if not cheap:
         return None
-    counts = sorted(int(rows[head]["count"]) for head in chosen)
-    few, many = counts[0], counts[-1]
+    counts = [int(rows[head]["count"]) for head in cheap]
+    few, many = min(counts), max(counts)
     examples = f"{few:,}" if few == many else f"{few:,} to {many:,}"
     task = recorded(study.record, "importance", "task")
     why = (
@@ -44,22 +47,12 @@ def cheap_heads(study: Study, there: set[Head]) -> tuple[str, str, set[Head]] | 
         f"{margin:.2g}{of_what}: so says the upper end of the 95 % interval, on {examples} examples. Together they may "
         "cost more; one head of each layer is left on"
     )
-    return f"that cost less than {margin:.2g} each (of {examples} examples)", why, chosen
+    return f"that cost less than {margin:.2g} each (of {examples} examples)", why, cheap
 
 
 def _margin(study: Study) -> tuple[float, str]:
-    """How much a head may cost, and what that is a share of."""
+    """The cost allowed to a head, and a note on the loss that it is a share of."""
     loss = recorded(study.record, "importance", "intact", "loss", "value")
     if isinstance(loss, int | float) and math.isfinite(loss) and loss != 0:
         return SHARE * abs(loss), f" ({100 * SHARE:g} % of {abs(loss):.3g})"
     return NATS, ""
-
-
-def _last_ones(chosen: set[Head], highs: dict[Head, float], there: set[Head]) -> set[Head]:
-    """Of each layer that would lose all its heads, the one that may cost most."""
-    kept = set()
-    for site in {head.site for head in chosen}:
-        of_site = sorted(head for head in there if head.site == site)
-        if chosen.issuperset(of_site):
-            kept.add(max(of_site, key=lambda head: highs[head]))
-    return kept

@@ -1,6 +1,6 @@
-"""Who may ask, and what every answer carries.
+"""Access checks for every request, and security headers for every response.
 
-The explorer listens on this machine alone unless told otherwise. A page of another site could still make a browser
+The explorer listens on this machine alone by default. A page of another site could still make a browser
 send requests here: hence the Host must be ours (a foreign name that was made to point here is refused), and so must
 be the Origin. Elsewhere than on this machine a token is needed.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 import socket
-from collections.abc import Iterable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -19,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headscope.explorer.addresses import is_address, is_everywhere, is_loopback
-from headscope.explorer.responses import Refusal, refused
+from headscope.explorer.responses import Refusal, error_response
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -41,8 +40,8 @@ class Guard:
     """An ASGI application in front of another.
 
     host   the address that the server listens on
-    token  what a request must bring; None: nothing
-    port   names the cookie: cookies do not know ports, and two explorers may run
+    token  required of every request; None: not required
+    port   part of the cookie's name: cookies are shared between ports, and two explorers may run
     """
 
     app: ASGIApp
@@ -52,28 +51,26 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return  # there are no web sockets here
+            return  # no web sockets
         headers = Headers(scope=scope)
         try:
             self._check_host(headers.getlist("host"))
             self._check_origin(headers)
-            answer = self._entry(scope, headers)
+            response = self._check_token(scope, headers)
         except Refusal as refusal:
-            answer = refused(refusal)
+            response = error_response(refusal)
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    given[name] = value
-                given.setdefault("Cache-Control", "no-store")
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        await (self.app if answer is None else answer)(scope, receive, guarded)
+        await (self.app if response is None else response)(scope, receive, send_with_headers)
 
-    def _check_host(self, given: Iterable[str]) -> None:
-        hosts = list(given)
-        if len(hosts) != 1 or not self._is_ours(_name(hosts[0])):
+    def _check_host(self, hosts: list[str]) -> None:
+        if len(hosts) != 1 or not self._is_ours(_host_name(hosts[0])):
             what = f'the request is for host "{", ".join(hosts)[:80]}"'
             raise Refusal(403, what, expected="the address that headscope serve printed")
 
@@ -93,42 +90,44 @@ class Guard:
                 what = f'the request comes from "{origin[:80]}"'
                 raise Refusal(403, what, expected="the explorer's own page")
 
-    def _entry(self, scope: Scope, headers: Headers) -> Response | None:
-        """None where the request may pass; a redirection where it brought its token in the address."""
+    def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
+        """None if the request may pass; a redirection with a cookie if the token is in the URL."""
         if self.token is None:
             return None
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if scope["path"] == "/" and self._is_token(query.pop("token", [""])[0]):
             rest = f"?{urlencode(query, doseq=True)}" if query else ""
-            answer = RedirectResponse(f"/{rest}", 303)
-            answer.set_cookie(self._cookie, self.token, httponly=True, samesite="strict")
-            return answer
-        if not any(self._is_token(one) for one in self._brought(headers)):
+            response = RedirectResponse(f"/{rest}", 303)
+            response.set_cookie(self._cookie, self.token, httponly=True, samesite="strict")
+            return response
+        if not any(self._is_token(token) for token in self._tokens_in(headers)):
             expected = "the address with ?token=… that headscope serve printed"
             raise Refusal(401, "the token is missing or wrong", expected=expected)
         return None
 
-    def _brought(self, headers: Headers) -> list[str]:
-        found = headers.getlist(TOKEN_HEADER)
+    def _tokens_in(self, headers: Headers) -> list[str]:
+        """The tokens in the header of ours and in the cookies."""
+        tokens = headers.getlist(TOKEN_HEADER)
         for line in headers.getlist("cookie"):
             try:
                 cookie = SimpleCookie(line).get(self._cookie)
             except CookieError:
                 continue
-            found += [] if cookie is None else [cookie.value]
-        return found
+            if cookie is not None:
+                tokens.append(cookie.value)
+        return tokens
 
-    def _is_token(self, given: str) -> bool:
+    def _is_token(self, text: str) -> bool:
         assert self.token is not None
-        return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self.token.encode())
+        return hmac.compare_digest(text.encode("utf-8", "surrogatepass"), self.token.encode())
 
     @property
     def _cookie(self) -> str:
         return f"headscope-{self.port}"
 
 
-def _name(host: str) -> str:
-    """The name in a Host header, without the port; empty where it is none."""
+def _host_name(host: str) -> str:
+    """The name in a Host header, without the port; empty if the header is malformed."""
     if not _can_be_split(f"//{host}"):
         return ""
     parts = urlsplit(f"//{host}")
@@ -139,6 +138,7 @@ def _name(host: str) -> str:
 
 def _can_be_split(url: str) -> bool:
     try:
-        return urlsplit(url).port is not False  # the port is only looked at when it is asked for
+        urlsplit(url).port  # noqa: B018  # urlsplit checks the port only when it is read
     except ValueError:
         return False
+    return True

@@ -1,7 +1,7 @@
-"""What does the model say, and what does it say without these heads? One class for each kind of model.
+"""Predictions of a model with all its heads and without those that are off. One class for each kind of model.
 
-`read` takes numbers from a forward pass, under whatever edits are open; `told` puts those of the intact model
-(`before`) and those without the heads that are off (`after`, None where none is) side by side for the page.
+`read` takes numbers from a forward pass, under the edits that are open; `describe` puts those of the intact model
+(`before`) and those without the heads that are off (`after`, None if none is off) side by side for the page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headscope.data.batches import collate
 from headscope.errors import HeadscopeError
-from headscope.explorer.responses import Answer
+from headscope.explorer.responses import JsonObject
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.report.look.token_axis import TokenAxis, inert
@@ -35,13 +35,13 @@ class EncodedInput:
 
 
 class Prediction(ABC):
-    """What one kind of model says about an input."""
+    """The prediction of one kind of model for an input."""
 
     kind: ClassVar[str]
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the page should say about the numbers."""
+        """Remarks for the page about the numbers."""
         return ()
 
     def __init__(self, model: AttentionModel) -> None:
@@ -53,14 +53,14 @@ class Prediction(ABC):
 
     @abstractmethod
     def read(self, output: Any, reading: EncodedInput) -> Tensor:
-        """The numbers that are kept of a pass."""
+        """The numbers to keep of a pass."""
 
     @abstractmethod
-    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> Answer:
-        """What the page is told of them."""
+    def describe(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> JsonObject:
+        """The numbers as the page shows them."""
 
     def _token(self, number: int) -> str:
-        """A token of the vocabulary as it is read by people."""
+        """A token of the vocabulary in readable form."""
         assert self.model.tokenizer is not None
         token = self.model.tokenizer.convert_ids_to_tokens(number)
         if not isinstance(token, str):
@@ -69,7 +69,7 @@ class Prediction(ABC):
 
 
 class Classes(Prediction):
-    """Class probabilities; of a model with one output, the number it gives."""
+    """Class probabilities, or the output of a model that has only one."""
 
     kind = "classifier"
 
@@ -79,7 +79,7 @@ class Classes(Prediction):
             return logits
         return logits.sigmoid() if self._is_multiple() else logits.softmax(dim=-1)
 
-    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> Answer:
+    def describe(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> JsonObject:
         names = labels_of(self.model)
         what = "number" if len(names) == 1 else "several" if self._is_multiple() else "one"
         return {"kind": self.kind, "what": what, "rows": _rows(names, before, after)}
@@ -96,16 +96,18 @@ class MaskedTokens(Prediction):
 
     def read(self, output: Any, reading: EncodedInput) -> Tensor:
         """[mask, vocabulary]: probabilities."""
-        return output.logits[0, self._places(reading)].float().softmax(dim=-1)  # type: ignore[no-any-return]
+        return output.logits[0, self._positions(reading)].float().softmax(dim=-1)  # type: ignore[no-any-return]
 
-    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> Answer:
+    def describe(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> JsonObject:
+        positions = self._positions(reading).tolist()
         now = [None] * len(before) if after is None else after
-        rows = [_candidates(self._token, *pair) for pair in zip(before, now, strict=True)]
-        tokens = self._places(reading).tolist()
-        masks = [{"token": token, "rows": r} for token, r in zip(tokens, rows, strict=True)]
+        masks = [
+            {"token": position, "rows": _candidates(self._token, *pair)}
+            for position, *pair in zip(positions, before, now, strict=True)
+        ]
         return {"kind": self.kind, "masks": masks}
 
-    def _places(self, reading: EncodedInput) -> Tensor:
+    def _positions(self, reading: EncodedInput) -> Tensor:
         mask = getattr(self.model.tokenizer, "mask_token_id", None)
         ids = reading.batch.inputs["input_ids"][0]
         return (ids == (-1 if mask is None else mask)).nonzero()[:, 0]
@@ -119,44 +121,44 @@ class NextToken(Prediction):
     def read(self, output: Any, reading: EncodedInput) -> Tensor:
         return output.logits[0, -1].float().softmax(dim=-1)  # type: ignore[no-any-return]
 
-    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> Answer:
+    def describe(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> JsonObject:
         return {"kind": self.kind, "rows": _candidates(self._token, before, after)}
 
 
-class GivenTarget(Prediction):
-    """The log-probability of the given target, token by token, each given the ones before it."""
+class TargetTokens(Prediction):
+    """The log-probability of the target, token by token, each conditional on the ones before it."""
 
     kind = "translation"
 
     def read(self, output: Any, reading: EncodedInput) -> Tensor:
-        """[token]: nats, below 0; none where no target was given."""
+        """[token]: nats, below 0; empty without a target."""
         labels = self._labels(reading)
         if not len(labels):
             return torch.zeros(0)
-        chances: Tensor = output.logits[0].float().log_softmax(dim=-1).cpu()
-        return chances.gather(1, labels[:, None])[:, 0]
+        log_probabilities: Tensor = output.logits[0].float().log_softmax(dim=-1).cpu()
+        return log_probabilities.gather(1, labels[:, None])[:, 0]
 
-    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> Answer:
+    def describe(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> JsonObject:
         if not len(before):
             return {"kind": self.kind, "before": None, "after": None, "rows": []}
         names = [self._token(number) for number in self._labels(reading).tolist()]
-        sums = [None if told is None else _number(told.double().sum()) for told in (before, after)]
+        sums = [None if of is None else _round(of.double().sum()) for of in (before, after)]
         rows = _rows(names, before, after)
         return {"kind": self.kind, "before": sums[0], "after": sums[1], "rows": rows}
 
     def _labels(self, reading: EncodedInput) -> Tensor:
-        """What the decoder is to say: what it reads without its start, and the end."""
-        given = reading.batch.inputs.get("decoder_input_ids")
-        if given is None:
+        """The tokens that the decoder should predict: its input without the start token, and the end token."""
+        target = reading.batch.inputs.get("decoder_input_ids")
+        if target is None:
             return torch.zeros(0, dtype=torch.long)
         assert self.model.tokenizer is not None
-        return torch.cat([given[0, 1:].cpu(), torch.tensor([self.model.tokenizer.eos_token_id])])
+        return torch.cat([target[0, 1:].cpu(), torch.tensor([self.model.tokenizer.eos_token_id])])
 
 
-class Alike(Prediction):
-    """The cosine of two texts' vectors, each read by itself; of one text, of its vector with and without the heads.
+class TextVectors(Prediction):
+    """The cosine of two texts' vectors, or of one text's vector with and without the heads that are off.
 
-    A vector is pooled from the tokens' last states as `model.reading` says, with its prompt.
+    Each text is read by itself. A vector is pooled from the tokens' last states, with the prompt, by `model.reading`.
     """
 
     kind = "encoder"
@@ -174,47 +176,48 @@ class Alike(Prediction):
 
     def run(self, reading: EncodedInput) -> Any:
         """The output of the model below its head, which has the states."""
-        kept: list[Any] = []
+        states: list[Any] = []
         handle = self.model.model.base_model.register_forward_hook(
-            lambda module, args, output: kept.append(output)
+            lambda module, args, output: states.append(output)
         )
         try:
             output = self.model(reading.batch)
         finally:
             handle.remove()
-        return kept[-1] if kept else output
+        return states[-1] if states else output
 
     def read(self, output: Any, reading: EncodedInput) -> Tensor:
         """[text, width]: one vector a text, of length 1."""
-        how = self.model.reading
-        if self.model.is_encoder_decoder:
-            return pool_states(output, _main_side(reading.batch), how)
+        how, batch = self.model.reading, reading.batch
+        if self.model.is_encoder_decoder:  # its states are those of the decoder
+            mask = batch.inputs.get("decoder_attention_mask")
+            side = batch if mask is None else Batch({"attention_mask": mask}, batch.layout)
+            return pool_states(output, side, how)
         texts = [text for text in (reading.text, reading.second) if text is not None]
-        found, _, skipped = encode_texts(self.model, [(text, "", None) for text in texts], None)
+        sequences, _, skipped = encode_texts(self.model, [(text, "", None) for text in texts], None)
         vectors = []
-        for text, sequence, skip in zip(texts, found, skipped, strict=True):
+        for text, sequence, skip in zip(texts, sequences, skipped, strict=True):
             if sequence is None:
                 where = f'text "{text[:40]}"'
                 raise HeadscopeError("there are no tokens in it", where=where, expected="some text")
-            batch = collate(self.model, [sequence])
-            shown = reading.batch.inputs["input_ids"].cpu()
-            is_shown = torch.equal(batch.inputs["input_ids"], shown)
-            states = output if is_shown else self.run(EncodedInput(text, None, batch))
-            vectors.append(pool_states(states, batch, how, skip))
+            alone = collate(self.model, [sequence])
+            is_shown = torch.equal(alone.inputs["input_ids"], batch.inputs["input_ids"].cpu())
+            states = output if is_shown else self.run(EncodedInput(text, None, alone))
+            vectors.append(pool_states(states, alone, how, skip))
         return torch.cat(vectors)
 
-    def told(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> Answer:
+    def describe(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> JsonObject:
         is_pair = reading.second is not None and not self.model.is_encoder_decoder
-        one = _number(before[0] @ before[1]) if is_pair else 1.0
-        other = None
+        intact = _round(before[0] @ before[1]) if is_pair else 1.0
+        edited = None
         if after is not None:
-            other = _number(after[0] @ after[1]) if is_pair else _number(before[0] @ after[0])
+            edited = _round(after[0] @ after[1] if is_pair else before[0] @ after[0])
         of = "pair" if is_pair else "itself"
-        return {"kind": self.kind, "of": of, "before": one, "after": other}
+        return {"kind": self.kind, "of": of, "before": intact, "after": edited}
 
 
 def prediction_of(model: AttentionModel) -> Prediction:
-    """What this model says, by its class: a model whose head is none of these is read below its head."""
+    """The prediction that fits the class of a model; a model with another head is read below its head."""
     name = type(model.model).__name__
     if name.endswith("ForSequenceClassification"):
         return Classes(model)
@@ -222,10 +225,10 @@ def prediction_of(model: AttentionModel) -> Prediction:
         return MaskedTokens(model)
     if model.model.get_output_embeddings() is not None:
         if model.is_encoder_decoder:
-            return GivenTarget(model)
+            return TargetTokens(model)
         if {site.stack for site in model.sites} == {"decoder"}:
             return NextToken(model)
-    return Alike(model)
+    return TextVectors(model)
 
 
 def labels_of(model: AttentionModel) -> list[str]:
@@ -234,27 +237,23 @@ def labels_of(model: AttentionModel) -> list[str]:
     return [inert(str(config.id2label.get(i, i))) for i in range(config.num_labels)]
 
 
-def _main_side(batch: Batch) -> Batch:
-    """The batch as `pooled` reads it: the states of an encoder-decoder are those of its decoder."""
-    mask = batch.inputs.get("decoder_attention_mask")
-    return batch if mask is None else Batch({"attention_mask": mask}, batch.layout)
+def _rows(names: list[str], before: Tensor, after: Tensor | None) -> list[JsonObject]:
+    edited = [None] * len(names) if after is None else after.tolist()
+    rows = zip(names, before.tolist(), edited, strict=True)
+    return [{"name": name, "before": _round(old), "after": _round(new)} for name, old, new in rows]
 
 
-def _rows(names: list[str], before: Tensor, after: Tensor | None) -> list[Answer]:
-    others = [None] * len(names) if after is None else after.tolist()
-    rows = zip(names, map(_number, before.tolist()), map(_number, others), strict=True)
-    return [{"name": name, "before": one, "after": other} for name, one, other in rows]
-
-
-def _candidates(name: Callable[[int], str], before: Tensor, after: Tensor | None) -> list[Answer]:
-    """The best tokens of either, those of the edited model first where heads are off."""
+def _candidates(
+    name: Callable[[int], str], before: Tensor, after: Tensor | None
+) -> list[JsonObject]:
+    """The best tokens of either, those of the edited model first if heads are off."""
     now = before if after is None else after
-    largest = [
-        scores.topk(min(CANDIDATES, len(scores))).indices.tolist() for scores in (now, before)
-    ]
-    best = list(dict.fromkeys(largest[0] + largest[1]))
+    count = min(CANDIDATES, len(before))
+    indices = [i for scores in (now, before) for i in scores.topk(count).indices.tolist()]
+    best = list(dict.fromkeys(indices))
     return _rows([name(i) for i in best], before[best], None if after is None else after[best])
 
 
-def _number(value: Any) -> float | None:
+def _round(value: Any) -> float | None:
+    """Seven significant digits."""
     return None if value is None else float(f"{float(value):.7g}")

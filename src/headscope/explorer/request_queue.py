@@ -1,7 +1,7 @@
-"""Who may ask the model next: one at a time, few waiting, and nothing that its page no longer wants.
+"""The queue for the model: one request runs at a time, few wait, and stale ones are dropped.
 
-A page numbers its requests. Once a newer one of the same page has come, older ones are refused, also those that wait.
-Everything here happens in one event loop, between awaits: no locks.
+A page numbers its requests. A request is refused once a newer one of the same page has come, also while it waits.
+Everything happens in one event loop, between awaits: no locks.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from dataclasses import dataclass
 
 from headscope.explorer.responses import Refusal
 
-WAITING = 8
-KNOWN_PAGES = 256
+MOST_WAITING = 8
+MOST_PAGES = 256  # whose newest turns are remembered
 
 
 @dataclass(frozen=True)
-class _Waiting:
+class _Waiter:
     page: str
     turn: int | None
-    called: asyncio.Future[None]
+    ready: asyncio.Future[None]
 
 
 class RequestQueue:
-    """The line before the model."""
+    """Requests that wait for the model, at most `most` of them."""
 
-    def __init__(self, most: int = WAITING) -> None:
+    def __init__(self, most: int = MOST_WAITING) -> None:
         self.most = most
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_Waiter] = deque()
         self._is_busy = False
         self._newest: OrderedDict[str, int] = OrderedDict()  # turns by page, the latest pages
 
@@ -39,53 +39,54 @@ class RequestQueue:
         return len(self._waiting)
 
     @asynccontextmanager
-    async def place(self, page: str, turn: int | None) -> AsyncIterator[None]:
-        """The model, as soon as it is free; refused where this request is stale or too many wait."""
-        self._meet(page, turn)
+    async def acquire(self, page: str, turn: int | None) -> AsyncIterator[None]:
+        """Hold the model as soon as it is free; refused if this request is stale or too many wait."""
+        if turn is not None:
+            self._register(page, turn)
         if self._is_busy:
             await self._wait(page, turn)
         self._is_busy = True
         try:
             yield
         finally:
-            self._call_next()
+            self._release()
 
-    def _meet(self, page: str, turn: int | None) -> None:
-        if turn is None:
-            return
+    def _register(self, page: str, turn: int) -> None:
+        """Note the newest turn of a page, and refuse its older ones that wait."""
         newest = self._newest.get(page, turn)
         if turn < newest:
             raise _stale(turn, newest)
         self._newest[page] = turn
         self._newest.move_to_end(page)
-        if len(self._newest) > KNOWN_PAGES:
+        if len(self._newest) > MOST_PAGES:
             self._newest.popitem(last=False)
-        for one in list(self._waiting):
-            if one.page == page and one.turn is not None and one.turn < turn:
-                self._waiting.remove(one)
-                if not one.called.done():
-                    one.called.set_exception(_stale(one.turn, turn))
+        for waiter in list(self._waiting):
+            if waiter.page == page and waiter.turn is not None and waiter.turn < turn:
+                self._waiting.remove(waiter)
+                if not waiter.ready.done():
+                    waiter.ready.set_exception(_stale(waiter.turn, turn))
 
     async def _wait(self, page: str, turn: int | None) -> None:
         if len(self._waiting) >= self.most:
             raise Refusal(429, f"{self.most} requests wait already", fix="Ask again in a moment")
-        mine = _Waiting(page, turn, asyncio.get_running_loop().create_future())
-        self._waiting.append(mine)
+        ready = asyncio.get_running_loop().create_future()
+        waiter = _Waiter(page, turn, ready)
+        self._waiting.append(waiter)
         try:
-            await mine.called
+            await ready
         except asyncio.CancelledError:
-            called = mine.called
-            if mine in self._waiting:
-                self._waiting.remove(mine)
-            elif called.done() and not called.cancelled() and called.exception() is None:
-                self._call_next()  # it was this one's turn when it went away
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            elif ready.done() and not ready.cancelled() and ready.exception() is None:
+                self._release()  # it was cancelled when its turn had come
             raise
 
-    def _call_next(self) -> None:
+    def _release(self) -> None:
+        """Hand the model to the next request that still waits."""
         while self._waiting:
-            following = self._waiting.popleft()
-            if not following.called.done():
-                following.called.set_result(None)  # busy stays true: it passes from hand to hand
+            ready = self._waiting.popleft().ready
+            if not ready.done():
+                ready.set_result(None)  # busy stays true for the next one
                 return
         self._is_busy = False
 

@@ -1,4 +1,4 @@
-"""What a request asks for, checked: JSON of known keys and types, within the limits."""
+"""The bodies of requests: JSON objects with known keys and types, within the limits."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from starlette.requests import ClientDisconnect, Request
 from headscope.explorer.responses import Refusal
 
 BODY_BYTES = 64_000
-DRAINED_BYTES = 1_000_000  # of a body that is too long, read before saying so: a client that still writes hears nothing
+# A body that is too long is read up to here before the refusal: a client that still writes would not receive it.
+DRAINED_BYTES = 1_000_000
 BODY_SECONDS = 10
-BODY = '{"model": "a", "text": "…"}'  # the least that a request must hold
-LONGEST_PAGE = 64  # characters of a page's name for itself
+SMALLEST_BODY = '{"model": "a", "text": "…"}'
+LONGEST_CLIENT = 64  # characters of a page's name for itself
 
 
 @dataclass(frozen=True)
-class AskedToAttend:
-    """Which model reads what, and without which heads.
+class AttendRequest:
+    """The model, its input, the heads to ablate and the lens.
 
-    client, turn  a page, and the number of its request: older ones are stale. Without a turn nothing ever is
+    client, turn  a page, and the number of its request: older ones are stale. Without a turn a request never is
     """
 
     model: str
@@ -34,64 +35,64 @@ class AskedToAttend:
     turn: int | None = None
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> Self:
-        names = {field.name for field in fields(cls)}
-        if strange := sorted(set(given) - names):
-            expected = ", ".join(sorted(names))
-            raise Refusal(400, f'"{strange[0][:40]}" is not a key', expected=expected)
-        for name in ("model", "text", "off", "lens", "client"):
-            if not isinstance(given.get(name, ""), str):
-                raise Refusal(400, f"{name} is not a text", expected=f'"{name}": "…"')
-        if not isinstance(given.get("second"), str | None):
+    def from_json(cls, body: dict[str, Any]) -> Self:
+        keys = {field.name for field in fields(cls)}
+        if unknown := sorted(set(body) - keys):
+            raise Refusal(
+                400, f'"{unknown[0][:40]}" is not a key', expected=", ".join(sorted(keys))
+            )
+        for key in ("model", "text", "off", "lens", "client"):
+            if not isinstance(body.get(key, ""), str):
+                raise Refusal(400, f"{key} is not a text", expected=f'"{key}": "…"')
+        if not isinstance(body.get("second"), str | None):
             raise Refusal(400, "second is not a text", expected='"second": "…" or null')
-        turn = given.get("turn")
+        turn = body.get("turn")
         if turn is not None and (type(turn) is not int or not 0 <= turn < 2**53):
             raise Refusal(400, "turn is not a number", expected="a whole number from 0")
-        if missing := sorted({"model", "text"} - set(given)):
-            raise Refusal(400, f"there is no {missing[0]}", expected=BODY)
-        if len(given.get("client", "")) > LONGEST_PAGE:
-            raise Refusal(400, "client is too long", expected=f"at most {LONGEST_PAGE} characters")
-        return cls(**given)
+        if missing := sorted({"model", "text"} - set(body)):
+            raise Refusal(400, f"there is no {missing[0]}", expected=SMALLEST_BODY)
+        if len(body.get("client", "")) > LONGEST_CLIENT:
+            expected = f"at most {LONGEST_CLIENT} characters"
+            raise Refusal(400, "client is too long", expected=expected)
+        return cls(**body)
 
 
-async def body_of(request: Request) -> dict[str, Any]:
-    """The JSON object that a request carries."""
+async def read_attend_request(request: Request) -> AttendRequest:
+    """Read and check the JSON object in the body of a request."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         expected = "Content-Type: application/json"
         raise Refusal(415, "the body is not said to be JSON", expected=expected)
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            body = await _read(request)
+            content = await _read_body(request)
     except TimeoutError as cause:
         what = f"the body did not come within {BODY_SECONDS} seconds"
         raise Refusal(408, what, fix="Ask again") from cause
     except ClientDisconnect as cause:
         raise Refusal(400, "the body broke off", fix="Ask again") from cause
     try:
-        given = json.loads(body)
+        body = json.loads(content)
     except (ValueError, RecursionError) as cause:
-        raise Refusal(400, "the body is not JSON", expected=BODY) from cause
-    if not isinstance(given, dict):
-        raise Refusal(400, "the body is not a JSON object", expected=BODY)
-    return given
+        raise Refusal(400, "the body is not JSON", expected=SMALLEST_BODY) from cause
+    if not isinstance(body, dict):
+        raise Refusal(400, "the body is not a JSON object", expected=SMALLEST_BODY)
+    return AttendRequest.from_json(body)
 
 
-async def _read(request: Request) -> bytes:
+async def _read_body(request: Request) -> bytes:
     declared = request.headers.get("content-length", "0")
-    if declared.isdecimal() and int(declared) > DRAINED_BYTES:
-        raise _too_long()
-    body, length = b"", 0
-    async for part in request.stream():
-        length += len(part)
-        if length <= BODY_BYTES:
-            body += part
-        if length > DRAINED_BYTES:
-            break
+    length = int(declared) if declared.isdecimal() else 0
+    content = b""
+    if length <= DRAINED_BYTES:
+        length = 0
+        async for part in request.stream():
+            length += len(part)
+            if length <= BODY_BYTES:
+                content += part
+            if length > DRAINED_BYTES:
+                break
     if length > BODY_BYTES:
-        raise _too_long()
-    return body
-
-
-def _too_long() -> Refusal:
-    return Refusal(413, f"the body is longer than {BODY_BYTES} bytes", fix="Send a shorter text")
+        what = f"the body is longer than {BODY_BYTES} bytes"
+        raise Refusal(413, what, fix="Send a shorter text")
+    return content

@@ -1,4 +1,4 @@
-"""Answers as they are sent: JSON whose signs steer nothing, and refusals with a status and one sentence."""
+"""JSON responses, in ASCII and without markup, and refusals: errors with an HTTP status."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headscope.errors import HeadscopeError
 from headscope.report.page.payload import to_json
 
 UNPROCESSABLE = 422
-Answer = dict[str, object]  # a JSON object
+JsonObject = dict[str, object]
 
 
 class Refusal(HeadscopeError):
@@ -21,11 +21,12 @@ class Refusal(HeadscopeError):
         self.status = status
 
 
-def answered(value: object, status: int = 200) -> Response:
+def json_response(value: object, status: int = 200) -> Response:
     """JSON in ASCII: half a surrogate pair, U+2028 and markup are all escaped."""
     return Response(to_json(value).encode("ascii"), status, media_type="application/json")
 
 
-def refused(error: HeadscopeError) -> Response:
+def error_response(error: HeadscopeError) -> Response:
+    """The error as JSON, with its status."""
     status = error.status if isinstance(error, Refusal) else UNPROCESSABLE
-    return answered({"error": str(error)}, status)
+    return json_response({"error": str(error)}, status)

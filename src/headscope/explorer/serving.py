@@ -1,4 +1,4 @@
-"""serve, the verb: the explorer of a model, on this machine, until it is stopped."""
+"""The explorer of a model as a running server: start, wait, stop."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import threading
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,11 +19,11 @@ import uvicorn
 from headscope.analysis.join import join
 from headscope.config.option import fill
 from headscope.config.serve import ServeConfig
-from headscope.config.shared import Log, Reading, Run, no_log
+from headscope.config.shared import Reading, Run, no_log
 from headscope.errors import HeadscopeError, reason
-from headscope.explorer.addresses import addresses_of, in_address, is_everywhere, is_loopback
+from headscope.explorer.addresses import addresses_of, in_url, is_everywhere, is_loopback
 from headscope.explorer.guard import Guard
-from headscope.explorer.predictions import Alike, prediction_of
+from headscope.explorer.predictions import TextVectors, prediction_of
 from headscope.explorer.server import Server
 from headscope.explorer.session import Session, States
 from headscope.explorer.study_view import StudyView
@@ -32,19 +33,19 @@ from headscope.report.study_access import model_name
 from headscope.study.study import Study
 
 TRIED_PORTS = 20
-Given = Study | str | Path
+StudySource = Study | str | Path  # a study, or the directory of one
 
 
 def print_line(line: str) -> None:
-    """Print and flush: a program that waits for the address in a file finds it there."""
+    """Print and flush, for programs that read the address from a file or pipe."""
     print(line, flush=True)
 
 
 class Explorer:
     """A server that runs in a thread of its own. `stop` ends it, and so does leaving a `with`.
 
-    url        where it is, for this machine
-    elsewhere  the same for other machines, where it listens on all addresses of this one
+    url        its address on this machine
+    elsewhere  its addresses for other machines, if it listens on all addresses of this one
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Explorer:
         names = [host, *addresses_of(host)]
         if is_everywhere(host):
             names[0] = "[::1]" if ":" in host else "127.0.0.1"
-        self.url, *self.elsewhere = (f"http://{in_address(name)}:{port}/{end}" for name in names)
+        self.url, *self.elsewhere = (f"http://{in_url(name)}:{port}/{end}" for name in names)
         self.server, self.host, self.port, self.token = server, host, port, token
         config = uvicorn.Config(
             Guard(server.app(), host, token, port),
@@ -74,19 +75,19 @@ class Explorer:
         self._thread.start()
 
     def wait(self) -> None:
-        """Until it is stopped, or interrupted by Ctrl-C."""
+        """Block until it is stopped, or interrupted by Ctrl-C."""
         while self._thread.is_alive():
             self._thread.join(0.5)
 
     def stop(self) -> None:
-        """End it: pages that wait for the model are told so, and work under way is not waited for."""
+        """Stop the server: pending requests are refused, and running ones are not waited for."""
         self.server.model_thread.end()
         self._uvicorn.should_exit = True
         self._thread.join()
 
     @property
     def is_working(self) -> bool:
-        """Whether the model is at work, also after `stop` where that work could not be stopped soon."""
+        """Whether the model's thread still runs, also after `stop` if its work could not be stopped soon."""
         return self.server.model_thread.is_alive
 
     def __enter__(self) -> Self:
@@ -132,7 +133,7 @@ def serve(
     if token is None and not is_loopback(config.host):
         token = secrets.token_urlsafe(24)
     study, notes = read_studies(config.study)  # before anything that takes longer
-    listening, taken = _listen(config.host, config.port)
+    listening = _listen(config.host, config.port)
     try:
         models = _open_models(model, config, reading, run)
         states = States()
@@ -147,7 +148,7 @@ def serve(
         raise
     for note in notes:
         log(f"note: {note}")
-    if taken:
+    if config.port not in (0, explorer.port):
         log(f"port {config.port} is taken: this is {explorer.port}")
     log(explorer.url)
     if explorer.elsewhere:
@@ -156,84 +157,76 @@ def serve(
         webbrowser.open(explorer.url)
     if config.wait:
         with explorer:
-            _until_interrupted(explorer, log)
+            log("Ctrl-C ends it")
+            try:
+                explorer.wait()
+            except KeyboardInterrupt:
+                log("ended")
     return explorer
-
-
-def _print_error(line: str) -> None:
-    """Notes about loading go to stderr: stdout has the address alone."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def _open_models(
     model: AttentionModel | str | Path, config: ServeConfig, reading: Reading, run: Run
 ) -> dict[str, AttentionModel]:
-    """The model and, if there is one, the second: `a` and `b`."""
-    run = replace(run, log=_print_error)
+    """Open the model as `a` and, if there is one, the second as `b`."""
+    # Notes about loading go to stderr: stdout has the address alone.
+    run = replace(run, log=partial(print, file=sys.stderr, flush=True))
     models = {"a": open_model(model, reading, run)}
     if config.compare is not None:
         if not isinstance(config.compare, AttentionModel):
             run.log(f"loading {config.compare} …")
         same = replace(reading, mask=None, open_special=False)
         models["b"] = open_model(config.compare, same, replace(run, revision=None))
-    pools = any(isinstance(prediction_of(opened), Alike) for opened in models.values())
+    pools = any(isinstance(prediction_of(opened), TextVectors) for opened in models.values())
     for name in ("pooling", "prompt"):
         if getattr(reading, name) is not None and not pools:
             raise HeadscopeError(
-                "has no effect on this model, which gives no vectors of texts",
+                "has no effect on this model, which does not embed texts",
                 where=f"`{name}`",
-                expected="a sentence encoder",
                 fix="Leave it out",
             )
     return models
 
 
-def _until_interrupted(explorer: Explorer, log: Log) -> None:
-    log("Ctrl-C ends it")
-    try:
-        explorer.wait()
-    except KeyboardInterrupt:
-        log("ended")
-
-
-def read_studies(given: Given | Sequence[Given] | None) -> tuple[Study | None, list[str]]:
-    """The studies of a model as one, and how they were joined; studies of several models are refused."""
-    if given is None or isinstance(given, Study):
-        return given, []
-    studies = [given] if isinstance(given, str | Path) else list(given)
+def read_studies(
+    source: StudySource | Sequence[StudySource] | None,
+) -> tuple[Study | None, list[str]]:
+    """The studies of a model as one, and notes on how they were joined; studies of several models are refused."""
+    if source is None or isinstance(source, Study):
+        return source, []
+    studies = [source] if isinstance(source, str | Path) else list(source)
     if not studies:
         return None, []
     chapters = join(studies).chapters
     if len(chapters) != 1:
-        named = [f"{one.members[0].name} of {model_name(one.study)}" for one in chapters]
-        what = f"the studies are of different models: {' and '.join(named)}"
-        what = what if chapters else "this is a comparison"
-        raise HeadscopeError(what, where="`study`", expected="studies of one model")
+        names = " and ".join(f"{c.members[0].name} of {model_name(c.study)}" for c in chapters)
+        what = f"the studies must be of one model, got {names or 'a comparison'}"
+        raise HeadscopeError(what, where="`study`", fix="Leave out those of other models")
     return chapters[0].study, list(chapters[0].notes)
 
 
-def _listen(host: str, port: int) -> tuple[socket.socket, bool]:
-    """A socket on this port or, where it is taken, on the next that is free; and whether it was taken."""
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket on this port or, if it is taken, on the next that is free."""
     last = min(port + TRIED_PORTS, 65536)
-    for tried in range(port, last):
+    for candidate in range(port, last):
         try:
-            return _bound(host, tried), tried != port
+            return _bind(host, candidate)
         except OSError as cause:
             if cause.errno != errno.EADDRINUSE:
-                what = f"cannot listen on {host} port {tried} ({reason(cause)})"
+                what = f"cannot listen on {host} port {candidate} ({reason(cause)})"
                 raise HeadscopeError(what, where="`host`") from cause
     what = f"ports {port} to {last - 1} are all taken"
-    raise HeadscopeError(what, where="`port`", expected="a free port")
+    raise HeadscopeError(what, where="`port`", fix="Choose another one")
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    made = socket.socket(family, kind, protocol)
+    listening = socket.socket(family, kind, protocol)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen(128)  # heard at once: a port that is bound alone may be taken by another
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(128)  # at once: another process may take a port that is only bound
     except BaseException:
-        made.close()
+        listening.close()
         raise
-    return made
+    return listening

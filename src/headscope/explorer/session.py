@@ -1,7 +1,7 @@
-"""One model that answers: its attention on a text, what it says, and both without some of its heads.
+"""One model of the explorer: its attention and prediction on a text, with all heads or without some.
 
 A `State` is an input read by the model with some heads off. The last few are kept (`States`), so that the page can
-ask for maps one layer at a time; a state that was forgotten is made again by attending again.
+ask for maps one layer at a time; a state that was evicted is computed again by attending again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headscope.config.command_line import command_line
 from headscope.data.encode import Encoder
 from headscope.errors import HeadscopeError, choices
 from headscope.explorer.predictions import EncodedInput, labels_of, prediction_of
-from headscope.explorer.responses import Answer, Refusal
+from headscope.explorer.responses import JsonObject, Refusal
 from headscope.heads import HeadSet, Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
@@ -35,7 +35,7 @@ from headscope.model.weights_hash import weights_sha256
 from headscope.report.look.token_axis import TokenAxis, axes_of, axes_payload, inert
 from headscope.tasks.bleu import translate
 
-TRIED_ONE_BY_ONE = ("value-zeroing", "knock-out")  # a pass for every token and layer
+TRIED_ONE_BY_ONE = ("value-zeroing", "knock-out")  # lenses with a pass for every token and layer
 MOST_TRIED = 128  # tokens
 KEPT_STATES = 16
 KEPT_BYTES = 512_000_000  # 144 heads on 512 tokens are 151 MB a state
@@ -47,8 +47,8 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What names a state. `off` is written as HeadSet writes it: two ways to say the same heads are one state."""
+class StateKey:
+    """The input, heads and lens that identify a state. `off` is in the normal form of HeadSet."""
 
     model: str
     text: str
@@ -59,15 +59,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class State:
-    """What the model did with an input.
+    """The attention and prediction of the model for an input.
 
-    id       by which the page asks for its maps
-    sides    of each stack, its queries and keys
-    weights  of each site, [head, query, key]; of a lens that is not of heads, [form, query, key]
-    entropy  of each site, [head]: nats, the mean over the rows of attention itself
-    answer   the numbers that the prediction is told from
-    lens     what the weights are where they are not attention itself
-    kind     of the prediction: what the answer is
+    id       the name by which the page requests its maps
+    sides    query and key tokens by stack
+    weights  by site, [head, query, key]; through a lens that is not of heads, [form, query, key]
+    entropy  by site, [head]: nats, the mean over the rows of attention itself
+    answer   the numbers of the prediction
+    lens     the lens of the weights; None for attention itself
+    kind     of the prediction
     """
 
     id: str
@@ -89,7 +89,7 @@ class State:
 
     @cached_property
     def full(self) -> float:
-        """What the darkest colour stands for where all maps have one scale."""
+        """The number at the end of the colour scale if all maps share one."""
         sizes = [] if self.shares else [float(np.abs(maps).max()) for maps in self.weights.values()]
         return max(sizes, default=1.0) or 1.0
 
@@ -99,38 +99,38 @@ class State:
 
 
 class States:
-    """The states that were used last, as many as fit."""
+    """The most recently used states, as many as fit."""
 
     def __init__(self, most: int = KEPT_STATES, most_bytes: int = KEPT_BYTES) -> None:
         self.most, self.most_bytes = most, most_bytes
-        self._kept: OrderedDict[str, State] = OrderedDict()
+        self._states: OrderedDict[str, State] = OrderedDict()
         self._lock = Lock()  # the model's thread writes, those that pack maps read
         self._secret = secrets.token_bytes(16)  # a browser must not use another run's maps
 
-    def name_of(self, asked: Asked) -> str:
-        """The same for the same question while this server runs, and for no other."""
-        return hmac.digest(self._secret, json.dumps(astuple(asked)).encode(), "sha256").hex()[:24]
+    def name_of(self, key: StateKey) -> str:
+        """The id of a state: the same for the same key while this server runs."""
+        return hmac.digest(self._secret, json.dumps(astuple(key)).encode(), "sha256").hex()[:24]
 
     def find(self, name: str) -> State | None:
         with self._lock:
-            if name in self._kept:
-                self._kept.move_to_end(name)
-            return self._kept.get(name)
+            if name in self._states:
+                self._states.move_to_end(name)
+            return self._states.get(name)
 
     def keep(self, state: State) -> None:
         with self._lock:
-            self._kept[state.id] = state
-            self._kept.move_to_end(state.id)
-            while len(self._kept) > 1 and self._is_full():
-                self._kept.popitem(last=False)
+            self._states[state.id] = state
+            self._states.move_to_end(state.id)
+            while len(self._states) > 1 and self._is_full():
+                self._states.popitem(last=False)
 
     def _is_full(self) -> bool:
-        size = sum(state.size for state in self._kept.values())
-        return len(self._kept) > self.most or size > self.most_bytes
+        size = sum(state.size for state in self._states.values())
+        return len(self._states) > self.most or size > self.most_bytes
 
 
 class Session:
-    """One model of the explorer. Whoever calls it sees to it that nobody else does at the same time."""
+    """One model of the explorer. Not thread-safe: the caller makes sure that calls do not overlap."""
 
     def __init__(
         self, name: str, model: AttentionModel, states: States, *, max_length: int | None = None
@@ -139,12 +139,12 @@ class Session:
         self.name, self.model, self.states = name, model, states
         self.max_tokens = Encoder(model, max_length=max_length).max_length
         self.prediction = prediction_of(model)
-        self._said: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._translations: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    def about(self) -> Answer:
-        """What the page is told of the model once."""
+    def about(self) -> JsonObject:
+        """The description of the model for the page."""
         model, kind = self.model, self.prediction.kind
-        stacks: dict[str, list[Answer]] = {site.stack: [] for site in model.sites}
+        stacks: dict[str, list[JsonObject]] = {site.stack: [] for site in model.sites}
         for site in model.sites:
             stacks[site.stack].append({"layer": site.layer, "heads": list(site.numbers or ())})
         mask = getattr(model.tokenizer, "mask_token", None) if kind == "masked" else None
@@ -164,35 +164,39 @@ class Session:
         }
 
     def _example(self, mask: str | None) -> str:
-        """A first text for the page: of those we have the one that the tokenizer knows best."""
+        """A first text for the page: the example with the fewest unknown tokens."""
         tokenizer = self.model.tokenizer
         assert tokenizer is not None
-        unknown = tokenizer.unk_token_id
 
-        def strange(parts: tuple[str, ...]) -> int:
-            return int(tokenizer("".join(parts), verbose=False)["input_ids"].count(unknown))
+        def count_unknown(parts: tuple[str, ...]) -> int:
+            ids = tokenizer("".join(parts), verbose=False)["input_ids"]
+            return int(ids.count(tokenizer.unk_token_id))
 
-        start, word, end = min(EXAMPLES, key=strange)
+        start, word, end = min(EXAMPLES, key=count_unknown)
         return start + (word if mask is None else mask) + end
 
-    def attend(self, text: str, second: str | None, off: str, lens: str) -> Answer:
-        """The state of an input with some heads off, as the page is told it."""
-        asked = self.asked(text, second, off, lens)
-        before = self.state(replace(asked, off=""))
-        after = self.state(asked) if asked.off else None
+    def attend(self, text: str, second: str | None, off: str, lens: str) -> JsonObject:
+        """The state of an input with some heads off, as the page shows it."""
+        if lens not in LENSES:
+            expected = choices(lens, LENSES)
+            raise HeadscopeError(f'"{lens}" is no lens', where="lens", expected=expected)
+        heads = self._heads(off)
+        key = StateKey(self.name, text, second or None, str(heads), lens)
+        before = self._state(replace(key, off=""))
+        after = self._state(key) if key.off else None
         now, changed = (before, None) if after is None else (after, after.answer)
-        self.states.keep(before)  # it is compared with as long as heads are switched
+        self.states.keep(before)  # the reference for as long as heads are switched
         self.states.keep(now)
         return {
             "id": now.id,
-            "off": asked.off,
-            "sides": {stack: axes_payload(query, key) for stack, (query, key) in now.sides.items()},
-            "prediction": self.prediction.told(now.reading, before.answer, changed),
-            "summary": _summary(now, before, self._heads(asked.off)),
-            "lens": _told_lens(asked.lens, now),
+            "off": key.off,
+            "sides": {stack: axes_payload(*sides) for stack, sides in now.sides.items()},
+            "prediction": self.prediction.describe(now.reading, before.answer, changed),
+            "summary": _summary(now, before, heads),
+            "lens": _describe_lens(lens, now),
         }
 
-    def translate(self, text: str, off: str) -> Answer:
+    def translate(self, text: str, off: str) -> JsonObject:
         """The model's own translation, and the one without these heads."""
         if self.prediction.kind != "translation":
             what = f"{self.model.name} does not translate"
@@ -203,53 +207,46 @@ class Session:
         return {"off": heads, "before": before, "after": after}
 
     def _translation(self, text: str, off: str) -> str:
-        if (text, off) not in self._said:
+        if (text, off) not in self._translations:
             batch = encode_input(self.model, text, None, max_length=self.max_tokens)
             with torch.inference_mode(), self._without(off):
-                said = translate(self.model, batch)[0]
+                ids = translate(self.model, batch)[0]
             assert self.model.tokenizer is not None
-            decoded = self.model.tokenizer.decode(said, skip_special_tokens=True)
-            self._said[text, off] = inert(decoded)
-            if len(self._said) > KEPT_TRANSLATIONS:
-                self._said.popitem(last=False)
-        return self._said[text, off]
+            decoded = self.model.tokenizer.decode(ids, skip_special_tokens=True)
+            self._translations[text, off] = inert(decoded)
+            if len(self._translations) > KEPT_TRANSLATIONS:
+                self._translations.popitem(last=False)
+        return self._translations[text, off]
 
     def _without(self, off: str) -> AbstractContextManager[None]:
         return self.model.edited(Ablate(off)) if off else nullcontext()
 
-    def asked(self, text: str, second: str | None, off: str, lens: str) -> Asked:
-        """What is asked, checked and in the one way it is written."""
-        if lens not in LENSES:
-            expected = choices(lens, LENSES)
-            raise HeadscopeError(f'"{lens}" is no lens', where="lens", expected=expected)
-        return Asked(self.name, text, second or None, str(self._heads(off)), lens)
+    def _heads(self, addresses: str) -> HeadSet:
+        return HeadSet(addresses if addresses.strip() else [], among=self.model.heads)
 
-    def _heads(self, named: str) -> HeadSet:
-        return HeadSet(named if named.strip() else [], among=self.model.heads)
+    def _state(self, key: StateKey) -> State:
+        """The state from memory, or computed now."""
+        name = self.states.name_of(key)
+        return self.states.find(name) or self._run(name, key)
 
-    def state(self, asked: Asked) -> State:
-        """The state as it was kept, or made now."""
-        name = self.states.name_of(asked)
-        return self.states.find(name) or self._run(name, asked)
-
-    def _run(self, name: str, asked: Asked) -> State:
+    def _run(self, name: str, key: StateKey) -> State:
         model = self.model
-        batch = encode_input(model, asked.text, asked.second, max_length=self.max_tokens)
-        reading = EncodedInput(asked.text, asked.second, batch)
+        batch = encode_input(model, key.text, key.second, max_length=self.max_tokens)
+        reading = EncodedInput(key.text, key.second, batch)
         weights: dict[Site, NDArray[np.float32]] = {}
         entropy: dict[Site, NDArray[np.float32]] = {}
 
-        def keep(attention: Attention) -> None:
+        def observe(attention: Attention) -> None:
             weights[attention.site] = attention.weights[0].float().cpu().numpy().copy()
             entropy[attention.site] = attention.row_entropy[0].float().mean(dim=-1).cpu().numpy()
 
-        with torch.inference_mode(), self._without(asked.off):
-            with model.watched(keep):
+        with torch.inference_mode(), self._without(key.off):
+            with model.watched(observe):
                 output = self.prediction.run(reading)
             answer = self.prediction.read(output, reading).cpu()
         lens = None
-        if asked.lens != "raw":
-            lens = self._lens(reading, asked, max(maps.shape[-1] for maps in weights.values()))
+        if key.lens != "raw":
+            lens = self._lens(reading, key, max(maps.shape[-1] for maps in weights.values()))
             weights = self._through(lens)
         are_finite = all(np.isfinite(maps).all() for maps in weights.values())
         if not (are_finite and torch.isfinite(answer).all()):
@@ -266,20 +263,20 @@ class Session:
         kind = self.prediction.kind
         return State(name, reading, sides, weights, entropy, answer, lens, kind)
 
-    def _lens(self, reading: EncodedInput, asked: Asked, length: int) -> LensMaps:
-        if asked.lens in TRIED_ONE_BY_ONE and length > MOST_TRIED:
+    def _lens(self, reading: EncodedInput, key: StateKey, length: int) -> LensMaps:
+        if key.lens in TRIED_ONE_BY_ONE and length > MOST_TRIED:
             raise HeadscopeError(
                 f"{length} tokens",
-                where=f"lens {asked.lens}",
+                where=f"lens {key.lens}",
                 expected=f"at most {MOST_TRIED} tokens here: every token is tried by itself in every layer",
                 fix="Shorten the text, or use headscope look, which has no such limit",
             )
-        with self._without(asked.off):
-            return compute_lens_maps(Input(self.model, reading.batch), asked.lens)
+        with self._without(key.off):
+            return compute_lens_maps(Input(self.model, reading.batch), key.lens)
 
     def _through(self, lens: LensMaps) -> dict[Site, NDArray[np.float32]]:
-        """The maps of a lens by site: of the heads that are there, or of the forms that stand beside each other."""
-        found: dict[Site, NDArray[np.float32]] = {}
+        """The maps of a lens by site: of the heads that the model has, or of the forms of the lens."""
+        by_site: dict[Site, NDArray[np.float32]] = {}
         for stack, weights in lens.maps.items():
             sites = [site for site in self.model.sites if site.stack == stack]
             if lens.forms is not None:
@@ -288,48 +285,45 @@ class Session:
             for site in sites:
                 maps = weights[site.layer][list(site.numbers or ())]
                 if not np.isnan(maps).all():
-                    found[site] = maps
-        return found
+                    by_site[site] = maps
+        return by_site
 
 
-def _summary(now: State, before: State, off: HeadSet) -> list[Answer]:
-    """Of each map the largest number, its rows' mean entropy in nats, and how far it is from the intact model's.
+def _summary(now: State, before: State, off: HeadSet) -> list[JsonObject]:
+    """For each map its largest number, the mean entropy of its rows in nats, and its change from the intact model.
 
-    `change` is the share of attention that went elsewhere: half the sum of differences, the mean over the rows. Where
-    numbers are no shares it is the sum of differences over the sum of both, without signs. Entropy is that of attention
-    itself; maps that are not of one head have none.
+    Entropy is that of attention itself; maps that are not of one head have none.
     """
     of_heads = now.lens is None or now.lens.forms is None
-    told = []
-    for site, maps in now.weights.items():
-        was = before.weights[site]
-        moved = np.zeros(len(maps)) if now is before else _moved(maps, was, now.shares)
-        for i, head in enumerate(site.heads(len(maps))):
-            told.append(
-                asdict(head)
-                | {
-                    "off": of_heads and head in off,
-                    "largest": float(f"{np.abs(maps[i]).max():.5g}"),
-                    "entropy": round(float(now.entropy[site][i]), 5) if of_heads else None,
-                    "change": round(float(moved[i]), 5),
-                }
-            )
-    return told
+    return [
+        {
+            **asdict(head),
+            "off": of_heads and head in off,
+            "largest": float(f"{np.abs(weights).max():.5g}"),
+            "entropy": round(float(now.entropy[site][i]), 5) if of_heads else None,
+            "change": 0.0
+            if now is before
+            else _change(weights, before.weights[site][i], now.shares),
+        }
+        for site, maps in now.weights.items()
+        for i, (head, weights) in enumerate(zip(site.heads(len(maps)), maps, strict=True))
+    ]
 
 
-def _moved(
-    now: NDArray[np.float32], before: NDArray[np.float32], shares: bool
-) -> NDArray[np.float64]:
-    """[map]"""
+def _change(now: NDArray[np.float32], before: NDArray[np.float32], shares: bool) -> float:
+    """The share of attention of a map [query, key] that moved: half the sum of differences, averaged over rows.
+
+    If the numbers are not shares: the sum of absolute differences over the sum of absolute values of both.
+    """
     apart = np.abs(now.astype(np.float64) - before)
     if shares:
-        return np.asarray(apart.sum(axis=-1).mean(axis=-1) / 2)
-    both = (np.abs(now).astype(np.float64) + np.abs(before)).sum(axis=(-2, -1))
-    return np.asarray(apart.sum(axis=(-2, -1)) / np.where(both > 0, both, 1))
+        return round(float(apart.sum(axis=-1).mean() / 2), 5)
+    both = float((np.abs(now).astype(np.float64) + np.abs(before)).sum())
+    return round(float(apart.sum()) / (both or 1.0), 5)
 
 
-def _told_lens(name: str, now: State) -> Answer:
-    """How the maps are to be read: `forms` and `layers` name them where they are not of heads and layers."""
+def _describe_lens(name: str, now: State) -> JsonObject:
+    """How to read the maps; `forms` and `layers` name them if they are not of heads and layers."""
     lens = now.lens
     return {
         "name": name,
@@ -337,6 +331,6 @@ def _told_lens(name: str, now: State) -> Answer:
         "shares": now.shares,
         "signed": now.is_signed,
         "full": now.full,
-        "forms": None if lens is None or lens.forms is None else list(lens.forms),
-        "layers": None if lens is None or lens.layers is None else list(lens.layers),
+        "forms": None if lens is None else lens.forms,
+        "layers": None if lens is None else lens.layers,
     }

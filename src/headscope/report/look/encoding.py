@@ -1,4 +1,4 @@
-"""Maps as bytes: what a page draws, a layer at a time, asked of the explorer's server or kept in the page itself.
+"""Maps as bytes, as pages draw them: a layer at a time, from the explorer's server or from the page itself.
 
 One form for whole maps, thumbnails and differences, all numbers little-endian:
 
@@ -28,17 +28,15 @@ WEIGHTS, SIGNED = 0, 1
 Place = tuple[int, int]  # layer, head
 
 
-def packed(places: Sequence[Place], weights: NDArray[np.float32], *, signed: bool = False) -> bytes:
+def encode_maps(
+    places: Sequence[Place], weights: NDArray[np.float32], *, signed: bool = False
+) -> bytes:
     """Maps [map, query, key] with the layer and head of each."""
     sizes = np.abs(weights)
-    largest = sizes.max(axis=-1).astype("<f4")
+    largest = sizes.max(axis=-1).astype("<f4")  # [map, query]
     roots = np.sqrt(sizes / np.where(largest > 0, largest, np.float32(1))[..., None])
-    codes = (
-        np.rint(127 * np.sign(weights) * roots).astype(np.int8)
-        if signed
-        else np.rint(255 * roots).astype(np.uint8)
-    )
-    head = struct.pack("<4s4I", MAGIC, SIGNED if signed else WEIGHTS, *codes.shape)
-    return b"".join(
-        [head, np.array(places, dtype="<u2").tobytes(), largest.tobytes(), codes.tobytes()]
-    )
+    most, signs = (127, np.sign(weights)) if signed else (255, np.float32(1))
+    codes = np.rint(most * signs * roots).astype(np.int8 if signed else np.uint8)
+    header = struct.pack("<4s4I", MAGIC, SIGNED if signed else WEIGHTS, *codes.shape)
+    heads = np.array(places, dtype="<u2")
+    return b"".join([header, heads.tobytes(), largest.tobytes(), codes.tobytes()])

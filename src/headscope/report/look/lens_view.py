@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headscope.errors import HeadscopeError
-from headscope.report.look.encoding import packed
+from headscope.report.look.encoding import encode_maps
 from headscope.report.look.token_axis import TokenAxis
 
 
@@ -111,7 +111,7 @@ class LensView:
         """Of each layer the maps that are there, in one text; nothing where there are none."""
         texts = []
         for layer, heads in enumerate(one.there):
-            maps = packed(
+            maps = encode_maps(
                 [(layer, head) for head in heads], one.weights[layer, heads], signed=self.is_signed
             )
             texts.append(

@@ -142,7 +142,7 @@ def _statistic(study: Study, name: str, stacks: list[str]) -> dict[str, Any]:
     }
     values = [grid["value"].ravel() for grid in grids.values()]
     return {
-        **described(name, np.concatenate(values) if values else np.array([])),
+        **describe_statistic(name, np.concatenate(values) if values else np.array([])),
         "stacks": [
             {column: [_number(x) for x in grids[s][column].ravel().tolist()] for column in COLUMNS}
             if s in grids
@@ -163,7 +163,7 @@ def _uniform(study: Study, name: str, stack: str) -> list[float | int | None]:
     )
 
 
-def described(name: str, values: NDArray[Any]) -> dict[str, Any]:
+def describe_statistic(name: str, values: NDArray[Any]) -> dict[str, Any]:
     """A statistic in words, and how its values over all stacks are coloured."""
     scale = scale_of(name, values)
     return {
