@@ -17,7 +17,7 @@ from headscope.ablation.agreement import (
     rank_rows,
     reliability,
 )
-from headscope.ablation.norms import output_norms
+from headscope.ablation.estimates.norm import output_norms
 from tiny import shared
 from toys import Means, means_of
 

@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification
 
 from headscope import Gate
 from headscope.ablation.agreement import of_items
-from headscope.ablation.gradients import Terms, terms
+from headscope.ablation.estimates.gradient import Terms, terms
 from headscope.heads import Head
 from headscope.tasks.inference import evaluate
 from tiny import in_double, shared, tiny

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.stats import spearmanr
 from transformers import BertForSequenceClassification
 from typer.testing import CliRunner, Result
 
@@ -29,7 +30,7 @@ from headscope.report import write as writer
 from headscope.study.journal import NAME, Journal
 from headscope.study.study import Study
 from sampling import slow
-from worded import saved, sentiments, table, worded
+from worded import saved, sentiments, table, translator, worded
 
 WORDS = ("importance", "bert", "--task", "sst2", "--data", "dev.tsv", "--batch-size", "4")
 
@@ -425,6 +426,25 @@ def test_all_importances_of_all_heads_are_in_the_study(here: Path) -> None:
     heads = study.heads.query("statistic == 'ablation-loss'").set_index(["layer", "head"])["value"]
     assert others["only", "encoder.1.0"] == pytest.approx(heads[1, 1], abs=1e-6)
     assert others["site", "encoder.1"] == pytest.approx(others["layer", "encoder.1"], abs=1e-6)
+
+
+def test_fixed_patterns_agree_with_the_gradient_on_the_heads_that_have_one(here: Path) -> None:
+    """Cross-attention has no fixed pattern: its heads have gradients, but no exact ablation to compare with."""
+    for name in ("a.en", "a.fr"):
+        (here / name).write_text("\n".join(text for text, _ in sentiments(8)), "utf-8")
+    options: dict[str, Any] = {"task": "translation", "data": "a.en,a.fr"}
+    study = importance(translator(), **options, by="ablation,gradient", mode="fixed")
+    stacks = study.heads.groupby("statistic")["stack"].unique()
+    assert set(stacks["ablation-loss"]) == {"encoder", "decoder"}
+    assert set(stacks["gradient"]) == {"encoder", "decoder", "cross"}
+    assert set(study.tables["ranks"]["stack"]) == {"encoder", "decoder"}
+    gradient, exact = (
+        study.heads.query(f"statistic == '{name}' and stack != 'cross'")["value"]
+        for name in ("gradient", "ablation-loss")
+    )
+    table = study.tables["agreement"].set_index("importance")
+    expected = spearmanr(gradient, exact).statistic
+    assert table.loc["gradient", "correlation"] == pytest.approx(expected)
 
 
 def test_heads_that_are_named_are_run_alone_and_as_among_all(here: Path) -> None:

@@ -19,7 +19,7 @@ from transformers import (
     AutoModelForSequenceClassification,
 )
 
-from headscope.ablation.relevance import Relevances, relevances
+from headscope.ablation.estimates.relevance import Relevances, relevances
 from headscope.api.importance import importance
 from headscope.errors import HeadscopeError
 from headscope.heads import Head

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headscope.ablation.relevance import balance
+from headscope.ablation.estimates.relevance import balance
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, Edit

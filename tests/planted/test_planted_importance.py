@@ -80,7 +80,7 @@ def test_a_silent_head_changes_exactly_nothing_and_has_no_gradient(tmp_path: Pat
 
 def test_a_head_that_is_split_into_twins_has_two_halves_of_its_terms(tmp_path: Path) -> None:
     """To the last bit: halving is exact, and nothing else in the planted layer is."""
-    from headscope.ablation.gradients import terms
+    from headscope.ablation.estimates.gradient import terms
     from headscope.tasks import get_task
 
     task = get_task("sst2")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import headscope
-from headscope.ablation.relevance import balance
+from headscope.ablation.estimates.relevance import balance
 from headscope.model.relevance.rules import Rules, linearised
 from headscope.model.relevance.sums import Accounts
 from headscope.model.relevance.targets import towards

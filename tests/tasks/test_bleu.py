@@ -14,8 +14,8 @@ from sacrebleu.metrics.bleu import BLEU
 
 from headscope import Ablate
 from headscope.ablation.ablation_targets import variants_of
-from headscope.ablation.gradients import terms
-from headscope.ablation.norms import output_norms
+from headscope.ablation.estimates.gradient import terms
+from headscope.ablation.estimates.norm import output_norms
 from headscope.ablation.sweep import Sweep, mean_results
 from headscope.tasks import get_task
 from headscope.tasks.bleu import Bleu

@@ -10,7 +10,7 @@ import numpy as np
 
 from headscope.ablation.ablation_results import Deltas
 from headscope.ablation.ablation_targets import variants_of
-from headscope.ablation.gradients import Terms
+from headscope.ablation.estimates.gradient import Terms
 from headscope.ablation.sequential_test import Race
 from headscope.ablation.sweep import INTACT, Group, Sweep, Unit
 from headscope.config.importance import ImportanceConfig

@@ -1,7 +1,8 @@
-"""What the importances in heads.csv mean."""
+"""Definitions of the importances in heads.csv."""
 
 from __future__ import annotations
 
+from headscope.ablation.estimates import definitions
 from headscope.statistics.base import Definition
 
 DEFINITIONS = {
@@ -15,34 +16,7 @@ DEFINITIONS = {
         "Change of the metric without the head",
         "Change of the task's metric when the head is removed.",
     ),
-    "gradient": Definition(
-        "nats",
-        "Change of loss predicted by the gradient",
-        "First-order prediction of the change of loss.",
-    ),
-    "gradient-absolute": Definition(
-        "nats",
-        "Sensitivity an example",
-        "Mean over examples of the gradient's absolute term (Michel's paper).",
-    ),
-    "gradient-tokens": Definition(
-        "nats",
-        "Sensitivity a token",
-        "Mean over tokens of the gradient's absolute term (Michel's code).",
-    ),
-    "gradient-fisher": Definition(
-        "nats", "Fisher information", "Half the mean square of the gradient's term."
-    ),
-    "gradient-second": Definition(
-        "nats",
-        "Change of loss predicted to second order",
-        "The gradient's prediction plus the Fisher term.",
-    ),
-    "gradient-batch": Definition(
-        "nats",
-        "Sensitivity a batch",
-        "Mean over batches of 32 of the absolute mean term (TextPruner).",
-    ),
+    **definitions(),
     "value-zeroing": Definition(
         "number",
         "Turn by value zeroing",
@@ -68,21 +42,7 @@ DEFINITIONS = {
         "Turn by knock-out of others, weight gone",
         "The same for as many other tokens, without.",
     ),
-    "relevance": Definition(
-        "share",
-        "Relevance",
-        "The head's share of its layer's relevance for what the model says, by absolute values.",
-    ),
-    "relevance-signed": Definition(
-        "number",
-        "Signed relevance",
-        "How much of what the model says came through the head; below 0: against it.",
-    ),
-    "output-norm": Definition(
-        "length", "Length of what the head adds", "Mean norm after the output projection."
-    ),
     "cut": Definition(
         "share", "Removed by the plan", "1 where the head is removed, 0 where it stays."
     ),
-    "random": Definition("share", "Random", "A number from 0 to 1 by chance: the control."),
 }

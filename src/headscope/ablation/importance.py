@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,22 +17,19 @@ from headscope.ablation.ablation_results import LOSS
 from headscope.ablation.ablation_run import AblationRun
 from headscope.ablation.agreement import Importance, agreement, ceilings, rank_rows
 from headscope.ablation.chance import chance_note
+from headscope.ablation.estimates import EstimateInputs, compute_estimate
+from headscope.ablation.estimates.gradient import compute_terms
 from headscope.ablation.evaluate import open_for
-from headscope.ablation.gradients import Terms, terms
-from headscope.ablation.norms import output_norms
-from headscope.ablation.relevance import Relevances, relevances
 from headscope.ablation.significance import metrics_of
 from headscope.config.importance import ImportanceConfig
+from headscope.config.names import ESTIMATES
 from headscope.config.option import recorded
 from headscope.config.requirements import without_effect
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
-from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fixed_patterns import by_head
-from headscope.statistics import select_statistics as statistics_named
-from headscope.statistics import stream
 from headscope.study.journal import Journal
 from headscope.study.run_record import (
     build_record,
@@ -44,9 +42,9 @@ from headscope.study.run_record import (
 from headscope.study.schema.record import RunRecord
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
-from headscope.tables import Moments, Row, TableRow, rows_of, to_frame
+from headscope.tables import Row, TableRow, to_frame
 from headscope.tasks import Judged, Prepared, Task, task_of
-from headscope.tasks.base import batch_of, plan_batches, two_files
+from headscope.tasks.base import two_files
 from headscope.tasks.inference import answers, describe_unpruned, evaluate, sites_in_use
 
 
@@ -161,128 +159,54 @@ class _Importances:
         self.heads = tuple(head for head in model.heads if head.site in sites)
         self.ablation = AblationRun(model, task, prepared, config, run, sites)
         self.durations: dict[str, float] = {}
-        self._terms: Terms | None = None
-        self._guides: Terms | None = None  # gradients of the loss that a sequential test is about
         run.log(f"evaluating the unpruned model on {len(prepared.items)} examples")
         self.intact = evaluate(
             model, task, prepared, batch_size=config.batch_size, progress=run.progress
         )
 
     def study(self) -> Study:
+        """Estimates first: they are cheap, and what they refuse is refused before a long ablation."""
+        model, task, prepared, config = self.model, self.task, self.prepared, self.config
+        seed, log, progress = self.run_config.seed, self.run_config.log, self.run_config.progress
+        inputs = EstimateInputs(
+            model, task, prepared, self.heads, config, seed, log=log, progress=progress
+        )
+        if config.race is not None:
+            with self._timed("race"):
+                inputs.terms = compute_terms(inputs)
+            self.ablation.start_race(inputs.terms, config.race)
+        estimates = []
+        for name in ESTIMATES:
+            if name in config.by:
+                with self._timed(name):
+                    estimates.append(compute_estimate(name, inputs))
         rows: list[Row] = []
         tables: dict[str, list[TableRow]] = {}
         importances: dict[str, Importance] = {}
-        if self.config.race is not None:
-            self._guides = self._timed("race", lambda: self._gradient_terms(labels_free=False))
-            self.ablation.start_race(self._guides, self.config.race)
-        if "gradient" in self.config.by:
-            self._terms = self._timed(
-                "gradient", lambda: self._gradient_terms(labels_free=self.config.labels_free)
-            )
-        if "ablation" in self.config.by:
-            self._timed("ablation", self.ablation.run)
+        if "ablation" in config.by:
+            with self._timed("ablation"):
+                self.ablation.run()
             rows += self.ablation.rows()
             tables |= self.ablation.tables()
-        if "gradient" in self.config.by:
-            assert self._terms is not None
-            rows += self._terms.rows(normalized=self.config.normalized)
-            importances |= self._terms.importances(normalized=self.config.normalized)
-        if "relevance" in self.config.by:
-            relevance = self._timed("relevance", self._relevances)
-            rows += relevance.rows()
-            importances |= relevance.importances()
-            tables["relevance_layers"] = relevance.layer_rows()
-        rows += self._timed("others", lambda: self._others(importances))
+        for estimate in estimates:
+            rows += estimate.rows
+            tables |= estimate.tables
+            importances |= estimate.importances_of(self.heads)
         exact = self.ablation.exact(self.heads)
         if exact is not None:
-            tables["ceilings"] = ceilings(exact, self.heads, seed=self.run_config.seed)
+            tables["ceilings"] = ceilings(exact, self.heads, seed=seed)
         if exact is not None and importances:
-            tables["agreement"] = agreement(importances, exact, seed=self.run_config.seed)
-            tables["ranks"] = rank_rows(
-                {LOSS: exact} | importances, self.heads, len(exact), seed=self.run_config.seed
-            )
+            tables["agreement"] = agreement(importances, exact, seed=seed)
+            ranked = {LOSS: exact} | importances
+            tables["ranks"] = rank_rows(ranked, self.heads, len(exact), seed=seed)
         frames = {name: TABLES[name].frame(table) for name, table in tables.items()}
         return Study(to_frame(rows), {}, {}, frames)
 
-    def _timed(self, name: str, work: Callable[[], Any]) -> Any:
-        begun = time.perf_counter()
-        result = work()
-        self.durations[name] = round(time.perf_counter() - begun, 3)
-        return result
-
-    def _gradient_terms(self, *, labels_free: bool) -> Terms:
-        if self._guides is not None and not labels_free:
-            return self._guides
-        self.run_config.log("gradients")
-        return terms(
-            self.model,
-            self.task,
-            self.prepared,
-            batch_size=self.config.batch_size,
-            labels_free=labels_free,
-            progress=self.run_config.progress,
-        )
-
-    def _relevances(self) -> Relevances:
-        self.run_config.log(f"relevance by the rules of {self.config.rules or 'voita'}")
-        return relevances(
-            self.model,
-            self.task,
-            self.prepared,
-            rules=self.config.rules or "voita",
-            batch_size=self.config.batch_size,
-            seed=self.run_config.seed,
-            progress=self.run_config.progress,
-        )
-
-    def _others(self, importances: dict[str, Importance]) -> list[Row]:
-        rows: list[Row] = []
-        heads = self.heads
-        wanted = [name for name in self.config.by if name in ("confidence", "entropy")]
-        if wanted:
-            self.run_config.log(" and ".join(wanted))
-            statistics = statistics_named(wanted)
-            batches = (
-                batch_of(self.model, self.prepared, numbers)
-                for numbers in plan_batches(self.prepared, self.config.batch_size)
-            )
-            for _ in stream(self.model, batches, statistics):
-                pass
-            measured = [
-                row
-                for statistic in statistics
-                for row in statistic.table()
-                if row.statistic in wanted
-            ]
-            rows += measured
-            for name in wanted:
-                by_head = {
-                    Head(row.stack, row.layer, row.head): row.value
-                    for row in measured
-                    if row.statistic == name
-                }
-                sign = (
-                    -1 if name == "entropy" else 1
-                )  # a head that spreads its attention is held for less important
-                importances[name] = sign * np.array([by_head.get(head, np.nan) for head in heads])
-        if "norm" in self.config.by:
-            norms = output_norms(
-                self.model, self.task, self.prepared, self.heads, self.config.batch_size
-            )
-            if norms is not None:
-                moments = Moments((len(heads),))
-                moments.add(norms)
-                rows += rows_of(heads, "output-norm", moments)
-                importances["output-norm"] = norms
-            else:
-                self.run_config.log(
-                    "note: this family's heads have no output projection that is a module, so no norms"
-                )
-        if "random" in self.config.by:
-            chance = np.random.default_rng(self.run_config.seed).random(len(heads))
-            rows += _rows("random", dict(zip(heads, chance.tolist(), strict=True)))
-            importances["random"] = chance
-        return rows
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.durations[name] = round(time.perf_counter() - start, 3)
 
 
 def _refuse_undefined(task: Task, intact: Judged) -> None:
@@ -294,11 +218,3 @@ def _refuse_undefined(task: Task, intact: Judged) -> None:
             where=f'`task="{task.name}"`',
             fix="Take more examples, or a model that was trained for longer",
         )
-
-
-def _rows(name: str, values: dict[Head, float]) -> list[Row]:
-    nothing = float("nan")
-    return [
-        Row(h.stack, h.layer, h.head, name, value, nothing, nothing, 1)
-        for h, value in values.items()
-    ]

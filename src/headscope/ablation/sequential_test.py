@@ -36,7 +36,7 @@ STRATA, LEAST = 8, 3  # and examples of each that are run at the first look
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SettledHead:
     """Of a head that was settled after `count` examples: its mean change over all, the interval's half, the p-value."""
 
     value: float
@@ -49,7 +49,7 @@ class Estimate:
         return {"value": self.value, "low": self.value - self.half, "high": self.value + self.half}
 
 
-_UNKNOWN = Estimate(np.nan, np.nan, np.nan, 0)
+_UNKNOWN = SettledHead(np.nan, np.nan, np.nan, 0)
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class Guess:
     error: NDArray[np.float64]
     spread: NDArray[np.float64]
 
-    def estimate(self, head: int, run: int, count: int) -> Estimate:
+    def estimate(self, head: int, run: int, count: int) -> SettledHead:
         """After `run` of `count` examples. The interval holds what the guess adds; the p-value is the one foretold."""
         value, final = float(self.value[head]), float(self.spread[head] / np.sqrt(count))
         half = float(students_quantile(count) * np.hypot(self.error[head], final))
         p = float(2 * stats.t.sf(abs(value) / final, max(count - 1, 1))) if final else 1.0
-        return Estimate(value, half, p, run)
+        return SettledHead(value, half, p, run)
 
 
 class Design:
@@ -126,7 +126,7 @@ class Race:
         self.design = Design(np.sqrt(((terms / spread) ** 2).mean(axis=1)), seed)
         self.certain = certain(self.design.taken.sum(axis=1)[:-1], self.count, error_rate)
         self.live = list(self.heads)
-        self.estimates: dict[Head, Estimate] = {}
+        self.estimates: dict[Head, SettledHead] = {}
         self.significant: set[Head] = set()  # of the settled ones
 
     def look(self, number: int, changes: NDArray[np.float64]) -> None:
@@ -183,7 +183,7 @@ class Race:
                 }
         return table
 
-    def _estimate(self, statistic: str, head: Head) -> Estimate | None:
+    def _estimate(self, statistic: str, head: Head) -> SettledHead | None:
         """What stands for a settled head's own value: its metric is not known, which a few examples hardly change."""
         if head not in self.estimates or statistic not in (LOSS, METRIC):
             return None

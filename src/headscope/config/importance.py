@@ -50,8 +50,7 @@ class ImportanceConfig(Config):
 
     by: tuple[str, ...] = option(
         ("ablation",),
-        "Importances, separated by commas: ablation (exact), gradient, relevance, confidence, entropy, norm, random; "
-        "or all",
+        f"Importances, separated by commas: ablation (exact), {', '.join(names.ESTIMATES)}; or all",
         parse=_estimates,
         choices=(*names.IMPORTANCES, "all"),
         is_list=True,

@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 
 
-def _files_in(*package: str) -> tuple[str, ...]:
-    """The modules of a package whose files register themselves, without importing them."""
+def _files_in(*package: str, first: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The modules of a package whose files register themselves, without importing them; sorted after the first."""
     files = Path(__file__).parents[1].joinpath(*package).glob("[a-z]*.py")
-    return tuple(sorted(file.stem.replace("_", "-") for file in files))
+    return tuple(dict.fromkeys((*first, *sorted(file.stem.replace("_", "-") for file in files))))
 
 
 TASKS = (
@@ -92,39 +92,28 @@ TARGETED_LENSES = (
     "relevance",
 )  # those that take gradients of one token's output
 
-IMPORTANCES = (
-    "ablation",
-    "gradient",
-    "relevance",
-    "confidence",
-    "entropy",
-    "norm",
-    "random",
-)  # importance --by
+ESTIMATES = _files_in(
+    "ablation", "estimates", first=("gradient", "relevance", "confidence", "entropy", "norm")
+)
+IMPORTANCES = ("ablation", *ESTIMATES)  # importance --by
 KINDS = ("head", "only", "site", "layer", "all", "pair", "shared")
 MODES = ("zero", "mean", "uniform", "fixed")
 RULES = ("voita", "attnlrp")
 
 SEARCHES = _files_in("pruning", "searches")
-GRADIENT_SCORES = (
-    *(
-        "gradient",
-        "gradient-absolute",
-        "gradient-tokens",
-        "gradient-fisher",
-        "gradient-second",
-        "gradient-batch",
+VARIANTS = {  # of an estimate: other statistics that pruning can go by
+    "gradient": tuple(
+        f"gradient-{name}" for name in ("absolute", "tokens", "fisher", "second", "batch")
     ),
-)
-RELEVANCE_SCORES = ("relevance", "relevance-signed")
-SCORES = (
-    *GRADIENT_SCORES,
-    *RELEVANCE_SCORES,
-    "ablation",
-    "confidence",
-    "entropy",
-    "norm",
-)  # prune --by
+    "relevance": ("relevance-signed",),
+}
+# prune --by: the estimate of each score. Random orders are a search.
+SCORES = {"ablation": "ablation"} | {
+    score: name
+    for name in ESTIMATES
+    if name != "random"
+    for score in (name, *VARIANTS.get(name, ()))
+}
 OBJECTIVES = ("loss", "metric")
 REPAIRS = ("fold", "refit")
 FORMS = ("small", "plain", "onnx")

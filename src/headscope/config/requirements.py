@@ -16,7 +16,7 @@ from headscope.config.names import (
     IMPORTANCES,
     POOLED_LENSES,
     POOLED_TASKS,
-    RELEVANCE_SCORES,
+    SCORES,
     TARGETED_LENSES,
 )
 from headscope.errors import HeadscopeError
@@ -383,7 +383,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(
             {"rules": "voita"},
             '`search="rank"` or iterative with `by="relevance"`',
-            lambda v: v["search"] in ("rank", "iterative") and v["by"] in RELEVANCE_SCORES,
+            lambda v: v["search"] in ("rank", "iterative") and SCORES.get(v["by"]) == "relevance",
         ),
         Rule({"step": 0.1}, '`search="iterative"`', _is("search", "iterative")),
         Rule({"width": 3, "expansion": 12, "swaps": 4}, '`search="beam"`', _is("search", "beam")),

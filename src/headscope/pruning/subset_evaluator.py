@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from headscope.ablation.ablation_targets import Variant
-from headscope.ablation.gradients import terms
+from headscope.ablation.estimates import BACKWARD
+from headscope.ablation.estimates.gradient import terms
 from headscope.ablation.sweep import Sweep
 from headscope.config.checks import check_choice
 from headscope.errors import HeadscopeError
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 Objective = Literal["loss", "metric"]
 OBJECTIVES = ("loss", "metric")
 Removed = frozenset[int]  # of units, by number
-BACKWARD = 3.0  # what a backward pass costs, in evaluations
 STANDARD_ERRORS = 2.0  # a candidate that is worse by so many drops out of a race
 FEWEST = 32  # examples before a race is looked at
 GUIDE = 128  # examples that slopes are taken of: they only say what to try
@@ -105,8 +105,10 @@ class Selection:
             sample = np.random.default_rng(seed).permutation(len(prepared.items))[:GUIDE]
             few = [prepared.items[i] for i in sorted(sample)]
             self.guide = task.prepare(model, few, max_length=max_length)
-        used = set(sites_in_use(model, task, prepared))
-        self.units = [unit for unit in units(model) if any(head.site in used for head in unit)]
+        self.sites = set(sites_in_use(model, task, prepared))
+        self.units = [
+            unit for unit in units(model) if any(head.site in self.sites for head in unit)
+        ]
         if among is not None:
             self.units = [unit for unit in self.units if all(head in among for head in unit)]
         if not self.units:

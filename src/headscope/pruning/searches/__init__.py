@@ -17,6 +17,6 @@ from headscope.pruning.subset_evaluator import Selection, SubsetState
 
 def paths(selection: Selection, config: SearchConfig, seed: int) -> list[Iterator[SubsetState]]:
     """The paths of the search that the config names."""
-    search = import_module(f"{__name__}.{config.search}")
+    search = import_module(f"{__name__}.{config.search.replace('-', '_')}")
     result: list[Iterator[SubsetState]] = search.paths(selection, config, seed)
     return result

@@ -21,18 +21,34 @@ import torch
 from torch import Tensor
 
 from headscope.ablation.agreement import Importance
+from headscope.ablation.estimates import BACKWARD, Estimate, EstimateInputs
 from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.rules import Rules, linearised
 from headscope.model.relevance.sums import Accounts
 from headscope.model.relevance.supported import check_adds_up, check_covered
+from headscope.statistics.base import Definition
 from headscope.tables import Moments, Row, TableRow, rows_of
 from headscope.tasks.base import Prepared, Task, batch_of, plan_batches
 from headscope.tasks.inference import answers, report_out_of_memory, sites_in_use
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+DEFINITIONS = {
+    "relevance": Definition(
+        "share",
+        "Relevance",
+        "The head's share of its layer's relevance for what the model says, by absolute values.",
+    ),
+    "relevance-signed": Definition(
+        "number",
+        "Signed relevance",
+        "How much of what the model says came through the head; below 0: against it.",
+    ),
+}
+COST = BACKWARD
 
 Progress = Callable[[int, int], None]
 PARTS = ("leaves", "enters", "heads", "cross-heads", "biases", "source", "lost")
@@ -69,7 +85,7 @@ class Relevances:
         found: NDArray[np.float64] = size / np.maximum(size @ same, 1e-300)
         return found
 
-    def together(self, units: Sequence[tuple[Head, ...]]) -> Relevances:
+    def sum_over_units(self, units: Sequence[tuple[Head, ...]]) -> Relevances:
         """What goes together as one head, the first of a unit at each site: added up before any absolute value."""
         unit_of = {head: unit for unit in units for head in unit}
         columns: dict[Head, list[int]] = {}
@@ -196,3 +212,21 @@ def balance(accounts: Accounts, said: Tensor) -> dict[tuple[str, int, str], Tens
                     values[name] = of_heads.sum(dim=(1, 2))
             found |= {(stack, layer, part): values[part] for part in PARTS if part in values}
     return found
+
+
+def estimate(inputs: EstimateInputs) -> Estimate:
+    rules = inputs.config.rules or "voita"
+    inputs.log(f"relevance by the rules of {rules}")
+    result = relevances(
+        inputs.model,
+        inputs.task,
+        inputs.prepared,
+        rules=rules,
+        batch_size=inputs.config.batch_size,
+        seed=inputs.seed,
+        progress=inputs.progress,
+    )
+    tables = {"relevance_layers": result.layer_rows()}
+    if inputs.units:
+        result = result.sum_over_units(inputs.units)
+    return Estimate(result.heads, result.rows(), result.importances(), tables)

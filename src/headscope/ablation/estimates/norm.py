@@ -9,16 +9,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headscope.ablation.estimates import FORWARD, Estimate, EstimateInputs
 from headscope.heads import Head, Site
 from headscope.model.anatomy import anatomy, weight_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.tokens import Batch
+from headscope.statistics.base import Definition
+from headscope.tables import Moments, rows_of
 from headscope.tasks.base import Prepared, Task, batch_of, plan_batches
 from headscope.tasks.inference import report_out_of_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+DEFINITIONS = {
+    "output-norm": Definition(
+        "length", "Length of what the head adds", "Mean norm after the output projection."
+    ),
+}
+COST = FORWARD
 
 
 def output_norms(
@@ -75,3 +85,17 @@ class _Norms(Edit):
         )
         self.means[site] = ((norms * real[..., None]).sum(dim=1) / real.sum(dim=1)[:, None]).cpu()
         return output
+
+
+def estimate(inputs: EstimateInputs) -> Estimate:
+    """Heads that add longer vectors to the residual stream count as more important."""
+    model, task, prepared, heads = inputs.model, inputs.task, inputs.prepared, inputs.heads
+    norms = output_norms(model, task, prepared, heads, inputs.config.batch_size)
+    if norms is None:
+        inputs.log(
+            "note: this family's heads have no output projection that is a module, so no norms"
+        )
+        return Estimate(heads)
+    moments = Moments((len(heads),))
+    moments.add(norms)
+    return Estimate(heads, rows_of(heads, "output-norm", moments), {"output-norm": norms})

@@ -15,7 +15,7 @@ Signed predictions can be compared with exact removal; absolute ones measure sen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,15 +24,49 @@ import torch
 from torch import Tensor
 
 from headscope.ablation.agreement import Importance
+from headscope.ablation.estimates import BACKWARD, Estimate, EstimateInputs
 from headscope.heads import Head, Site
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
+from headscope.statistics.base import Definition
 from headscope.tables import Moments, Row, rows_of
 from headscope.tasks.base import Prepared, Task, batch_of, plan_batches, sequences_of
 from headscope.tasks.inference import answers, report_out_of_memory, sites_in_use
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+DEFINITIONS = {
+    "gradient": Definition(
+        "nats",
+        "Change of loss predicted by the gradient",
+        "First-order prediction of the change of loss.",
+    ),
+    "gradient-absolute": Definition(
+        "nats",
+        "Sensitivity an example",
+        "Mean over examples of the gradient's absolute term (Michel's paper).",
+    ),
+    "gradient-tokens": Definition(
+        "nats",
+        "Sensitivity a token",
+        "Mean over tokens of the gradient's absolute term (Michel's code).",
+    ),
+    "gradient-fisher": Definition(
+        "nats", "Fisher information", "Half the mean square of the gradient's term."
+    ),
+    "gradient-second": Definition(
+        "nats",
+        "Change of loss predicted to second order",
+        "The gradient's prediction plus the Fisher term.",
+    ),
+    "gradient-batch": Definition(
+        "nats",
+        "Sensitivity a batch",
+        "Mean over batches of 32 of the absolute mean term (TextPruner).",
+    ),
+}
+COST = BACKWARD
 
 Progress = Callable[[int, int], None]
 GROUP = 32  # examples in one of gradient-batch's batches
@@ -85,6 +119,17 @@ class Terms:
         norms = np.array([float(np.linalg.norm(importance[sites == site])) for site in sites])
         scale: NDArray[np.float64] = np.maximum(norms, 1e-20)
         return scale
+
+    def sum_over_units(self, units: Sequence[tuple[Head, ...]]) -> Terms:
+        """Terms of units that are pruned together, each under its first head; units without a term are left out."""
+        index = {head: i for i, head in enumerate(self.heads)}
+        present = [unit for unit in units if unit[0] in index]
+        columns = [[index[head] for head in unit if head in index] for unit in present]
+        signed, absolute, tokens = (
+            np.stack([table[:, unit].sum(axis=1) for unit in columns], axis=1)
+            for table in (self.signed, self.absolute, self.tokens)
+        )
+        return Terms(tuple(unit[0] for unit in present), signed, absolute, tokens)
 
     def rows(self, *, normalized: bool = False) -> list[Row]:
         """Every variant of every head with its interval, for heads.csv; of gradient-batch over batches."""
@@ -207,3 +252,28 @@ def _of_items(found: Terms, prepared: Prepared) -> Terms:
         return np.stack([(table[part].T / users[part]).T.sum(axis=0) for part in whole])
 
     return Terms(found.heads, added(found.signed), added(found.absolute), added(found.tokens))
+
+
+def estimate(inputs: EstimateInputs) -> Estimate:
+    """All variants of the gradient's prediction."""
+    config = inputs.config
+    result = compute_terms(inputs, labels_free=config.labels_free)
+    if inputs.units:
+        result = result.sum_over_units(inputs.units)
+    rows = result.rows(normalized=config.normalized)
+    return Estimate(result.heads, rows, result.importances(normalized=config.normalized))
+
+
+def compute_terms(inputs: EstimateInputs, *, labels_free: bool = False) -> Terms:
+    """Terms of the inputs; those that a sequential test needed are not computed again."""
+    if inputs.terms is not None and not labels_free:
+        return inputs.terms
+    inputs.log("gradients")
+    return terms(
+        inputs.model,
+        inputs.task,
+        inputs.prepared,
+        batch_size=inputs.config.batch_size,
+        labels_free=labels_free,
+        progress=inputs.progress,
+    )
