@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from typing import get_args
 
 from headscope.ablation.ablation_targets import KINDS
 from headscope.ablation.sweep import Mode
-from headscope.analysis.lens_maps import LENSES as LOOKED_THROUGH
 from headscope.analysis.token_maps import TOKEN_LENSES
 from headscope.config import names
 from headscope.data.encode import Long
@@ -30,9 +30,6 @@ def test_the_names_are_those_of_the_registries() -> None:
     assert tuple(tasks()) == names.TASKS
     assert tuple(name for name, task in tasks().items() if task.pools) == names.POOLED_TASKS
     assert of_texts == set(names.statistics_of_texts())
-    assert tuple(LENSES) == names.LENSES
-    assert set(TOKEN_LENSES) == set(names.TOKEN_MAPS)
-    assert set(LOOKED_THROUGH) == {*names.LENSES, *names.TOKEN_MAPS}
     assert (*FIXED, "raganato") == names.FIXED_PATTERNS
     assert tuple(name for name in TOKENS if name != "all") == names.MASKED_TOKENS
     assert {name: defaults_of(make) for name, make in PATTERNS.items()} == names.MASKS
@@ -45,6 +42,20 @@ def test_the_names_are_those_of_the_registries() -> None:
     assert get_args(Pool) == names.POOLS
     assert get_args(Long) == names.LONG
     assert tuple(DTYPES) == names.DTYPES
+
+
+def test_lenses_and_token_maps_are_their_files_with_the_lines_that_are_read_from_them() -> None:
+    assert tuple(LENSES) == names.LENSES
+    assert all(lens.name == name for name, lens in LENSES.items())
+    assert tuple(TOKEN_LENSES) == names.TOKEN_MAPS
+    gradient_lenses = [name for name, lens in LENSES.items() if lens.needs_gradient]
+    files = {name: sys.modules[compute.__module__] for name, compute in TOKEN_LENSES.items()}
+    for options, line in (
+        (names.TARGETED_LENSES, "TAKES_TARGET"),
+        (names.POOLED_LENSES, "TAKES_POOLING"),
+    ):
+        token_maps = [name for name, file in files.items() if getattr(file, line, False)]
+        assert options == (*gradient_lenses, *token_maps)
 
 
 def test_what_is_suggested_for_a_wrong_task_exists() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
-from headscope.model.lenses.layers import mixing, together
+from headscope.model.contributions import mixing, together
 from reference import lenses as reference
 from tiny import batch_for, examples, in_double, library_attentions, real_sides, shared
 

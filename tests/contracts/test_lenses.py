@@ -17,6 +17,7 @@ from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
+from headscope.model.lenses import LENSES, ROWS, SIGN
 from headscope.model.lenses.effective import row_by_row
 from headscope.model.lenses.gradient import from_embeddings
 from headscope.model.surgery import prune
@@ -64,7 +65,9 @@ def seen_through(
         first = range(len(next(iter(inputs.values()))))[attention.rows][0]
         for i in range(len(attention.weights)):
             part = attention.through(lens, attention.weights[i].clone())
-            part.row_totals = attention.row_totals[i].clone()
+            part.row_totals = (
+                None if attention.row_totals is None else attention.row_totals[i].clone()
+            )
             part.values = attention.values[i].clone()
             part.raw = attention.through("raw", attention.raw.weights[i].clone())
             part.rank = None if attention.rank is None else attention.rank[i].clone()
@@ -293,6 +296,29 @@ def test_half_precision_has_no_gradient_lens() -> None:
     half = AttentionModel(copy.deepcopy(shared("bert").model).bfloat16(), shared("bert").tokenizer)
     with pytest.raises(HeadscopeError, match="float32"), half.watched(print, lens="gradient"):
         pass
+
+
+# Every lens
+
+
+@pytest.mark.product
+@pytest.mark.parametrize("lens", LENSES)
+@pytest.mark.parametrize("case", CASES)
+def test_maps_have_the_properties_that_their_lens_claims(case: str, lens: str) -> None:
+    model, inputs = batch_of(case)
+    kind = LENSES[lens]
+    seen = gradients(model, inputs) if kind.needs_gradient else seen_through(model, inputs, lens)
+    raw = seen_through(model, inputs, "raw")
+    assert seen.keys() == raw.keys()
+    for key, attention in seen.items():
+        weights = attention.weights
+        assert weights.shape == raw[key].weights.shape
+        assert torch.isfinite(weights).all()
+        assert (attention.row_totals is None) == (lens == "raw")
+        if ROWS in kind.gives:
+            torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
+        if SIGN in kind.gives:
+            assert (weights >= 0).all()
 
 
 # Others

@@ -19,10 +19,10 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.edits import Edit
 from headscope.model.flow import flow
-from headscope.model.gradient_rollout import attention_gradients, gradient_rollout
+from headscope.model.gradient_rollout import gradient_rollout
+from headscope.model.one_input import OneInput
 from headscope.model.rollout import even, is_masked, rollout
 from headscope.model.scalar_output import said
-from headscope.model.token_map import weights_of
 from reference import token_maps as slow
 from tiny import (
     ENCODER_DECODERS,
@@ -63,7 +63,7 @@ def attending(maps: dict[tuple[str, int], list[list[float]]]) -> dict[Site, NDAr
 def test_rollout_follows_every_way_down(family: str) -> None:
     model = in_double(shared(family))
     batch = batch_for(model, examples(family, seed=3, lengths=ONE))
-    found = rollout(weights_of(model, batch), model.sites)
+    found = rollout(OneInput(model, batch).weights, model.sites)
     weights = library_weights(family)
     layers = layers_of(weights)
     assert set(found) == set(layers)
@@ -86,7 +86,7 @@ def test_rollout_follows_every_way_down(family: str) -> None:
 def test_the_baseline_is_rollout_of_even_attention_to_what_is_seen(family: str) -> None:
     model = in_double(shared(family))
     batch = batch_for(model, examples(family, seed=3, lengths=ONE))
-    found = rollout(even(weights_of(model, batch)), model.sites)
+    found = rollout(even(OneInput(model, batch).weights), model.sites)
     weights = {
         place: np.zeros((1, *cells.shape[1:])) for place, cells in library_weights(family).items()
     }
@@ -154,7 +154,7 @@ def test_a_layer_without_heads_passes_everything_on() -> None:
 def test_flow_is_the_largest_that_every_way_together_lets_through(family: str) -> None:
     model = in_double(shared(family))
     batch = batch_for(model, examples(family, seed=3, lengths=((5, 2),)))
-    weights = weights_of(model, batch)
+    weights = OneInput(model, batch).weights
     found = flow(weights, model.sites)
     plain = {(site.stack, site.layer): cells for site, cells in weights.items()}
     layers = layers_of(plain)
@@ -241,7 +241,7 @@ def test_gradients_are_those_of_finite_differences(family: str, head: str) -> No
     kind = AutoModelForSeq2SeqLM if head == "translation" else HEADS[head]
     model = in_double(tiny(family, head=kind))
     batch = batch_for(model, examples(family, seed=3, lengths=ONE))
-    weights, gradients, _ = attention_gradients(model, batch)
+    weights, gradients, _ = OneInput(model, batch).gradients
     with torch.inference_mode():
         held = _held(model, batch)
     chance = np.random.default_rng(0)
@@ -277,7 +277,7 @@ def test_gradient_rollout_is_that_of_loops(family: str) -> None:
         pytest.skip("vit has no text that would be given to token maps")
     model = shared(family)
     batch = batch_for(model, examples(family, seed=3, lengths=ONE))
-    weights, gradients, _ = attention_gradients(model, batch)
+    weights, gradients, _ = OneInput(model, batch).gradients
     found = gradient_rollout(weights, gradients, model.sites)
     plain, derived = (
         {(site.stack, site.layer): cells for site, cells in both.items()}
@@ -314,14 +314,14 @@ def test_what_is_said_of_one_token_follows_the_target() -> None:
 def test_gradients_leave_nothing_behind() -> None:
     model = tiny("bert")
     batch = batch_for(model, examples("bert", seed=3, lengths=ONE))
-    attention_gradients(model, batch)
+    OneInput(model, batch).gradients  # noqa: B018
     assert not model.is_open
     assert all(parameter.grad is None for parameter in model.model.parameters())
     for parameter in model.model.parameters():
         parameter.requires_grad_(False)
-    _, frozen, _ = attention_gradients(model, batch)
+    _, frozen, _ = OneInput(model, batch).gradients
     for parameter in model.model.parameters():
         parameter.requires_grad_(True)
-    _, thawed, _ = attention_gradients(model, batch)
+    _, thawed, _ = OneInput(model, batch).gradients
     for site in frozen:
         np.testing.assert_allclose(frozen[site], thawed[site], atol=1e-7)

@@ -35,7 +35,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.knockout import chosen_tokens, cut_scores
 from headscope.model.lenses import LENSES
-from headscope.model.token_map import weights_of
+from headscope.model.one_input import OneInput
 from headscope.model.tokens import Batch
 from headscope.model.value_zeroing import (
     ROW_TOKENS,
@@ -193,7 +193,7 @@ class KnockOuts:
     def _zero_values(
         self, batch: Batch, found: NDArray[np.float64], places: dict[Head, int]
     ) -> None:
-        raw = weights_of(self.model, batch)
+        raw = OneInput(self.model, batch).weights
         for stack, sites in zeroed(self.model, batch, by_head=True).items():
             sides = batch.layout.sides(stack)
             assert sides is not None

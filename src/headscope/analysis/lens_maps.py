@@ -1,25 +1,20 @@
-"""Maps of one input through a lens: of every head (raw, norm, effective, gradient) or of tokens (token_maps)."""
+"""Maps of one input through a lens: of every head (`model.lenses`) or of tokens (`token_maps`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from headscope.analysis.token_maps import TOKEN_LENSES, Input
-from headscope.heads import Site
-from headscope.model.attention import Attention
-from headscope.model.lenses import Lens, lens_named
-from headscope.model.lenses.effective import EffectiveLens
+from headscope.analysis.token_maps import TOKEN_LENSES
+from headscope.config import names
+from headscope.model.lenses import lens_named
+from headscope.model.one_input import OneInput
 from headscope.tables import stack_layers
 
-# Maps [head, query, key] of every site, how to read them, whether they are shares.
-HeadMaps = tuple[dict[Site, NDArray[np.float64]], str, bool]
+LENSES = (*names.LENSES, *names.TOKEN_MAPS)
 
 
 @dataclass(frozen=True)
@@ -42,89 +37,17 @@ class LensMaps:
     layers: tuple[str, ...] | None = None
 
 
-def compute_lens_maps(given: Input, name: str) -> LensMaps:
+def compute_lens_maps(text: OneInput, name: str) -> LensMaps:
     """The maps of one input through one lens, of heads or of tokens."""
     if name in TOKEN_LENSES:
-        tokens = given.by(name)
+        tokens = TOKEN_LENSES[name](text)
         return LensMaps(
             tokens.by, tokens.maps, tokens.how, tokens.shares, tokens.forms, tokens.layers
         )
-    by_site, how, shares = HEAD_LENSES[name](given)
+    by_site, how, shares = lens_named(name, text.model).draw(text)
     maps = {}
-    for stack in dict.fromkeys(site.stack for site in given.model.sites):
+    for stack in dict.fromkeys(site.stack for site in text.model.sites):
         of_stack = {site: values for site, values in by_site.items() if site.stack == stack}
         if of_stack:
             maps[stack] = stack_layers(of_stack).astype(np.float32)
     return LensMaps(name, maps, how, shares)
-
-
-def raw(given: Input) -> HeadMaps:
-    """Attention as it is."""
-    how = (
-        "Attention: the weights by which a token takes from others; a row sums to 1. "
-        "Where a head reads, not whether it matters."
-    )
-    return given.weights, how, True
-
-
-def norm(given: Input) -> HeadMaps:
-    """Lengths, not shares of a row's: heads and tokens can be compared."""
-
-    def lengths(attention: Attention) -> Tensor:
-        assert attention.row_totals is not None
-        return attention.weights * attention.row_totals[..., None]
-
-    how = (
-        "Norms (Kobayashi 2020): weights times the length of the value they move, through the head's part of the "
-        "output projection: the length of what the head adds to one token from another. Rows have no given sum."
-    )
-    return _observed(given, "norm", lengths), how, False
-
-
-def effective(given: Input, name: str = "effective") -> HeadMaps:
-    """What of attention can change the head's output; below 0 where that is what remains of a small weight."""
-    lens = lens_named(name, given.model)
-    assert isinstance(lens, EffectiveLens)
-    maps = _observed(given, lens, lambda attention: attention.weights)
-    sums = "rows sum to 1" if name == "effective-simplex" else "rows need not sum to 1"
-    how = (
-        "Effective attention (Brunner 2020): weights without the part that cannot change what the head gives; numbers "
-        f"may be below 0, {sums}."
-    )
-    if lens.counted["short"] == lens.counted["sequences"]:
-        how += " This text has no more tokens than a head has dimensions: all of its attention counts, so this is raw."
-    return maps, how, False
-
-
-def gradient(given: Input) -> HeadMaps:
-    """Weights times gradients, with their sign."""
-    weights, gradients, said = given.gradients
-    how = (
-        f"Attention times the gradient of {said}: what the edge adds to it, to first order; below 0 it takes away. "
-        "A head's numbers together are what it adds by its output."
-    )
-    return {site: weights[site] * gradients[site] for site in weights}, how, False
-
-
-def _observed(
-    given: Input, lens: Lens | str, read: Callable[[Attention], Tensor]
-) -> dict[Site, NDArray[np.float64]]:
-    """What `read` takes from the attention of every site, seen through the lens."""
-    maps: dict[Site, NDArray[np.float64]] = {}
-
-    def keep(attention: Attention) -> None:
-        maps[attention.site] = read(attention)[0].double().cpu().numpy().copy()
-
-    with given.model.watched(keep, lens=lens), torch.inference_mode():
-        given.model(given.batch)
-    return maps
-
-
-HEAD_LENSES: dict[str, Callable[[Input], HeadMaps]] = {
-    "raw": raw,
-    "norm": norm,
-    "effective": effective,
-    "effective-simplex": partial(effective, name="effective-simplex"),
-    "gradient": gradient,
-}
-LENSES = (*HEAD_LENSES, *TOKEN_LENSES)

@@ -9,7 +9,6 @@ from headscope.analysis.label_free_losses import Loss, loss_of
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.lenses import LENSES, Lens
-from headscope.model.lenses.effective import EffectiveLens
 from headscope.statistics import Statistic, select_statistics
 from headscope.statistics.stream import Losses
 from headscope.study.schema.names import through_lens
@@ -50,7 +49,7 @@ class LensStatistics:
         self.through: dict[Lens, list[Statistic]] = {
             LENSES[name](model): select_statistics(statistics, LENSES[name]) for name in others
         }
-        needs_loss = any(lens.on_the_way_back for lens in self.through)
+        needs_loss = any(lens.needs_gradient for lens in self.through)
         self.loss: Loss | None = loss_of(model, pairs=pairs, seed=seed) if needs_loss else None
 
     @property
@@ -74,6 +73,6 @@ class LensStatistics:
             {} if self.loss is None else {"loss": self.loss.name, "loss_means": self.loss.sentence}
         )
         for lens in self.through:
-            if isinstance(lens, EffectiveLens):
-                described[lens.name] = {**lens.counted, "width": dict(lens.widths)}
+            if counts := lens.record():
+                described[lens.name] = counts
         return described

@@ -22,6 +22,12 @@ def check_statistics(statistics: tuple[str, ...]) -> None:
         check_choice(name, names.statistics_of_texts(), "`statistics`", "is not a statistic")
 
 
+# Raw attention, then the lenses of the forward pass, then those that need a backward pass
+_LENSES = sorted(
+    names.LENSES, key=lambda name: (name != "raw", name in names.GRADIENT_LENSES, name)
+)
+
+
 @dataclass(frozen=True)
 class AnalyzeConfig(Config):
     """Statistics of every head over a corpus: which statistics, through which lenses, and where roles begin."""
@@ -63,7 +69,7 @@ class AnalyzeConfig(Config):
     )
     lens: tuple[str, ...] = option(
         ("raw",),
-        "Lenses to see attention through, separated by commas: raw, effective, effective-simplex, norm, gradient. "
+        f"Lenses to see attention through, separated by commas: {', '.join(_LENSES)}. "
         "Raw is always included",
         parse=lens_list,
     )

@@ -42,8 +42,8 @@ class LookConfig(Config):
 
     lens: tuple[str, ...] = option(
         ("raw",),
-        "Lenses, separated by commas; the page switches between them. Of heads: raw, norm, effective, "
-        "effective-simplex, gradient; of tokens: rollout, flow, gradient-rollout, relevance, value-zeroing, knock-out",
+        f"Lenses, separated by commas; the page switches between them. Of heads: {', '.join(LENSES)}; "
+        f"of tokens: {', '.join(TOKEN_MAPS)}",
         parse=_lenses,
         is_list=True,
         choices=(*LENSES, *TOKEN_MAPS),

@@ -6,14 +6,25 @@ tests/test_names.py compares every list with the registry it stands for.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+PACKAGE = Path(__file__).parents[1]
 
-def _files_in(*package: str, first: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The modules of a package whose files register themselves, without importing them; sorted after the first."""
-    files = Path(__file__).parents[1].joinpath(*package).glob("[a-z]*.py")
-    return tuple(dict.fromkeys((*first, *sorted(file.stem.replace("_", "-") for file in files))))
+
+def _files_in(package: str, first: Sequence[str] = (), with_line: str = "") -> tuple[str, ...]:
+    """The modules of a package whose files register themselves, without importing them.
+
+    first      names at the front of the list; the others follow in alphabetical order
+    with_line  only files with this line, such as `needs_gradient = True`
+    """
+    texts = {
+        file.stem.replace("_", "-"): file.read_text("utf-8") if with_line else ""
+        for file in sorted(PACKAGE.joinpath(package).glob("[a-z]*.py"))
+    }
+    ordered = dict.fromkeys((*first, *texts))
+    return tuple(name for name in ordered if with_line in map(str.strip, texts[name].split("\n")))
 
 
 TASKS = (
@@ -62,7 +73,7 @@ def statistics_of_texts() -> tuple[str, ...]:
     torch. Statistics with `needs` require other data.
     """
     names: set[str] = set()
-    for file in Path(__file__).parents[1].joinpath("statistics").glob("*.py"):
+    for file in PACKAGE.joinpath("statistics").glob("*.py"):
         for node in ast.parse(file.read_text("utf-8")).body:
             body = node.body if isinstance(node, ast.ClassDef) else []
             assigned = {
@@ -76,31 +87,27 @@ def statistics_of_texts() -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-LENSES = ("raw", "effective", "effective-simplex", "norm", "gradient")  # one map for each head
-TOKEN_MAPS = (
-    "rollout",
-    "flow",
-    "gradient-rollout",
-    "relevance",
-    "value-zeroing",
-    "knock-out",
-)  # of all heads together
-POOLED_LENSES = ("gradient", "gradient-rollout")  # those that take gradients of a text's vector
-TARGETED_LENSES = (
-    "gradient",
-    "gradient-rollout",
-    "relevance",
-)  # those that take gradients of one token's output
+_LENSES = "model/lenses", ("raw", "norm")
+LENSES = _files_in(*_LENSES)  # one map for each head
+_TOKEN_MAPS = (
+    "analysis/token_maps",
+    ("rollout", "flow", "gradient-rollout", "relevance", "value-zeroing"),
+)
+TOKEN_MAPS = _files_in(*_TOKEN_MAPS)  # one map for all heads together
+GRADIENT_LENSES = _files_in(*_LENSES, with_line="needs_gradient = True")
+# those with gradients of one token's output, and of the vector of a text
+TARGETED_LENSES = (*GRADIENT_LENSES, *_files_in(*_TOKEN_MAPS, with_line="TAKES_TARGET = True"))
+POOLED_LENSES = (*GRADIENT_LENSES, *_files_in(*_TOKEN_MAPS, with_line="TAKES_POOLING = True"))
 
 ESTIMATES = _files_in(
-    "ablation", "estimates", first=("gradient", "relevance", "confidence", "entropy", "norm")
+    "ablation/estimates", first=("gradient", "relevance", "confidence", "entropy", "norm")
 )
 IMPORTANCES = ("ablation", *ESTIMATES)  # importance --by
 KINDS = ("head", "only", "site", "layer", "all", "pair", "shared")
 MODES = ("zero", "mean", "uniform", "fixed")
 RULES = ("voita", "attnlrp")
 
-SEARCHES = _files_in("pruning", "searches")
+SEARCHES = _files_in("pruning/searches")
 VARIANTS = {  # of an estimate: other statistics that pruning can go by
     "gradient": tuple(
         f"gradient-{name}" for name in ("absolute", "tokens", "fisher", "second", "batch")

@@ -13,6 +13,7 @@ from typing import Any
 
 from headscope.config.edit_record import mask_of_training
 from headscope.config.names import (
+    GRADIENT_LENSES,
     IMPORTANCES,
     POOLED_LENSES,
     POOLED_TASKS,
@@ -244,7 +245,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
             lambda v: not _threshold("rare")(v) or v["frequency"] is not None,
         ),
         Rule(
-            {"pooling": None}, "`lens` with gradient", lambda v: "gradient" in listed(v.get("lens"))
+            {"pooling": None},
+            f"`lens` with {' or '.join(GRADIENT_LENSES)}",
+            lambda v: bool(listed(v.get("lens")) & set(GRADIENT_LENSES)),
         ),
     ),
     "compare": (

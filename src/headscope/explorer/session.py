@@ -20,8 +20,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headscope.analysis.lens_maps import HEAD_LENSES, LENSES, LensMaps, compute_lens_maps
-from headscope.analysis.token_maps import TOKEN_LENSES, Input, encode_input
+from headscope.analysis.lens_maps import LENSES, LensMaps, compute_lens_maps
+from headscope.analysis.token_maps import encode_input
+from headscope.config import names
 from headscope.config.command_line import command_line
 from headscope.data.encode import Encoder
 from headscope.errors import HeadscopeError, choices
@@ -31,6 +32,7 @@ from headscope.heads import HeadSet, Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate
+from headscope.model.one_input import OneInput
 from headscope.model.weights_hash import weights_sha256
 from headscope.report.look.token_axis import TokenAxis, axes_of, axes_payload, inert
 from headscope.tasks.bleu import translate
@@ -158,7 +160,7 @@ class Session:
             "mask_token": mask,
             "takes_pair": kind != "causal",
             "max_tokens": self.max_tokens,
-            "lenses": {"heads": list(HEAD_LENSES), "tokens": list(TOKEN_LENSES)},
+            "lenses": {"heads": list(names.LENSES), "tokens": list(names.TOKEN_MAPS)},
             "example": {"text": self._example(mask), "second": None, "lens": "raw"},
             "notes": [inert(note) for note in (*model.notes, *self.prediction.notes)],
         }
@@ -272,7 +274,7 @@ class Session:
                 fix="Shorten the text, or use headscope look, which has no such limit",
             )
         with self._without(key.off):
-            return compute_lens_maps(Input(self.model, reading.batch), key.lens)
+            return compute_lens_maps(OneInput(self.model, reading.batch), key.lens)
 
     def _through(self, lens: LensMaps) -> dict[Site, NDArray[np.float32]]:
         """The maps of a lens by site: of the heads that the model has, or of the forms of the lens."""

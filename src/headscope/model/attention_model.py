@@ -259,9 +259,9 @@ class AttentionModel:
             observer if looking is None else _Looked(looking, observer) for observer in observers
         ]
         open_now: list[Any] = (
-            seam.behind if looking is not None and looking.on_the_way_back else seam.observers
+            seam.behind if looking is not None and looking.needs_gradient else seam.observers
         )
-        with self._open(), nullcontext() if looking is None else looking.opened():
+        with self._open(), nullcontext() if looking is None else looking.open():
             open_now.extend(told)
             try:
                 yield
@@ -269,7 +269,7 @@ class AttentionModel:
                 _take_away(open_now, told)
         if (
             looking is not None
-            and looking.on_the_way_back
+            and looking.needs_gradient
             and told
             and not any(one.is_told for one in told)
         ):
@@ -577,7 +577,7 @@ class _Looked:
 
     def __call__(self, attention: Attention, gradient: Tensor | None = None) -> None:
         self.is_told = True
-        seen = self.lens.seen(attention, gradient)
+        seen = self.lens.apply(attention, gradient)
         if seen is not None:
             self.observer(seen)
 

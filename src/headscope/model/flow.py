@@ -16,8 +16,8 @@ from scipy.sparse.csgraph import maximum_flow
 
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
+from headscope.model.one_input import Weights
 from headscope.model.rollout import RolloutStep, Sides, blocks, steps
-from headscope.model.token_map import Weights
 
 UNIT = 2**30  # what a capacity of 1 is as a whole number: widths are rounded to 1e-9
 MOST_WORK = 4e8  # edges that all maximum flows together may meet: some two minutes

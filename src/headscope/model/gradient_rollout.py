@@ -10,62 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from headscope.errors import HeadscopeError
 from headscope.heads import Site
-from headscope.model.attention_model import AttentionModel
-from headscope.model.edits import Edit
-from headscope.model.scalar_output import said
-from headscope.model.token_map import Weights
-from headscope.model.tokens import Batch
+from headscope.model.one_input import Weights
 
 HOW = (
     "Gradient-weighted rollout (Chefer 2021): the mean over heads of attention times the gradient of {said}, what is "
     "below 0 left out, gathered over the layers, the 1 that a token starts from taken off. Rows have no given sum."
 )
-
-
-class _Graph(Edit):
-    """Changes nothing; keeps every site's weights, as they are in the graph."""
-
-    def __init__(self) -> None:
-        self.kept: dict[Site, Tensor] = {}
-
-    def changes_weights(self, site: Site) -> bool:
-        return True
-
-    def weights(self, site: Site, weights: Tensor) -> Tensor:
-        self.kept[site] = weights if weights.requires_grad else weights.requires_grad_()
-        return weights
-
-
-def attention_gradients(
-    model: AttentionModel, batch: Batch, target: int | None = None
-) -> tuple[Weights, Weights, str]:
-    """Of one input the weights, the gradients by them of what the model says, and in words what that is."""
-    if model.model.dtype.itemsize < 4:
-        raise HeadscopeError(
-            f"gradients in {str(model.model.dtype).removeprefix('torch.')} are too coarse",
-            where=model.name,
-            fix="Load the model with dtype float32",
-        )
-    graph = _Graph()
-    with model.edited(graph), torch.inference_mode(False), torch.enable_grad():
-        number, what = said(model, batch, target)
-    gradients = torch.autograd.grad(number, list(graph.kept.values()), allow_unused=True)
-    weights = {site: _array(kept) for site, kept in graph.kept.items()}
-    derived = {
-        site: np.zeros_like(weights[site]) if gradient is None else _array(gradient)
-        for site, gradient in zip(graph.kept, gradients, strict=True)
-    }
-    return weights, derived, what
-
-
-def _array(cells: Tensor) -> NDArray[np.float64]:
-    return cells[0].detach().double().cpu().numpy()
 
 
 def gradient_rollout(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headscope.heads import Site
-from headscope.model.token_map import Weights
+from headscope.model.one_input import Weights
 
 HOW = (
     "Attention rollout: each layer is half its heads' mean attention, half the residual connection; the layers are "

@@ -7,20 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-
-from headscope.heads import Site
-from headscope.model.attention import Attention
-from headscope.model.attention_model import AttentionModel
-from headscope.model.tokens import Batch
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Weights = Mapping[
-    Site, NDArray[np.float64]
-]  # [head, query, key] of one input, at every site that attended
 
 
 @dataclass(frozen=True)
@@ -80,31 +70,3 @@ class TokenMap:
             }
             parts.append(pd.DataFrame(columns))
         return pd.concat(parts, ignore_index=True)
-
-
-def weights_of(model: AttentionModel, batch: Batch) -> dict[Site, NDArray[np.float64]]:
-    """The attention of one input, [head, query, key] at every site, in one forward pass."""
-    found: dict[Site, NDArray[np.float64]] = {}
-
-    def keep(attention: Attention) -> None:
-        found[attention.site] = attention.weights[0].double().cpu().numpy().copy()
-
-    with model.watched(keep), torch.inference_mode():
-        model(batch)
-    return found
-
-
-def tokens_of(
-    model: AttentionModel, batch: Batch, stack: str
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tokens along the axes of a stack's maps, as the tokenizer prints them."""
-    sides = batch.layout.sides(stack)
-    assert sides is not None
-    query, key = (_names(model, side.ids) for side in sides)
-    return query, key
-
-
-def _names(model: AttentionModel, ids: torch.Tensor | None) -> tuple[str, ...]:
-    assert ids is not None
-    assert model.tokenizer is not None
-    return tuple(model.tokenizer.convert_ids_to_tokens(ids[0].tolist()))

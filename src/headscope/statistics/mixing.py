@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 
 from headscope.model.attention import Attention
-from headscope.model.lenses.layers import mixing, together
+from headscope.model.contributions import mixing, together
 from headscope.statistics.base import ByLayer
 from headscope.statistics.token_classes import TOKEN_CLASSES, class_columns
 from headscope.tables import TableRow

@@ -45,7 +45,7 @@ def stream(
         with ExitStack() as stack, torch.inference_mode():
             stack.enter_context(model.watched(_observer(batch, statistics)))
             for lens, asked in through.items():
-                if not lens.on_the_way_back:
+                if not lens.needs_gradient:
                     stack.enter_context(model.watched(_observer(batch, asked), lens=lens))
             output = model(batch)
             finite = bool(torch.isfinite(output[0]).all())
@@ -56,7 +56,7 @@ def stream(
                 fix="Load it with dtype float32, or leave these examples out",
             )
         for lens, asked in through.items():
-            if lens.on_the_way_back:
+            if lens.needs_gradient:
                 assert losses is not None, f"the lens {lens.name} needs losses"
                 _back(model, batch, _observer(batch, asked), lens, losses)
         yield batch

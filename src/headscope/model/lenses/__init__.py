@@ -1,6 +1,42 @@
-"""What attention is looked at through: one lens a file. A lens turns what a site did into another map of its heads."""
+"""Lenses: maps of a head other than its raw weights, one file each, found by itself.
 
-from headscope.model.lenses.base import RANK, ROWS, SIGN, Lens
-from headscope.model.lenses.registry import LENSES, lens_named
+The name of a file is the name of its lens, with hyphens for underscores; `config/names` lists the files without
+importing them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from headscope.config import names
+from headscope.config.checks import lenses_named
+from headscope.errors import HeadscopeError
+from headscope.model.lenses._base import RANK, ROWS, SIGN, Lens
+
+if TYPE_CHECKING:
+    from headscope.model.attention_model import AttentionModel
 
 __all__ = ["LENSES", "RANK", "ROWS", "SIGN", "Lens", "lens_named"]
+
+
+def _load(name: str) -> type[Lens]:
+    """The class of a lens, from its file."""
+    module = import_module(f"{__name__}.{name.replace('-', '_')}")
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, Lens) and vars(value).get("name") == name:
+            return value
+    raise TypeError(f'{module.__file__} has no subclass of Lens with name = "{name}"')
+
+
+def lens_named(name: str, model: AttentionModel) -> Lens:
+    """The lens of this name for a model."""
+    if not isinstance(name, str):
+        raise HeadscopeError(
+            f"{name!r} is not the name of one lens", where="lens", fix="Open one within another"
+        )
+    (checked,) = lenses_named([name], where="lens")
+    return LENSES[checked](model)
+
+
+LENSES: dict[str, type[Lens]] = {name: _load(name) for name in names.LENSES}

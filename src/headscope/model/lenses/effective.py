@@ -24,20 +24,27 @@ import torch
 from torch import Tensor
 
 from headscope.model.attention import Attention
-from headscope.model.lenses.base import RANK, ROWS, Lens, projections
+from headscope.model.lenses._base import RANK, HeadMaps, Lens, projections
 
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
+    from headscope.model.one_input import OneInput
 
 ROUNDING = 2.0**-23
 ROWS_AT_ONCE = 16  # that share a factor where they can
 DOUBT = 1e-2  # of the bound below which values have full rank for certain: a shared factor loses the square of it
+
+IDENTIFIED = "This text has no more tokens than a head has dimensions: all of its attention counts, so this is raw."
 
 
 class EffectiveLens(Lens):
     name = "effective"
     gives = frozenset({RANK})
     with_ones = False
+    how = (
+        "Effective attention (Brunner 2020): weights without the part that cannot change what the head gives; numbers "
+        "may be below 0, rows {sums} to 1."
+    )
 
     def __init__(self, model: AttentionModel) -> None:
         super().__init__(model)
@@ -46,21 +53,18 @@ class EffectiveLens(Lens):
             for site, blocks in projections(model, self.name).items()
             if (root := _root(blocks)) is not None
         }
-        self.counted = {
-            "short": 0,
-            "sequences": 0,
-        }  # sequences at a site that were too short, of all
-        self.widths: dict[str, int] = {}  # of the heads of each stack
+        self.sequences = self.short = 0  # counted at every site: all, and those that are identified
+        self.widths: dict[str, int] = {}  # width of the heads of each stack
 
-    def seen(self, attention: Attention, gradient: Tensor | None = None) -> Attention:
+    def apply(self, attention: Attention, gradient: Tensor | None = None) -> Attention:
         values = attention.values
         assert values is not None
         if attention.site in self.roots:
             values = values.double() @ self.roots[attention.site].to(values.device)
-        self.counted["sequences"] += len(values)
+        self.sequences += len(values)
         self.widths[attention.site.stack] = values.shape[-1]
         if _most_keys(attention) <= values.shape[-1] + self.with_ones:
-            self.counted["short"] += len(values)
+            self.short += len(values)
             seen = attention.through(self.name, attention.weights)
         else:
             cells, rank = _without_null_space(
@@ -71,11 +75,16 @@ class EffectiveLens(Lens):
         seen.row_totals = seen.weights.sum(dim=-1)
         return seen
 
+    def draw(self, text: OneInput) -> HeadMaps:
+        maps = text.observe(self)
+        how = self.how.format(sums="sum" if self.with_ones else "need not sum")
+        if self.short == self.sequences:
+            how += " " + IDENTIFIED
+        return HeadMaps(maps, how)
 
-class SimplexLens(EffectiveLens):
-    name = "effective-simplex"
-    gives = frozenset({ROWS, RANK})
-    with_ones = True
+    def record(self) -> dict[str, int | dict[str, int]]:
+        """The number of sequences that are too short for a null space, and the widths of heads."""
+        return {"short": self.short, "sequences": self.sequences, "width": dict(self.widths)}
 
 
 def _most_keys(attention: Attention) -> int:

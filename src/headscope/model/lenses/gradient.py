@@ -16,16 +16,21 @@ from torch import Tensor, nn
 
 from headscope.errors import HeadscopeError
 from headscope.model.attention import Attention
-from headscope.model.lenses.base import SIGN, Lens
+from headscope.model.lenses._base import SIGN, HeadMaps, Lens
 
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
+    from headscope.model.one_input import OneInput
 
 
 class GradientLens(Lens):
     name = "gradient"
     gives = frozenset({SIGN})
-    on_the_way_back = True
+    needs_gradient = True
+    how = (
+        "Attention times the gradient of {output}: what the edge adds to it, to first order; below 0 it takes away. "
+        "A head's numbers together are what it adds by its output."
+    )
 
     def __init__(self, model: AttentionModel) -> None:
         super().__init__(model)
@@ -36,7 +41,7 @@ class GradientLens(Lens):
                 fix="Load the model with dtype float32",
             )
 
-    def seen(self, attention: Attention, gradient: Tensor | None = None) -> Attention:
+    def apply(self, attention: Attention, gradient: Tensor | None = None) -> Attention:
         assert gradient is not None
         cells = torch.mul(attention.weights, gradient).abs_()
         totals = cells.sum(dim=-1)
@@ -46,6 +51,12 @@ class GradientLens(Lens):
         )
         seen.row_totals, seen.gradient = totals, gradient
         return seen
+
+    def draw(self, text: OneInput) -> HeadMaps:
+        """Weights times gradients, with their sign."""
+        weights, gradients, output = text.gradients
+        maps = {site: weights[site] * gradients[site] for site in weights}
+        return HeadMaps(maps, self.how.format(output=output))
 
 
 def centred(weights: Tensor, gradient: Tensor) -> Tensor:

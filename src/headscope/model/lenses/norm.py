@@ -16,16 +16,21 @@ import torch
 from torch import Tensor, nn
 
 from headscope.model.attention import Attention, Layer
-from headscope.model.lenses.base import ROWS, SIGN, Lens, over_totals, projections
-from headscope.model.lenses.layers import additions, states_given
+from headscope.model.contributions import additions, states_given
+from headscope.model.lenses._base import ROWS, SIGN, HeadMaps, Lens, projections
 
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
+    from headscope.model.one_input import OneInput
 
 
 class NormLens(Lens):
     name = "norm"
     gives = frozenset({ROWS, SIGN})
+    how = (
+        "Norms (Kobayashi 2020): weights times the length of the value they move, through the head's part of the "
+        "output projection: the length of what the head adds to one token from another. Rows have no given sum."
+    )
 
     def __init__(self, model: AttentionModel) -> None:
         super().__init__(model)
@@ -34,11 +39,11 @@ class NormLens(Lens):
             site: blocks.transpose(1, 2) @ blocks for site, blocks in self.blocks.items()
         }
         self.additions = additions(model)
-        self._entered: dict[str, Tensor] = {}  # what each block was given last
+        self._entered: dict[str, Tensor] = {}  # the last input of each block
 
     @contextmanager
-    def opened(self) -> Iterator[None]:
-        """Blocks' inputs are kept for as long as they are open: heads' results are added to them."""
+    def open(self) -> Iterator[None]:
+        """Keeps the inputs of blocks while open: heads' results are added to them."""
         modules = dict(self.model.model.named_modules())
         with ExitStack() as stack:
             for name in {addition.block for addition in self.additions.values()}:
@@ -67,11 +72,20 @@ class NormLens(Lens):
         square = self.squares[attention.site].to(values)
         return (values @ square).mul_(values).sum(dim=-1).clamp_min_(0).sqrt_()
 
-    def seen(self, attention: Attention, gradient: Tensor | None = None) -> Attention:
-        cells = torch.mul(
-            attention.weights, self.lengths(attention)[:, :, None, :], out=attention.buffer("norm")
-        )
+    def apply(self, attention: Attention, gradient: Tensor | None = None) -> Attention:
+        lengths = self.lengths(attention)[:, :, None, :]
+        cells = torch.mul(attention.weights, lengths, out=attention.buffer("norm"))
         totals = cells.sum(dim=-1)
-        seen = attention.through(self.name, over_totals(cells, totals))
+        cells.div_(torch.where(totals > 0, totals, 1.0)[..., None])  # rows that are 0 stay 0
+        seen = attention.through(self.name, cells)
         seen.row_totals, seen.layer = totals, self.layer(attention)
         return seen
+
+    def draw(self, text: OneInput) -> HeadMaps:
+        """Lengths, not shares of a row's: heads and tokens can be compared."""
+
+        def lengths(attention: Attention) -> Tensor:
+            assert attention.row_totals is not None
+            return attention.weights * attention.row_totals[..., None]
+
+        return HeadMaps(text.observe(self, lengths), self.how)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from headscope.analysis.lens_maps import compute_lens_maps
-from headscope.analysis.token_maps import Input, encode_input
+from headscope.analysis.token_maps import encode_input
 from headscope.config.look import LookConfig
 from headscope.heads import HeadSet
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, heads_off
+from headscope.model.one_input import OneInput
 from headscope.report.look.lens_view import LensView, StackMaps
 from headscope.report.look.token_axis import axes_of
 from headscope.report.look.view import Look
@@ -17,7 +18,7 @@ def look(model: AttentionModel, first: str, second: str | None, config: LookConf
     """The maps of all heads in one text or pair; for an encoder-decoder, a source and its target."""
     with model.edited(*([] if config.off is None else [Ablate(config.off)])):
         batch = encode_input(model, first, second, max_length=config.max_length)
-        given = Input(model, batch, config.target)
+        given = OneInput(model, batch, config.target)
         lenses = tuple(_view(given, name) for name in config.lens)
         switched_off = str(HeadSet(heads_off(model.edits), among=model.heads))
         others = tuple(repr(edit) for edit in model.edits if not heads_off([edit]))
@@ -25,7 +26,7 @@ def look(model: AttentionModel, first: str, second: str | None, config: LookConf
     return Look(model.name, texts, lenses, switched_off, others)
 
 
-def _view(given: Input, name: str) -> LensView:
+def _view(given: OneInput, name: str) -> LensView:
     """The maps through one lens, with the tokens along their axes."""
     lens = compute_lens_maps(given, name)
     stacks = tuple(

@@ -1,0 +1,93 @@
+"""How much the tokens of one input draw on each other: one map per file, found by itself.
+
+A file has a function `compute_map(text)`; its name is the name of the map, with hyphens for underscores. A line
+`TAKES_TARGET = True` says that the map depends on the option `target`, `TAKES_POOLING = True` that it depends on how
+texts are pooled; `config/names` reads them without importing the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from headscope.config import names
+from headscope.config.requirements import check_effects
+from headscope.data.batches import collate
+from headscope.data.encode import Encoder
+from headscope.data.examples import Example
+from headscope.errors import HeadscopeError, choices
+from headscope.model.attention_model import AttentionModel
+from headscope.model.load import as_model
+from headscope.model.one_input import OneInput
+from headscope.model.token_map import TokenMap
+from headscope.model.tokens import Batch
+
+
+def token_map(
+    model: AttentionModel | str | Path,
+    first: str,
+    second: str | None = None,
+    *,
+    by: str = "rollout",
+    target: int | None = None,
+    max_length: int | None = None,
+) -> TokenMap:
+    """How much the tokens of one text or pair (for an encoder-decoder: a source and its target) draw on each other.
+
+    by      rollout, flow, gradient-rollout, relevance, value-zeroing or knock-out
+    target  where gradients are taken of what the model says: of which token; of all, or of the whole, by default
+    """
+    check_token_lens(by)
+    check_effects("look", {"lens": by, "target": target})
+    model = as_model(model)
+    batch = encode_input(model, first, second, max_length=max_length)
+    return TOKEN_LENSES[by](OneInput(model, batch, target))
+
+
+def check_token_lens(by: str, where: str = "by") -> None:
+    """Refuse a name that is not a token map, with the list of names."""
+    if by not in TOKEN_LENSES:
+        raise HeadscopeError(
+            f'"{by}" is no token map', where=where, expected=choices(by, TOKEN_LENSES)
+        )
+
+
+def encode_input(
+    model: AttentionModel, first: str, second: str | None, *, max_length: int | None = None
+) -> Batch:
+    """One text or pair as the model reads it; longer than `max_length` is refused."""
+    if not isinstance(first, str) or not isinstance(second, str | None):
+        raise HeadscopeError(
+            "not a text", where="look", expected='a text, or two: look(model, "a text", "another")'
+        )
+    encoder = Encoder(model, max_length=max_length, long="skip")
+    where = f'text "{first if len(first) <= 40 else first[:39] + "…"}"'
+    sequences = list(encoder.encode([Example(first, second, where)], start=0))
+    if sequences:
+        return collate(model, sequences)
+    if "too long" not in encoder.counts.skipped:
+        raise HeadscopeError("there are no tokens in it", where=where, expected="some text")
+    apart = model.is_encoder_decoder and second is not None
+    texts = [(first, None), (second, None)] if apart else [(first, second)]
+    length = max(len(encoder.tokenizer(*text, verbose=False)["input_ids"]) for text in texts)
+    more = (
+        f", or raise `max_length` (up to {encoder.limit})"
+        if encoder.max_length < encoder.limit
+        else ""
+    )
+    raise HeadscopeError(
+        f"{length} tokens",
+        where=where,
+        expected=f"at most {encoder.max_length} tokens",
+        fix=f"Shorten it{more}",
+    )
+
+
+def _load(name: str) -> Callable[[OneInput], TokenMap]:
+    module = import_module(f"{__name__}.{name.replace('-', '_')}")
+    compute_map: Callable[[OneInput], TokenMap] = module.compute_map
+    return compute_map
+
+
+TOKEN_LENSES = {name: _load(name) for name in names.TOKEN_MAPS}

@@ -1,0 +1,14 @@
+"""Attention flow: the largest flow from each token down to each input token."""
+
+from __future__ import annotations
+
+from headscope.model import flow, rollout
+from headscope.model.one_input import OneInput
+from headscope.model.token_map import TokenMap
+
+
+def compute_map(text: OneInput) -> TokenMap:
+    """Flow of one input, as shares of each row."""
+    maps = flow.flow(text.weights, text.model.sites)
+    how = flow.HOW.format(sums=rollout.ACROSS if "cross" in maps else rollout.WITHIN)
+    return TokenMap("flow", maps, how, text.tokens(maps))

@@ -1,0 +1,18 @@
+"""Rollout of attention weighted by its gradient."""
+
+from __future__ import annotations
+
+from headscope.model import gradient_rollout
+from headscope.model.one_input import OneInput
+from headscope.model.token_map import TokenMap
+
+TAKES_TARGET = True
+TAKES_POOLING = True
+
+
+def compute_map(text: OneInput) -> TokenMap:
+    """Gradient-weighted rollout of one input."""
+    weights, gradients, output = text.gradients
+    maps = gradient_rollout.gradient_rollout(weights, gradients, text.model.sites)
+    how = gradient_rollout.HOW.format(said=output)
+    return TokenMap("gradient-rollout", maps, how, text.tokens(maps), shares=False)

@@ -1,0 +1,28 @@
+"""Raw attention: the weights as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from headscope.model.attention import Attention
+from headscope.model.lenses._base import ROWS, SIGN, HeadMaps, Lens
+
+if TYPE_CHECKING:
+    from headscope.model.one_input import OneInput
+
+
+class RawLens(Lens):
+    name = "raw"
+    gives = frozenset({ROWS, SIGN})
+    how = (
+        "Attention: the weights by which a token takes from others; a row sums to 1. "
+        "Where a head reads, not whether it matters."
+    )
+
+    def apply(self, attention: Attention, gradient: Tensor | None = None) -> Attention:
+        return attention
+
+    def draw(self, text: OneInput) -> HeadMaps:
+        return HeadMaps(text.weights, self.how, shares=True)
