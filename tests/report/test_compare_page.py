@@ -15,7 +15,7 @@ from studies import THREE, made_up
 
 from headscope import Comparison, compare
 from headscope.errors import HeadscopeError
-from headscope.report.drawing.compare_figures import drawings_of
+from headscope.report.drawing.compare_figures import draw_comparison
 from headscope.report.page.comparison import (
     findings_of,
     render_comparison,
@@ -150,12 +150,12 @@ def test_three_models_of_three_stacks() -> None:
     assert len(comparison.matching) == 3 * 3 * 2
     found = [str(one) for one in findings_of(comparison)]
     assert any(one.startswith("In the encoder stack: a, confidence: ") for one in found)
-    assert len(list(drawings_of(comparison))) == 3 * 4 + 9
+    assert len(list(draw_comparison(comparison))) == 3 * 4 + 9
 
 
 def test_one_statistic_is_enough() -> None:
     comparison = compare([named(made_up(SIZES, ["next"]), name) for name in ("a", "b")])
-    assert [one.name for one in drawings_of(comparison)] == [
+    assert [one.name for one in draw_comparison(comparison)] == [
         "compare-layers-encoder",
         "compare-smoothness-encoder",
         "compare-matches-a-b-encoder",

@@ -21,7 +21,7 @@ from headscope.report.drawing.palette import DIVERGING_STOPS, SEQUENTIAL_STOPS
 from headscope.report.drawing.style import colours_of, norm_of
 from headscope.report.map_colours import MATTERS
 from headscope.report.page.payload import describe_statistic
-from headscope.report.rendered_figures import inline_svg, render_figures, svg_of, telling
+from headscope.report.rendered_figures import inline_svg, progress_callbacks, render_figures, svg_of
 from headscope.report.scale import Scale, scale_of
 from headscope.report.sections import figures_of, sections
 from headscope.report.study_access import grid_of, stacks_of
@@ -70,7 +70,7 @@ def test_every_figure_of_every_table_is_drawn_as_png_too() -> None:
 
 def test_who_draws_may_be_told_how_far_it_is() -> None:
     study, told = STUDIES["many heads"], list[tuple[int, int]]()
-    with telling(lambda done, total: told.append((done, total)), lambda step: None):
+    with progress_callbacks(lambda done, total: told.append((done, total)), lambda step: None):
         plates = render_figures(study)
     assert told == [(number, len(plates)) for number in range(1, len(plates) + 1)]
     assert len(plates) > 3

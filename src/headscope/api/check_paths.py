@@ -148,9 +148,9 @@ def check_out(command: str, values: Values) -> None:
         return
     overwrite, resume = bool(values.get("overwrite")), bool(values.get("resume"))
     if command == "look":
-        from headscope.report.look.page_path import check_place, page_path
+        from headscope.report.look.page_path import check_page_path, page_path
 
-        check_place(page_path(out))
+        check_page_path(page_path(out))
     elif command == "demo":
         check_free(out, overwrite=is_demo(Path(out)))
     elif command == "report":

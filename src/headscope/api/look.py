@@ -11,7 +11,7 @@ from headscope.config.shared import Reading, Run
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.report.look.look import look as look_at
-from headscope.report.look.page_path import check_place, page_path
+from headscope.report.look.page_path import check_page_path, page_path
 from headscope.report.look.view import Look
 
 
@@ -51,7 +51,7 @@ def look(
         "look", options, (LookConfig, config), (Reading, reading), (Run, run)
     )
     if run.out is not None:
-        check_place(page_path(run.out))
+        check_page_path(page_path(run.out))
     view = look_at(open_model(model, reading, run), first, second, config)
     if run.out is not None:
         view.save(run.out)

@@ -9,7 +9,7 @@ from pathlib import Path
 from headscope.analysis.compare import Comparison
 from headscope.atomic_dir import atomic_directory
 from headscope.config.shared import Run
-from headscope.report.rendered_figures import telling
+from headscope.report.rendered_figures import progress_callbacks
 from headscope.report.write import write_into, write_report
 from headscope.study.study import Study
 
@@ -52,5 +52,5 @@ def report_writer(run: Run) -> Callable[[Study, Path], None]:
 def drawing_figures(run: Run) -> Iterator[None]:
     """Log that figures are drawn, and show progress."""
     run.log("drawing figures")
-    with telling(lambda done, total: run.progress(done, total, "figures"), run.log):
+    with progress_callbacks(lambda done, total: run.progress(done, total, "figures"), run.log):
         yield

@@ -42,10 +42,10 @@ def say(line: str) -> None:
 @contextmanager
 def drawing_figures() -> Iterator[None]:
     """Says that figures are drawn in here, and how far it is where that takes long."""
-    from headscope.report.rendered_figures import telling
+    from headscope.report.rendered_figures import progress_callbacks
 
     say("drawing figures")
-    with progress("drawing figures") as update, telling(update, say):
+    with progress("drawing figures") as update, progress_callbacks(update, say):
         yield
 
 

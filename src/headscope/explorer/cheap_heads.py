@@ -10,7 +10,7 @@ import math
 
 from headscope.ablation.ablation_results import LOSS
 from headscope.heads import Head
-from headscope.report.study_access import recorded
+from headscope.report.study_access import entry_of
 from headscope.report.text import plain
 from headscope.study.study import Study
 
@@ -41,7 +41,7 @@ def cheap_heads(study: Study, heads: set[Head]) -> tuple[str, str, set[Head]] | 
     counts = [int(rows[head]["count"]) for head in cheap]
     few, many = min(counts), max(counts)
     examples = f"{few:,}" if few == many else f"{few:,} to {many:,}"
-    task = recorded(study.record, "importance", "task")
+    task = entry_of(study.record, "importance", "task")
     why = (
         f"without any one of them the loss{'' if task is None else f' of {plain(task, 40)}'} rises by less than "
         f"{margin:.2g}{of_what}: so says the upper end of the 95 % interval, on {examples} examples. Together they may "
@@ -52,7 +52,7 @@ def cheap_heads(study: Study, heads: set[Head]) -> tuple[str, str, set[Head]] | 
 
 def _margin(study: Study) -> tuple[float, str]:
     """The cost allowed to a head, and a note on the loss that it is a share of."""
-    loss = recorded(study.record, "importance", "intact", "loss", "value")
+    loss = entry_of(study.record, "importance", "intact", "loss", "value")
     if isinstance(loss, int | float) and math.isfinite(loss) and loss != 0:
         return SHARE * abs(loss), f" ({100 * SHARE:g} % of {abs(loss):.3g})"
     return NATS, ""

@@ -19,7 +19,7 @@ from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Tokens
 from headscope.report.head_cards import json_number, role_label, roles_by_head, words_of
-from headscope.report.look.token_axis import axis_of, inert
+from headscope.report.look.token_axis import axis_of, escape_controls
 from headscope.report.study_access import records_of
 from headscope.report.table_cells import is_missing
 from headscope.report.text import plain
@@ -76,7 +76,7 @@ class CorpusExamples:
         return {
             "kind": plain(row["kind"], 20),
             "direction": plain(row["direction"], 20),
-            "words": [inert(word) for word in words],
+            "words": [escape_controls(word) for word in words],
             "query": query,
             "key": int(row["key"]),
             "expected": None if is_missing(row["expected"]) else int(row["expected"]),

@@ -19,7 +19,7 @@ from headscope.errors import HeadscopeError
 from headscope.explorer.responses import JsonObject
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.report.look.token_axis import TokenAxis, inert
+from headscope.report.look.token_axis import TokenAxis, escape_controls
 from headscope.tasks.pooling import check_readable, encode_texts, pool_states
 
 CANDIDATES = 5
@@ -234,7 +234,7 @@ def prediction_of(model: AttentionModel) -> Prediction:
 def labels_of(model: AttentionModel) -> list[str]:
     """The classes of a classifier by their names."""
     config = model.model.config
-    return [inert(str(config.id2label.get(i, i))) for i in range(config.num_labels)]
+    return [escape_controls(str(config.id2label.get(i, i))) for i in range(config.num_labels)]
 
 
 def _rows(names: list[str], before: Tensor, after: Tensor | None) -> list[JsonObject]:

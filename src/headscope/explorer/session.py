@@ -34,7 +34,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate
 from headscope.model.one_input import OneInput
 from headscope.model.weights_hash import weights_sha256
-from headscope.report.look.token_axis import TokenAxis, axes_of, axes_payload, inert
+from headscope.report.look.token_axis import TokenAxis, axes_of, axes_payload, escape_controls
 from headscope.tasks.bleu import translate
 
 TRIED_ONE_BY_ONE = ("value-zeroing", "knock-out")  # lenses with a pass for every token and layer
@@ -152,7 +152,7 @@ class Session:
         mask = getattr(model.tokenizer, "mask_token", None) if kind == "masked" else None
         return {
             "id": self.name,
-            "name": inert(model.name),
+            "name": escape_controls(model.name),
             "sha256": weights_sha256(model),
             "kind": kind,
             "stacks": [{"name": name, "layers": layers} for name, layers in stacks.items()],
@@ -162,7 +162,7 @@ class Session:
             "max_tokens": self.max_tokens,
             "lenses": {"heads": list(names.LENSES), "tokens": list(names.TOKEN_MAPS)},
             "example": {"text": self._example(mask), "second": None, "lens": "raw"},
-            "notes": [inert(note) for note in (*model.notes, *self.prediction.notes)],
+            "notes": [escape_controls(note) for note in (*model.notes, *self.prediction.notes)],
         }
 
     def _example(self, mask: str | None) -> str:
@@ -215,7 +215,7 @@ class Session:
                 ids = translate(self.model, batch)[0]
             assert self.model.tokenizer is not None
             decoded = self.model.tokenizer.decode(ids, skip_special_tokens=True)
-            self._translations[text, off] = inert(decoded)
+            self._translations[text, off] = escape_controls(decoded)
             if len(self._translations) > KEPT_TRANSLATIONS:
                 self._translations.popitem(last=False)
         return self._translations[text, off]

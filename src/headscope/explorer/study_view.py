@@ -23,8 +23,8 @@ from headscope.model.weights_hash import weights_sha256
 from headscope.report.head_cards import cards_of, json_number, roles_by_head
 from headscope.report.page.payload import describe_statistic
 from headscope.report.study_access import (
+    entry_of,
     model_name,
-    recorded,
     records_of,
     shape_of,
     stacks_of,
@@ -61,7 +61,7 @@ class StudyView:
     def _about(self) -> JsonObject:
         names = statistics_of(self.study)
         importances = [name for name in names if name in DEFINITIONS.keys() - {"cut", "random"}]
-        tables, sha256 = self.study.tables, recorded(self.study.record, "model", "sha256")
+        tables, sha256 = self.study.tables, entry_of(self.study.record, "model", "sha256")
         return {
             "model": model_name(self.study),
             "is_of_this_model": sha256 == weights_sha256(self.model),

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from headscope.ablation.ablation_results import LOSS, METRIC
 from headscope.analysis.pattern_substitutes import fixed_pattern_effects
 from headscope.report.scale import title_of
-from headscope.report.shared_heads import Place
-from headscope.report.study_access import recorded, shape_of, stacks_of
-from headscope.report.table_cells import DECIMALS, decimals_for, is_missing, measured, p_text
+from headscope.report.shared_heads import HeadKey
+from headscope.report.study_access import entry_of, shape_of, stacks_of
+from headscope.report.table_cells import DECIMALS, decimals_for, interval_cell, is_missing, p_text
 from headscope.report.text import plain
 from headscope.study.schema.names import RoleName
 
@@ -65,7 +65,7 @@ class Role:
         )
 
 
-def roles_by_head(study: Study) -> dict[Place, list[Role]]:
+def roles_by_head(study: Study) -> dict[HeadKey, list[Role]]:
     """The roles of each head that has one, the main one first.
 
     What says most about a head comes first: relations, antecedents and rare words, then positions, then kinds of
@@ -74,7 +74,7 @@ def roles_by_head(study: Study) -> dict[Place, list[Role]]:
     """
     table = study.tables.get("roles")
     evidence = [one.name for one in fields(Role)][1:]
-    found: dict[Place, list[Role]] = {}
+    found: dict[HeadKey, list[Role]] = {}
     for row in [] if table is None else table.to_dict("records"):
         if row["role"] != UNDETERMINED:
             role = Role(role_label(row["role"]), *(row[name] for name in evidence))
@@ -113,7 +113,7 @@ def cards_of(study: Study) -> dict[str, Any]:
         _relations(study),
         importance_lines(study),
     )
-    parts: list[dict[Place, Any]] = [roles, twins, substitutes, relations, importance]
+    parts: list[dict[HeadKey, Any]] = [roles, twins, substitutes, relations, importance]
     if not any(parts):
         return {"heads": [], "sentences": []}
     sentences, examples = _fitting_examples(study, roles)
@@ -152,7 +152,7 @@ def _packed(role: Role) -> dict[str, Any]:
     return {"role": role.name, **numbers, "sure": bool(role.is_sure), "rule": plain(role.rule, 200)}
 
 
-def _twins(study: Study) -> dict[Place, list[Any]]:
+def _twins(study: Study) -> dict[HeadKey, list[Any]]:
     """[layer, head, divergence] of the head of the same stack that is most alike."""
     table = study.tables.get("clusters")
     if table is None:
@@ -168,7 +168,7 @@ def _twins(study: Study) -> dict[Place, list[Any]]:
     }
 
 
-def _substitutes(study: Study) -> dict[Place, list[Any]]:
+def _substitutes(study: Study) -> dict[HeadKey, list[Any]]:
     """[pattern, divergence] of the fixed pattern that is nearest."""
     heads = study.heads
     rows = heads[heads["statistic"].astype(str).isin(_patterns(study)) & heads["value"].notna()]
@@ -182,11 +182,11 @@ def _substitutes(study: Study) -> dict[Place, list[Any]]:
     }
 
 
-def importance_lines(study: Study) -> dict[Place, list[dict[str, str]]]:
+def importance_lines(study: Study) -> dict[HeadKey, list[dict[str, str]]]:
     """What a head's removal changes, and what its fixed pattern in its place does: what, number, and what follows."""
-    found: dict[Place, list[dict[str, str]]] = {}
+    found: dict[HeadKey, list[dict[str, str]]] = {}
     task, metric = (
-        plain(recorded(study.record, "importance", key) or f"the {key}", 40)
+        plain(entry_of(study.record, "importance", key) or f"the {key}", 40)
         for key in ("task", "metric")
     )
     table = study.tables.get("significance")
@@ -199,10 +199,10 @@ def importance_lines(study: Study) -> dict[Place, list[dict[str, str]]]:
         decimals = DECIMALS if rows is None else decimals_for(rows["value"])
         for row in [] if rows is None else rows.to_dict("records"):
             told = {"what": f"change of {named} of {task} without it", "after": _tested(row)}
-            text = measured(row["value"], row["low"], row["high"], decimals).text
+            text = interval_cell(row["value"], row["low"], row["high"], decimals).text
             found.setdefault(_place(row), []).append(told | {"text": text})
     for row in fixed_pattern_effects(study).to_dict("records"):
-        text = measured(row["loss_change"], row["low"], row["high"], 4).text
+        text = interval_cell(row["loss_change"], row["low"], row["high"], 4).text
         pattern, task = plain(row["pattern"], 40), plain(row["task"], 40)
         told = {"what": f"attending by “{pattern}” instead changes the loss of {task} by"}
         found.setdefault(_place(row), []).append(told | {"text": text, "after": ""})
@@ -225,7 +225,7 @@ def _patterns(study: Study) -> list[str]:
     return list(FixedPatterns.definitions)
 
 
-def _relations(study: Study) -> dict[Place, list[dict[str, Any]]]:
+def _relations(study: Study) -> dict[HeadKey, list[dict[str, Any]]]:
     """The relations that a head shows best: the largest gains over the best fixed offset, if there are any."""
     table = study.tables.get("relation_heads")
     if table is None or not len(table):
@@ -233,7 +233,7 @@ def _relations(study: Study) -> dict[Place, list[dict[str, Any]]]:
     gains = table.assign(gain=table["accuracy"] - table["baseline"])
     gains = gains[gains["gain"] > 0].sort_values("gain", ascending=False, kind="stable")
     best = gains.groupby(["stack", "layer", "head"], sort=False).head(BEST_RELATIONS)
-    found: dict[Place, list[dict[str, Any]]] = {}
+    found: dict[HeadKey, list[dict[str, Any]]] = {}
     for row in best.to_dict("records"):
         numbers = {name: json_number(row[name]) for name in ("accuracy", "low", "high", "baseline")}
         named = {"relation": plain(row["relation"], 60), "direction": plain(row["direction"], 20)}
@@ -242,8 +242,8 @@ def _relations(study: Study) -> dict[Place, list[dict[str, Any]]]:
 
 
 def _fitting_examples(
-    study: Study, roles: dict[Place, list[Role]]
-) -> tuple[list[list[str]], dict[Place, list[Any]]]:
+    study: Study, roles: dict[HeadKey, list[Role]]
+) -> tuple[list[list[str]], dict[HeadKey, list[Any]]]:
     """Examples of as many roles of each head as the page has room for, the strongest first."""
     table = study.tables.get("examples")
     if table is None:
@@ -257,12 +257,12 @@ def _fitting_examples(
 
 
 def _examples(
-    table: pd.DataFrame, kept: set[tuple[Place, str]]
-) -> tuple[list[list[str]], dict[Place, list[Any]]]:
+    table: pd.DataFrame, kept: set[tuple[HeadKey, str]]
+) -> tuple[list[list[str]], dict[HeadKey, list[Any]]]:
     """The different sentences, and for each head [role, kind, direction, sentence, query, key, weight, expected]."""
     numbers: dict[str, int] = {}
     sentences: list[list[str]] = []
-    found: dict[Place, list[Any]] = {}
+    found: dict[HeadKey, list[Any]] = {}
     for row in table.to_dict("records"):
         place, role = _place(row), role_label(row["role"])
         words = words_of(row["words"])
@@ -297,7 +297,7 @@ def words_of(text: object) -> list[str]:
     return [plain(word, 40) for word in words] if isinstance(words, list) else []
 
 
-def _place(row: dict[Any, Any]) -> Place:
+def _place(row: dict[Any, Any]) -> HeadKey:
     return str(row["stack"]), int(row["layer"]), int(row["head"])
 
 

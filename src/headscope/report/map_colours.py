@@ -10,7 +10,7 @@ from headscope.report.drawing import palette
 from headscope.report.drawing.palette import SERIES
 from headscope.report.head_cards import roles_by_head
 from headscope.report.role_groups import FAMILIES, brief_of, family_of
-from headscope.report.shared_heads import Place
+from headscope.report.shared_heads import HeadKey
 from headscope.report.study_access import shape_of, stacks_of, statistics_of
 from headscope.report.text import plain
 from headscope.study.schema.names import CUT, StatisticName
@@ -22,7 +22,7 @@ CLUSTERS = (*SERIES[1:], "#f0e442", "#332288", "#b8a77a", "#7f8c8d", "#dcc6e0")
 WORSE, BETTER, UNCLEAR = "worse without it", "better without it", "no evidence"
 MATTERS = {WORSE: palette.WORSE, BETTER: palette.BETTER, UNCLEAR: "#d4dae0"}
 GONE, STAYS = "#5c6975", "#a5dcc0"
-Labels = dict[Place, tuple[str, str]]  # of a head: its label, and what stands in its cell
+Labels = dict[HeadKey, tuple[str, str]]  # of a head: its label, and what stands in its cell
 
 
 def colourings_of(study: Study) -> list[dict[str, Any]]:
@@ -147,5 +147,5 @@ def _clusters(study: Study) -> Iterator[dict[str, Any]]:
         )
 
 
-def _place(row: dict[Any, Any]) -> Place:
+def _place(row: dict[Any, Any]) -> HeadKey:
     return str(row["stack"]), int(row["layer"]), int(row["head"])

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.ablation.noninferiority import Margin, verdict_in
 from headscope.report.finding import HeadEstimate, finite, read_estimate
-from headscope.report.study_access import recorded
+from headscope.report.study_access import entry_of
 from headscope.report.table_cells import (
     Cell,
     Columns,
     count_cell,
+    interval_cell,
     interval_column,
     is_missing,
-    measured,
     number_column,
 )
 from headscope.report.text import plain
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 def metric_name(study: Study, entry: str) -> str:
     """The metric by the entry of the run record: pruning, fixing, learned_masks or mask_table."""
-    return plain(recorded(study.record, entry, "metric") or "the metric", 30)
+    return plain(entry_of(study.record, entry, "metric") or "the metric", 30)
 
 
 def examples_of(study: Study, entry: str) -> int | None:
     """The examples that results are reported on, if recorded."""
-    count = recorded(study.record, entry, "reported_on", "examples")
+    count = entry_of(study.record, entry, "reported_on", "examples")
     return count if isinstance(count, int) else None
 
 
@@ -40,7 +40,7 @@ def speedup_cell(row: dict[Any, Any]) -> Cell:
         math.nan if is_missing(row[name]) else row[name]
         for name in ("time", "time_low", "time_high")
     )
-    return measured(1 / time, 1 / high, 1 / low, 2)
+    return interval_cell(1 / time, 1 / high, 1 / low, 2)
 
 
 SIZE_COLUMNS: Columns = {

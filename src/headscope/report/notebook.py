@@ -6,7 +6,7 @@ import html
 from typing import TYPE_CHECKING
 
 from headscope.report.run_facts import summary
-from headscope.report.study_access import model_name, recorded, statistics_of
+from headscope.report.study_access import entry_of, model_name, statistics_of
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def study_html(study: Study) -> str:
         'style="max-width:100%;margin:0 12px 12px 0;vertical-align:top">'
         for d in maps
     )
-    used = recorded(study.record, "data", "used")
+    used = entry_of(study.record, "data", "used")
     counted = f" · {html.escape(plain(used))} texts" if used is not None else ""
     return (
         f'<div><p style="margin:0 0 8px"><strong>{html.escape(model_name(study))}</strong> · '

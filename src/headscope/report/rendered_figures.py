@@ -83,7 +83,9 @@ class RenderedFigure:
 
 
 @contextmanager
-def telling(tell: Callable[[int, int], None], say: Callable[[str], None]) -> Iterator[None]:
+def progress_callbacks(
+    tell: Callable[[int, int], None], say: Callable[[str], None]
+) -> Iterator[None]:
     """While this is open, `tell` gets the numbers of figures drawn and to draw, `say` the other steps of a report."""
     tokens = _TELL.set(tell), _SAY.set(say)
     try:

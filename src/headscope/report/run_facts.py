@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from headscope.config.edit_record import EditRecord
 from headscope.data.unknown import WARN_SHARE
 from headscope.data.unknown import said as unknown_share
-from headscope.report.shared_heads import Place, is_shared, number_of
-from headscope.report.study_access import recorded, shape_of, stacks_of
-from headscope.report.text import grouped, is_number, plain, with_noun
+from headscope.report.shared_heads import HeadKey, count_heads, is_shared
+from headscope.report.study_access import entry_of, shape_of, stacks_of
+from headscope.report.text import group_digits, is_number, plain, with_noun
 from headscope.study.lengths import mean_length
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def summary(study: Study) -> str:
         return "no single heads"
     many = with_noun(len(heads_of(study)), "head")
     if is_shared(study):
-        shared = with_noun(number_of(study, heads_of(study)), "shared head")
+        shared = with_noun(count_heads(study, heads_of(study)), "shared head")
         many = f"{shared} at {with_noun(len(heads_of(study)), 'site')}"
     return f"{many}: {', '.join(sizes)}"
 
@@ -42,19 +42,19 @@ def model_facts(study: Study) -> Facts:
     """What is known of the model, in the order a reader asks."""
     record = study.record
     facts = [
-        (key, plain(recorded(record, "model", key)))
+        (key, plain(entry_of(record, "model", key)))
         for key in ("class", "revision")
-        if recorded(record, "model", key)
+        if entry_of(record, "model", key)
     ]
     for kind in ("model", "gates", "learned_masks"):
-        notes = recorded(record, kind, "notes")
+        notes = entry_of(record, kind, "notes")
         facts += [("note", plain(note, 300)) for note in (notes if isinstance(notes, list) else [])]
     return [*([("model", summary(study))] if len(study.heads) else []), *facts, *_edits(record)]
 
 
 def _edits(record: Mapping[str, Any]) -> Facts:
     """The edits that were active: a mask by its name, any other as it is printed."""
-    edits = recorded(record, "model", "edits")
+    edits = entry_of(record, "model", "edits")
     records = [EditRecord.read(edit) for edit in (edits if isinstance(edits, list) else [])]
     return [
         ("edit", plain(edit, 120))
@@ -72,7 +72,7 @@ def corpus_facts(study: Study) -> Facts:
     record = study.record
     facts: Facts = []
     files = [
-        plain(recorded(file, "path"), 120) for file in _files(record) if recorded(file, "path")
+        plain(entry_of(file, "path"), 120) for file in _files(record) if entry_of(file, "path")
     ]
     if files:
         facts.append(
@@ -82,48 +82,52 @@ def corpus_facts(study: Study) -> Facts:
             )
         )
     for key in ("read", "used", "truncated"):
-        if recorded(record, "data", key) is not None:
-            facts.append((f"texts {key}", grouped(recorded(record, "data", key))))
+        if entry_of(record, "data", key) is not None:
+            facts.append((f"texts {key}", group_digits(entry_of(record, "data", key))))
     if (length := mean_length(record)) is not None:
-        ends = [recorded(record, "data", end) for end in ("shortest", "longest")]
+        ends = [entry_of(record, "data", end) for end in ("shortest", "longest")]
         extent = (
-            f" ({grouped(ends[0])} to {grouped(ends[1])})"
+            f" ({group_digits(ends[0])} to {group_digits(ends[1])})"
             if all(is_number(end) for end in ends)
             else ""
         )
         facts.append(("mean length", f"{length:.0f} tokens{extent}"))
     for kind, what in (("treebank", "sentences"), ("coreference", "documents")):
-        known = recorded(record, kind, "documents" if kind == "coreference" else "used")
+        known = entry_of(record, kind, "documents" if kind == "coreference" else "used")
         if known is not None:
-            facts.append((f"{kind} {what}", grouped(known)))
+            facts.append((f"{kind} {what}", group_digits(known)))
     facts += _task_facts(record)
-    if recorded(record, "frequency", "list") is not None:
-        facts.append(("word frequencies", plain(recorded(record, "frequency", "list"), 60)))
-    skipped = recorded(record, "data", "skipped")
+    if entry_of(record, "frequency", "list") is not None:
+        facts.append(("word frequencies", plain(entry_of(record, "frequency", "list"), 60)))
+    skipped = entry_of(record, "data", "skipped")
     if isinstance(skipped, Mapping):
         reasons = [
-            f"{grouped(count)} {plain(reason, 60)}" for reason, count in skipped.items() if count
+            f"{group_digits(count)} {plain(reason, 60)}"
+            for reason, count in skipped.items()
+            if count
         ]
         facts.append(("texts skipped", ", ".join(reasons) or "0"))
-    if recorded(record, "data", "tokens") is not None:
-        facts.append(("tokens", grouped(recorded(record, "data", "tokens"))))
-    if recorded(record, "data", "max_length") is not None:
-        facts.append(("texts cut at", f"{grouped(recorded(record, 'data', 'max_length'))} tokens"))
-    if recorded(record, "data", "pairs") is not None:
+    if entry_of(record, "data", "tokens") is not None:
+        facts.append(("tokens", group_digits(entry_of(record, "data", "tokens"))))
+    if entry_of(record, "data", "max_length") is not None:
         facts.append(
-            ("input", "pairs of texts" if recorded(record, "data", "pairs") else "single texts")
+            ("texts cut at", f"{group_digits(entry_of(record, 'data', 'max_length'))} tokens")
+        )
+    if entry_of(record, "data", "pairs") is not None:
+        facts.append(
+            ("input", "pairs of texts" if entry_of(record, "data", "pairs") else "single texts")
         )
     return facts
 
 
 def _task_facts(record: Mapping[str, Any]) -> Facts:
     """The task that heads were removed from: its examples, how good the intact model is, what was done to heads."""
-    if recorded(record, "importance", "task") is None:
+    if entry_of(record, "importance", "task") is None:
         return []
-    facts = [("task", plain(recorded(record, "importance", "task"), 40))]
-    facts.append(("examples", grouped(recorded(record, "importance", "examples"))))
-    metric = plain(recorded(record, "importance", "metric"), 40)
-    known = recorded(record, "importance", "intact", metric) or {}
+    facts = [("task", plain(entry_of(record, "importance", "task"), 40))]
+    facts.append(("examples", group_digits(entry_of(record, "importance", "examples"))))
+    metric = plain(entry_of(record, "importance", "metric"), 40)
+    known = entry_of(record, "importance", "intact", metric) or {}
     if all(isinstance(known.get(name), int | float) for name in ("value", "low", "high")):
         facts.append(
             (f"{metric} intact", f"{known['value']:.4f} [{known['low']:.4f}, {known['high']:.4f}]")
@@ -133,8 +137,8 @@ def _task_facts(record: Mapping[str, Any]) -> Facts:
         "uniform": "a head attends to all tokens alike",
     }
     modes["fixed"] = "a head attends by the fixed pattern it is nearest to"
-    if recorded(record, "importance", "mode") in modes:
-        facts.append(("ablation", modes[recorded(record, "importance", "mode")]))
+    if entry_of(record, "importance", "mode") in modes:
+        facts.append(("ablation", modes[entry_of(record, "importance", "mode")]))
     return facts
 
 
@@ -149,7 +153,7 @@ def unknown_tokens(study: Study) -> list[str]:
     found = []
     for kind in study.record:
         content, tokens, pieces = (
-            recorded(study.record, kind, "unknown", key) for key in ("content", "tokens", "pieces")
+            entry_of(study.record, kind, "unknown", key) for key in ("content", "tokens", "pieces")
         )
         if is_number(content) and is_number(tokens) and tokens > WARN_SHARE * content:
             listed = [plain(piece, 30) for piece in pieces] if isinstance(pieces, Mapping) else []
@@ -172,14 +176,14 @@ def reproduction(study: Study) -> Facts:
         ("model revision", "revision"),
         ("model sha256", "sha256"),
     ):
-        if recorded(record, "model", key):
-            facts.append((label, plain(recorded(record, "model", key))))
+        if entry_of(record, "model", key):
+            facts.append((label, plain(entry_of(record, "model", key))))
     for file in _files(record):
-        if recorded(file, "sha256"):
+        if entry_of(file, "sha256"):
             facts.append(
                 (
-                    f"{plain(recorded(file, 'path') or 'data', 120)} sha256",
-                    plain(recorded(file, "sha256")),
+                    f"{plain(entry_of(file, 'path') or 'data', 120)} sha256",
+                    plain(entry_of(file, "sha256")),
                 )
             )
     if record.get("seed") is not None:
@@ -200,17 +204,17 @@ def reproduction(study: Study) -> Facts:
     return facts
 
 
-def heads_of(study: Study) -> set[Place]:
+def heads_of(study: Study) -> set[HeadKey]:
     return set(study.heads[["stack", "layer", "head"]].itertuples(index=False, name=None))
 
 
 def _files(record: Mapping[str, Any]) -> list[Any]:
     """The files that were read: texts, treebanks, documents, the list of words, the data of a task."""
-    kinds = [recorded(record, kind, "files") for kind in ("data", "treebank", "coreference")]
+    kinds = [entry_of(record, kind, "files") for kind in ("data", "treebank", "coreference")]
     found = [file for files in kinds if isinstance(files, list) for file in files]
-    if recorded(record, "frequency", "path"):
+    if entry_of(record, "frequency", "path"):
         found.append(record["frequency"])
-    of_task = recorded(record, "importance", "data")
+    of_task = entry_of(record, "importance", "data")
     found += of_task if isinstance(of_task, list) else []
     return list({json.dumps(file, sort_keys=True, default=str): file for file in found}.values())
 

@@ -85,7 +85,7 @@ class Scale:
         if not math.isfinite(value) or self.kind == "switch":
             return ""
         if self.kind == "offset":
-            return signed(value)
+            return format_offset(value)
         span = max(abs(self.low), abs(self.high))
         is_coarse = self.kind in ("nats", "tokens") and not self.is_diverging
         decimals = 1 if is_coarse else min(max(1 - math.floor(math.log10(span) + 1e-9), 0), 9)
@@ -154,7 +154,7 @@ def sentence_of(statistic: str) -> str:
     return known.sentence if known else ""
 
 
-def signed(value: float) -> str:
+def format_offset(value: float) -> str:
     """An offset with its sign: −1, 0, +2."""
     text = f"{abs(value):g}"
     return text if value == 0 else f"{'+' if value > 0 else '−'}{text}"

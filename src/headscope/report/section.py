@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from headscope.report.study_access import recorded
+from headscope.report.study_access import entry_of
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Fact(NamedTuple):
 def fact_of_task(kind: str, words: str) -> Fact:
     """The words, and the task as the record has it."""
     return Fact(
-        kind, lambda record: f"{words} {plain(recorded(record, kind, 'task') or 'a task', 40)}"
+        kind, lambda record: f"{words} {plain(entry_of(record, kind, 'task') or 'a task', 40)}"
     )
 
 

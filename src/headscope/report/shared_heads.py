@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headscope.report.study_access import recorded
+from headscope.report.study_access import entry_of
 from headscope.report.text import with_noun
 
 if TYPE_CHECKING:
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-Place = tuple[str, int, int]  # stack, layer, head
+HeadKey = tuple[str, int, int]  # stack, layer, head
 
 
-def head_key(row: Mapping[Any, Any]) -> Place:
+def head_key(row: Mapping[Any, Any]) -> HeadKey:
     """The head that a row of a table is about."""
     return str(row["stack"]), int(row["layer"]), int(row["head"])
 
 
-def keys_of(table: pd.DataFrame) -> list[Place]:
+def keys_of(table: pd.DataFrame) -> list[HeadKey]:
     """The different heads that the rows of a table are about, in its order."""
     keys = table[["stack", "layer", "head"]].drop_duplicates()
     return list(keys.itertuples(index=False, name=None))
@@ -33,7 +33,7 @@ def keys_of(table: pd.DataFrame) -> list[Place]:
 
 def first_layers(study: Study, stack: str) -> dict[int, int]:
     """For each layer of a stack that shares its module: the first layer that does."""
-    groups = recorded(study.record, "model", "shared_layers", stack)
+    groups = entry_of(study.record, "model", "shared_layers", stack)
     found = {}
     for group in groups if isinstance(groups, list) else []:
         for layer in group if isinstance(group, list) else []:
@@ -41,7 +41,7 @@ def first_layers(study: Study, stack: str) -> dict[int, int]:
     return found
 
 
-def head_of(study: Study, place: Place) -> Place:
+def head_of(study: Study, place: HeadKey) -> HeadKey:
     """The head that a site's head is: itself, or the one in the first of the layers that share it."""
     stack, layer, head = place
     return stack, first_layers(study, stack).get(layer, layer), head
@@ -49,12 +49,12 @@ def head_of(study: Study, place: Place) -> Place:
 
 def is_shared(study: Study, stack: str | None = None) -> bool:
     """Whether some layers (of this stack) share their heads."""
-    stacks = recorded(study.record, "model", "shared_layers")
+    stacks = entry_of(study.record, "model", "shared_layers")
     return isinstance(stacks, Mapping) and bool(stacks.get(stack) if stack is not None else stacks)
 
 
-def counted(
-    study: Study, some: Iterable[Place], every: Iterable[Place], *, noun: str = "head"
+def count_text(
+    study: Study, some: Iterable[HeadKey], every: Iterable[HeadKey], *, noun: str = "head"
 ) -> str:
     """`3 of 72 heads`; with shared layers `1 of 8 shared heads (8 of 96 sites)`. noun "": `3 of 72` alone."""
     some, every = set(some), set(every)
@@ -64,6 +64,6 @@ def counted(
     return f"{len(heads)} of {with_noun(len(of), 'shared head')} ({len(some)} of {with_noun(len(every), 'site')})"
 
 
-def number_of(study: Study, some: Iterable[Place]) -> int:
+def count_heads(study: Study, some: Iterable[HeadKey]) -> int:
     """How many different heads these are."""
     return len({head_of(study, place) for place in some})

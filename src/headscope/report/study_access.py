@@ -41,7 +41,7 @@ def statistics_of(study: Study) -> list[str]:
 def shape_of(study: Study, stack: str) -> tuple[int, int]:
     """(layers, heads) of a stack: what the model has, and at least the extent of its rows, whatever the statistic."""
     rows = study.heads[study.heads["stack"] == stack]
-    known = [recorded(study.record, "model", side, stack) for side in ("layers", "heads")]
+    known = [entry_of(study.record, "model", side, stack) for side in ("layers", "heads")]
     layers, heads = (one if isinstance(one, int) and one < MOST else 0 for one in known)
     return max(layers, int(rows["layer"].max()) + 1), max(heads, int(rows["head"].max()) + 1)
 
@@ -113,7 +113,7 @@ def threshold_of(study: Study, name: str, default: float) -> float:
     return float(study.record.get("options", {}).get("thresholds", {}).get(name, default))
 
 
-def recorded(record: Mapping[str, Any], *keys: str) -> Any:
+def entry_of(record: Mapping[str, Any], *keys: str) -> Any:
     """record[key][key]…, or None where a step is missing: every key of a run record is optional."""
     here: Any = record
     for key in keys:
@@ -123,5 +123,5 @@ def recorded(record: Mapping[str, Any], *keys: str) -> Any:
 
 def model_name(study: Study) -> str:
     """The model's name as recorded, of a directory its own name; "model" where it is not known."""
-    name = recorded(study.record, "model", "name") or recorded(study.record, "model", "path")
+    name = entry_of(study.record, "model", "name") or entry_of(study.record, "model", "path")
     return plain(local_name(str(name)), 80) if name else "model"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headscope.report.shared_heads import Place, head_key
+from headscope.report.shared_heads import HeadKey, head_key
 from headscope.report.study_access import stacks_of
-from headscope.report.text import grouped, plain
+from headscope.report.text import group_digits, plain
 from headscope.tables import STACKS
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def rows_of(records: Iterable[dict[Any, Any]], columns: Columns) -> list[list[Ce
     return [[cell(record) for cell in columns.values()] for record in records]
 
 
-def measured(value: Any, low: Any, high: Any, decimals: int = DECIMALS) -> Cell:
+def interval_cell(value: Any, low: Any, high: Any, decimals: int = DECIMALS) -> Cell:
     if is_missing(value):
         return Cell(NONE)
     is_open = is_missing(low) or is_missing(high)
@@ -100,7 +100,9 @@ def measured(value: Any, low: Any, high: Any, decimals: int = DECIMALS) -> Cell:
     return Cell(f"{value:.{decimals}f}{interval}".replace("-", "−"), float(value))
 
 
-def number(value: Any, after: str = "", *, sign: bool = False, decimals: int = DECIMALS) -> Cell:
+def number_cell(
+    value: Any, after: str = "", *, sign: bool = False, decimals: int = DECIMALS
+) -> Cell:
     if is_missing(value):
         return Cell(NONE)
     text = f"{value:{'+' if sign else ''}.{decimals}f}".replace("-", "−")
@@ -125,12 +127,12 @@ def is_missing(value: Any) -> bool:
     return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
 
 
-def place_of(row: dict[Any, Any]) -> Place | None:
+def optional_head_key(row: dict[Any, Any]) -> HeadKey | None:
     """None where no head was chosen."""
     return None if is_missing(row["layer"]) or is_missing(row["head"]) else head_key(row)
 
 
-def head_cell(study: Study, place: Place | None) -> Cell:
+def head_cell(study: Study, place: HeadKey | None) -> Cell:
     if place is None:
         return Cell(NONE)
     stack, layer, head = place
@@ -139,7 +141,7 @@ def head_cell(study: Study, place: Place | None) -> Cell:
     return Cell(label, layer + head / 1000, label)
 
 
-def named_cell(study: Study, name: Any) -> Cell:
+def address_cell(study: Study, name: Any) -> Cell:
     """The head of a name as in `encoder.3.2` or `3.2`."""
     stack, layer, head = ["", *str(name).split(".")][-3:]
     return head_cell(study, (stack or stacks_of(study)[0], int(layer), int(head)))
@@ -150,7 +152,7 @@ def p_cell(value: Any) -> Cell:
 
 
 def count_cell(value: Any) -> Cell:
-    return Cell(NONE) if is_missing(value) else Cell(grouped(int(value)), float(value))
+    return Cell(NONE) if is_missing(value) else Cell(group_digits(int(value)), float(value))
 
 
 def text_cell(value: Any, limit: int) -> Cell:
@@ -172,7 +174,7 @@ def interval_column(
     value: str, low: str = "low", high: str = "high", decimals: int = DECIMALS
 ) -> CellMaker:
     """The cell of these columns of a record: value [low, high]."""
-    return lambda record: measured(record[value], record[low], record[high], decimals)
+    return lambda record: interval_cell(record[value], record[low], record[high], decimals)
 
 
 def text_column(column: str, limit: int) -> CellMaker:
@@ -182,12 +184,12 @@ def text_column(column: str, limit: int) -> CellMaker:
 
 def number_column(column: str, *, sign: bool = False, decimals: int = DECIMALS) -> CellMaker:
     """The number in this column of a record, if it has one."""
-    return lambda record: number(record.get(column), sign=sign, decimals=decimals)
+    return lambda record: number_cell(record.get(column), sign=sign, decimals=decimals)
 
 
 def head_column(study: Study) -> CellMaker:
     """The head of a record."""
-    return lambda record: head_cell(study, place_of(record))
+    return lambda record: head_cell(study, optional_head_key(record))
 
 
 def rows_by_layer(
@@ -198,11 +200,11 @@ def rows_by_layer(
     for row in table.to_dict("records"):
         by_layer.setdefault((row["stack"], row["layer"]), {})[row[column]] = row
     return [
-        [layer_cell(study, *place), *(measured_cell(of_layer.get(name)) for name in names)]
+        [layer_cell(study, *place), *(estimate_cell(of_layer.get(name)) for name in names)]
         for place, of_layer in by_layer.items()
     ]
 
 
-def measured_cell(row: dict[Any, Any] | None) -> Cell:
+def estimate_cell(row: dict[Any, Any] | None) -> Cell:
     """value [low, high] of a row, if there is one."""
-    return Cell(NONE) if row is None else measured(row["value"], row["low"], row["high"])
+    return Cell(NONE) if row is None else interval_cell(row["value"], row["low"], row["high"])

@@ -24,7 +24,7 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60] or "unnamed"
 
 
-def grouped(value: object) -> str:
+def group_digits(value: object) -> str:
     """52000 as `52 000`, with a space that does not break."""
     return f"{value:,}".replace(",", "\u202f") if is_number(value) else plain(value, 60)
 

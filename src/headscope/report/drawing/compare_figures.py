@@ -11,7 +11,7 @@ import numpy as np
 from headscope.report.drawing.heat_maps import Panel, draw_panels
 from headscope.report.drawing.palette import INK, MUTED, ON_DARK, ON_LIGHT, RULE, SERIES
 from headscope.report.drawing.sheet import LEAST_WIDTH, Panels, Sheet, open_sheet
-from headscope.report.drawing.style import draw_grid, whole_numbers, write_centred
+from headscope.report.drawing.style import draw_grid, whole_numbers, write_in_cell
 from headscope.report.scale import Scale, scale_of, title_of
 from headscope.report.study_access import grid_of
 from headscope.report.text import plain, slug
@@ -46,7 +46,7 @@ CHANGES = Panels(wide=3.1, tall=1.9, left=0.6, right=0.15, bottom=0.5, above=0.6
 
 
 @dataclass(frozen=True)
-class Drawn:
+class ComparisonFigure:
     """One figure of a comparison with its words."""
 
     name: str
@@ -56,7 +56,7 @@ class Drawn:
     data: pd.DataFrame  # what is drawn, or what it was read off
 
 
-def drawings_of(comparison: Comparison) -> Iterator[Drawn]:
+def draw_comparison(comparison: Comparison) -> Iterator[ComparisonFigure]:
     """Every figure that there are numbers for, in the order in which they are shown."""
     for stack in dict.fromkeys(comparison.layers["stack"]):
         yield _layers(comparison, stack)
@@ -86,7 +86,7 @@ def _listed(names: list[str]) -> str:
     return (" and " if len(names) < 3 else ", ").join(plain(name, 40) for name in names)
 
 
-def _layers(comparison: Comparison, stack: str) -> Drawn:
+def _layers(comparison: Comparison, stack: str) -> ComparisonFigure:
     """A panel a statistic, a line a model, a dot a head; over relative depth where models are not equally deep."""
     table = comparison.layers[comparison.layers["stack"] == stack]
     statistics = _main(table["statistic"], 6)
@@ -121,7 +121,7 @@ def _layers(comparison: Comparison, stack: str) -> Drawn:
     caption = (
         "Each colour is a model; the band is the mean of its heads' 95 % intervals over texts."
     )
-    return Drawn(f"compare-layers-{slug(stack)}", title, caption, sheet.figure, table)
+    return ComparisonFigure(f"compare-layers-{slug(stack)}", title, caption, sheet.figure, table)
 
 
 def _draw_line(
@@ -149,7 +149,7 @@ def _studies(comparison: Comparison) -> list[tuple[str, Study]]:
     return list(zip(comparison.names, comparison.studies, strict=True))
 
 
-def _confidence(comparison: Comparison, stack: str) -> Iterator[Drawn]:
+def _confidence(comparison: Comparison, stack: str) -> Iterator[ComparisonFigure]:
     """The maps of all models on one colour scale, once with and once without special tokens."""
     import pandas as pd
 
@@ -176,10 +176,10 @@ def _confidence(comparison: Comparison, stack: str) -> Iterator[Drawn]:
             for name, study in studies
         ]
         data = pd.concat(rows, ignore_index=True)
-        yield Drawn(f"compare-{statistic}-{slug(stack)}", title, caption, figure, data)
+        yield ComparisonFigure(f"compare-{statistic}-{slug(stack)}", title, caption, figure, data)
 
 
-def _smoothness(comparison: Comparison, stack: str) -> Drawn:
+def _smoothness(comparison: Comparison, stack: str) -> ComparisonFigure:
     """A panel a form, a row a statistic, a mark a model on the grey span that shuffling gives."""
     table = comparison.smoothness[comparison.smoothness["stack"] == stack]
     statistics = _main(table["statistic"], 14)
@@ -212,10 +212,12 @@ def _smoothness(comparison: Comparison, stack: str) -> Drawn:
         "head h is compared with head h of the next layer, which means something only where layers share parameters; "
         "sorted values and means can be compared in any model, each against the same layers in random order."
     )
-    return Drawn(f"compare-smoothness-{slug(stack)}", title, caption, sheet.figure, table)
+    return ComparisonFigure(
+        f"compare-smoothness-{slug(stack)}", title, caption, sheet.figure, table
+    )
 
 
-def _roles(comparison: Comparison, stack: str) -> Drawn:
+def _roles(comparison: Comparison, stack: str) -> ComparisonFigure:
     """A panel a model: roles down, layers across, how many heads."""
     table = comparison.roles[comparison.roles["stack"] == stack]
     roles = table.groupby("role")["share"].sum().sort_values(ascending=False).index.tolist()
@@ -245,7 +247,7 @@ def _roles(comparison: Comparison, stack: str) -> Drawn:
         bar = max(min(tall, 2.6), 0.9)
         sheet.add_bar(left + across + 0.2, bar, scale, "share of the layer's heads")
     caption = "A head may have several roles; the rules and their thresholds are in each study's roles.csv."
-    return Drawn(f"compare-roles-{slug(stack)}", title, caption, sheet.figure, table)
+    return ComparisonFigure(f"compare-roles-{slug(stack)}", title, caption, sheet.figure, table)
 
 
 def _draw_roles(ax: Axes, some: pd.DataFrame, roles: list[str], layers: int, scale: Scale) -> None:
@@ -257,10 +259,12 @@ def _draw_roles(ax: Axes, some: pd.DataFrame, roles: list[str], layers: int, sca
     for row in rows:
         x, y = row["layer"] + 0.5, roles.index(row["role"]) + 0.52
         colour = ON_DARK if row["share"] > 0.5 else ON_LIGHT
-        write_centred(ax, x, y, str(row["heads"]), 6.8, colour)
+        write_in_cell(ax, x, y, str(row["heads"]), 6.8, colour)
 
 
-def _matches(comparison: Comparison, one: str, other: str, stack: str, some: pd.DataFrame) -> Drawn:
+def _matches(
+    comparison: Comparison, one: str, other: str, stack: str, some: pd.DataFrame
+) -> ComparisonFigure:
     """Where the heads of each layer of one find their match in the other: how many."""
     grid = np.zeros((int(some["layer"].max()) + 1, int(some["other_layer"].max()) + 1))
     np.add.at(grid, (some["layer"].to_numpy(), some["other_layer"].to_numpy()), 1)
@@ -284,7 +288,7 @@ def _matches(comparison: Comparison, one: str, other: str, stack: str, some: pd.
         for (layer, column), count in np.ndenumerate(grid):
             if count:
                 colour = ON_DARK if count > 0.55 * scale.high else ON_LIGHT
-                write_centred(ax, column + 0.5, layer + 0.52, f"{count:.0f}", 6.8, colour)
+                write_in_cell(ax, column + 0.5, layer + 0.52, f"{count:.0f}", 6.8, colour)
         ax.set_ylabel(f"layer of {plain(one, 30)}")
         ax.set_xlabel(f"layer of {plain(other, 30)}")
     caption = (
@@ -293,10 +297,10 @@ def _matches(comparison: Comparison, one: str, other: str, stack: str, some: pd.
         "are not counted."
     )
     name = f"compare-matches-{slug(f'{one}-{other}-{stack}')}"
-    return Drawn(name, title, caption, sheet.figure, some)
+    return ComparisonFigure(name, title, caption, sheet.figure, some)
 
 
-def _layer_changes(comparison: Comparison, stack: str) -> Drawn:
+def _layer_changes(comparison: Comparison, stack: str) -> ComparisonFigure:
     table = comparison.layer_changes[comparison.layer_changes["stack"] == stack]
     title = "Which layers changed"
     subtitle = f"{' → '.join(plain(name, 40) for name in comparison.names)}, {stack} · the same texts in both models"
@@ -324,10 +328,12 @@ def _layer_changes(comparison: Comparison, stack: str) -> Drawn:
         "Orange: between the two models on the same text, mean over heads, band 95 % over texts. Dashed: between "
         "different texts of equal length in the first model, where only what does not depend on the text is alike."
     )
-    return Drawn(f"compare-layer-changes-{slug(stack)}", title, caption, sheet.figure, table)
+    return ComparisonFigure(
+        f"compare-layer-changes-{slug(stack)}", title, caption, sheet.figure, table
+    )
 
 
-def _changes(comparison: Comparison, stack: str) -> Drawn:
+def _changes(comparison: Comparison, stack: str) -> ComparisonFigure:
     """In nats, not as a part of the floor: that of a head which attends by position alone is next to nothing."""
     table = comparison.changes[comparison.changes["stack"] == stack]
     columns = ("js", "floor_js") if table["floor_js"].notna().any() else ("js",)
@@ -345,4 +351,4 @@ def _changes(comparison: Comparison, stack: str) -> Drawn:
         "Jensen-Shannon divergence between a head's rows before and after, on the same texts; 0: it attends as before, "
         "0.69: to other tokens altogether. Beside it, on the same scale, that between different texts of equal length."
     )
-    return Drawn(f"compare-changes-{slug(stack)}", title, caption, figure, table)
+    return ComparisonFigure(f"compare-changes-{slug(stack)}", title, caption, figure, table)

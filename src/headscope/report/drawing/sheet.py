@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headscope.report.drawing.style import draw_bar, headed, heading_height, style
+from headscope.report.drawing.style import draw_bar, figure_with_heading, heading_height, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +59,7 @@ def open_sheet(
     with style():
         top = heading_height(width, subtitle) + above
         height = top + body
-        yield Sheet(headed(width, height, title, subtitle), width, height, top)
+        yield Sheet(figure_with_heading(width, height, title, subtitle), width, height, top)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from headscope.report.drawing.palette import (
     SEQUENTIAL_STOPS,
     SERIES,
 )
-from headscope.report.scale import Scale, signed
+from headscope.report.scale import Scale, format_offset
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def style() -> Iterator[None]:
         yield
 
 
-def headed(width: float, height: float, title: str, subtitle: str) -> Figure:
+def figure_with_heading(width: float, height: float, title: str, subtitle: str) -> Figure:
     """An empty figure of the size in inches with title and subtitle, which take `heading_height`."""
     fig = Figure(figsize=(width, height))
     fits = max(int(width * 15), 20)  # characters of 8 points in the width
@@ -142,7 +142,7 @@ def draw_bar(
     ax.set_ylabel(label, labelpad=4)
     if scale.clips:
         ends = (scale.low, 0.0, scale.high)
-        ax.set_yticks(ends, [f"≤ {signed(ends[0])}", "0", f"≥ {signed(ends[2])}"])
+        ax.set_yticks(ends, [f"≤ {format_offset(ends[0])}", "0", f"≥ {format_offset(ends[2])}"])
     return ax
 
 
@@ -174,7 +174,7 @@ def draw_grid(ax: Axes, grid: NDArray[np.float64], scale: Scale, *, prints_value
         for (layer, head), text in zip(np.ndindex(grid.shape), texts, strict=True):
             colour = legible(mesh.to_rgba(grid[layer, head]))
             size = 6.8 if longest <= 4 else 5.8
-            write_centred(ax, head + 0.5, layer + 0.52, text, size, colour)
+            write_in_cell(ax, head + 0.5, layer + 0.52, text, size, colour)
 
 
 def number_cells(axis: Any, count: int, step: int = 0) -> None:
@@ -184,7 +184,7 @@ def number_cells(axis: Any, count: int, step: int = 0) -> None:
     axis.set_ticks([i + 0.5 for i in shown], [str(i) for i in shown])
 
 
-def write_centred(ax: Axes, x: float, y: float, text: str, size: float, colour: str) -> None:
+def write_in_cell(ax: Axes, x: float, y: float, text: str, size: float, colour: str) -> None:
     ax.text(x, y, text, ha="center", va="center", fontsize=size, color=colour)
 
 

@@ -36,7 +36,7 @@ def page_path(path: str | Path) -> Path:
     return place.with_name(f"{place.name}.html")
 
 
-def check_place(path: Path) -> None:
+def check_page_path(path: Path) -> None:
     """Refuse a path that no page can have, before work is done for it."""
     if path.is_dir():
         raise HeadscopeError(

@@ -94,7 +94,7 @@ class TokenAxis:
         for token, special, inside in zip(self.tokens, self.special, continues, strict=True):
             text = token if special else _readable(token, in_bytes)
             mark = "·" if inside and not token.startswith(("##", *_WORD_START)) else ""
-            labels.append(mark + inert(text))
+            labels.append(mark + escape_controls(text))
         return tuple(labels)
 
     def word_labels(self) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ class TokenAxis:
         for token, special, unit in zip(self.tokens, self.special, units, strict=True):
             pieces[unit].append(token if special else token.removeprefix("##"))
         return tuple(
-            inert("".join(parts) if special else _readable("".join(parts), in_bytes))
+            escape_controls("".join(parts) if special else _readable("".join(parts), in_bytes))
             for parts, special in zip(pieces, self.unit_special(), strict=True)
         )
 
@@ -121,7 +121,7 @@ class TokenAxis:
         units, signs = self.units(), self.unit_punctuation()
         return {
             "tokens": self.token_labels(),
-            "printed": tuple(inert(token) for token in self.tokens),
+            "printed": tuple(escape_controls(token) for token in self.tokens),
             "special": [int(special) for special in self.special],
             "punctuation": [
                 int(sign or signs[unit]) for sign, unit in zip(self._signs, units, strict=True)
@@ -215,7 +215,7 @@ def _joined_bytes(match: re.Match[str]) -> str:
         return match[0]
 
 
-def inert(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Text that shows what it holds and steers nothing: controls, bidi marks and blanks become signs."""
     if not text:
         return "∅"

@@ -20,8 +20,8 @@ from markupsafe import Markup
 
 from headscope.errors import HeadscopeError
 from headscope.report.look.lens_view import LensView, StackMaps
-from headscope.report.look.page_path import check_place, page_path
-from headscope.report.look.token_axis import axes_payload, inert
+from headscope.report.look.page_path import check_page_path, page_path
+from headscope.report.look.token_axis import axes_payload, escape_controls
 from headscope.study.local_paths import local_name
 
 NOTEBOOK_LIMIT_BYTES = 5_000_000
@@ -64,9 +64,9 @@ class Look:
             undefined=jinja2.StrictUndefined,
         )
         return environment.get_template("saved.html").render(
-            model=inert(local_name(self.model)),
-            text=[inert(text) for text in self.text],
-            edits=inert(edits) if (edits := self._edits()) else "",
+            model=escape_controls(local_name(self.model)),
+            text=[escape_controls(text) for text in self.text],
+            edits=escape_controls(edits) if (edits := self._edits()) else "",
             off=self.off,
             style=Markup(style),
             script=Markup(script),
@@ -83,7 +83,7 @@ class Look:
 
     def _payload(self) -> dict[str, object]:
         """What the page is made of: what the explorer's server tells of a model, and its answers through each lens."""
-        text, *rest = (inert(text) for text in self.text)
+        text, *rest = (escape_controls(text) for text in self.text)
         sides = {
             one.stack: axes_payload(one.query, one.key)
             for lens in self.lenses
@@ -94,7 +94,7 @@ class Look:
         return {
             "model": {
                 "id": "a",
-                "name": inert(local_name(self.model)),
+                "name": escape_controls(local_name(self.model)),
                 "stacks": [
                     {
                         "name": stack,
@@ -140,8 +140,9 @@ class Look:
         page = self.page()
         size = len(page.encode("utf-8"))
         if size >= NOTEBOOK_LIMIT_BYTES:
+            name = html.escape(escape_controls(local_name(self.model)))
             return (
-                f"<p>The attention maps of {html.escape(inert(local_name(self.model)))} take {size / 1e6:.1f} MB, "
+                f"<p>The attention maps of {name} take {size / 1e6:.1f} MB, "
                 "too much for a notebook. Write it to a file and open that: "
                 "<code>.save(&quot;look.html&quot;)</code></p>"
             )
@@ -171,7 +172,7 @@ def _json_for_html(data: object) -> str:
 
 def _write_whole(path: Path, content: bytes) -> None:
     """Write beside the goal, then rename: a reader sees the old file or the new one, never half."""
-    check_place(path)
+    check_page_path(path)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         with partial.open("xb") as file:

@@ -21,7 +21,7 @@ from headscope.report.run_facts import (
 )
 from headscope.report.scale import scale_of, sentence_of, title_of
 from headscope.report.sections import parts_of, topics_of
-from headscope.report.study_access import model_name, recorded, stacks_of, statistics_of
+from headscope.report.study_access import entry_of, model_name, stacks_of, statistics_of
 from headscope.report.table_cells import Part
 from headscope.report.text import plain, slug, with_noun
 
@@ -63,11 +63,11 @@ def describe_study(study: Study, *, with_model: bool = True) -> str:
     topics = "; ".join(topics_of(study.record)) or f"{statistics} of its heads"
     if not with_model:
         return f"{topics}."
-    removed = recorded(study.record, "model", "cut")
+    removed = entry_of(study.record, "model", "cut")
     return f"{model_name(study)}{f', without {plain(removed, 60)}' if removed else ''}: {topics}."
 
 
-def view_of(chapter: Chapter, drawn: DrawnFigures, number: int, room: int) -> dict[str, Any]:
+def chapter_view(chapter: Chapter, drawn: DrawnFigures, number: int, room: int) -> dict[str, Any]:
     """What the template needs of a chapter.
 
     number  its place on the page, from which ids are made
@@ -127,14 +127,14 @@ def view_of(chapter: Chapter, drawn: DrawnFigures, number: int, room: int) -> di
 def _tables(chapter: Chapter) -> dict[str, pd.DataFrame]:
     """All tables by name; those of other studies with these studies' names behind."""
     others = {
-        named(name, member.name): table
+        table_name(name, member.name): table
         for member in chapter.others
         for name, table in member.study.tables.items()
     }
     return {**chapter.study.tables, **others}
 
 
-def named(table: str, study: str) -> str:
+def table_name(table: str, study: str) -> str:
     """A table of another study, as it is called on the page."""
     return f"{table} ({plain(study, 60)})"
 
@@ -154,7 +154,7 @@ def _others(
                 for figure in figures
                 if figure.name.startswith(part.figures)
             ]
-            file = f"{named(part.file.removesuffix('.csv'), member.name)}.csv"
+            file = f"{table_name(part.file.removesuffix('.csv'), member.name)}.csv"
             heading = f"{part.heading} · {plain(member.name, 60)}"
             name = f"o{number}-{part.name}-{slug(member.name)}"
             yield replace(part, name=name, heading=heading, file=file), own
@@ -166,7 +166,7 @@ def _renamed(figure: RenderedFigure, joined: Study, study: str) -> RenderedFigur
         return figure
     known, names = set(statistics_of(joined)), figure.source.names
     if figure.source.kind == "table":
-        names = tuple(named(name, study) for name in names)
+        names = tuple(table_name(name, study) for name in names)
     else:
         names = tuple(
             f"{name} ({study})" if f"{name} ({study})" in known else name for name in names

@@ -10,7 +10,7 @@ from headscope.report.finding import Finding
 from headscope.report.head_cards import role_label
 from headscope.report.page.templates import TEMPLATES, environment
 from headscope.report.run_facts import Facts, summary
-from headscope.report.shared_heads import Place, counted, is_shared, number_of
+from headscope.report.shared_heads import HeadKey, count_heads, count_text, is_shared
 from headscope.report.text import plain
 from headscope.study.local_paths import without_paths
 
@@ -31,7 +31,7 @@ Table = tuple[list[str], list[list[str]]]  # headings, rows
 
 
 def render_comparison_figures(comparison: Comparison) -> list[RenderedFigure]:
-    from headscope.report.drawing.compare_figures import drawings_of
+    from headscope.report.drawing.compare_figures import draw_comparison
     from headscope.report.rendered_figures import RenderedFigure, svg_of
 
     return [
@@ -44,7 +44,7 @@ def render_comparison_figures(comparison: Comparison) -> list[RenderedFigure]:
             is_raster=False,
             data=one.data,
         )
-        for one in drawings_of(comparison)
+        for one in draw_comparison(comparison)
     ]
 
 
@@ -202,14 +202,14 @@ def _roles(comparison: Comparison) -> Table:
     shares: dict[str, float] = {}
     for study, by_role, heads in zip(comparison.studies, columns, every, strict=True):
         for role, places in by_role.items():
-            shares[role] = shares.get(role, 0.0) + number_of(study, places) / number_of(
+            shares[role] = shares.get(role, 0.0) + count_heads(study, places) / count_heads(
                 study, heads
             )
     rows = [
         [
             role_label(role),
             *(
-                counted(study, by_role.get(role, ()), heads, noun="") if by_role else "–"
+                count_text(study, by_role.get(role, ()), heads, noun="") if by_role else "–"
                 for study, by_role, heads in zip(comparison.studies, columns, every, strict=True)
             ),
         ]
@@ -218,14 +218,14 @@ def _roles(comparison: Comparison) -> Table:
     return ["role", *(plain(name, 60) for name in comparison.names)], rows
 
 
-def _heads_by_role(study: Study) -> dict[str, set[Place]]:
+def _heads_by_role(study: Study) -> dict[str, set[HeadKey]]:
     roles = study.tables.get("roles")
     if roles is None or not {"stack", "layer", "head", "role"} <= set(roles):
         return {}
     return {str(role): set(_places(some)) for role, some in roles.groupby("role")}
 
 
-def _places(table: pd.DataFrame) -> Iterator[Place]:
+def _places(table: pd.DataFrame) -> Iterator[HeadKey]:
     return table[["stack", "layer", "head"]].drop_duplicates().itertuples(index=False, name=None)
 
 

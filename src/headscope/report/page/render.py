@@ -19,15 +19,15 @@ from headscope.report.page import comparison
 from headscope.report.page.chapter import (
     PAGE_BYTES,
     DrawnFigures,
+    chapter_view,
     describe_study,
     draw_figures,
-    view_of,
 )
 from headscope.report.page.templates import TEMPLATES, environment
 from headscope.report.rendered_figures import announce
 from headscope.report.run_facts import Facts, reproduction
 from headscope.report.sections import findings_of
-from headscope.report.study_access import model_name, recorded
+from headscope.report.study_access import entry_of, model_name
 from headscope.report.text import plain
 from headscope.report.top_findings import select_top
 from headscope.study.local_paths import without_paths
@@ -57,7 +57,7 @@ def render(
     announce("writing the page")
     room = (most - len(script) - len(style)) // max(len(joined.chapters), 1)
     chapters = [
-        view_of(chapter, of, number, room)
+        chapter_view(chapter, of, number, room)
         for number, (chapter, of) in enumerate(zip(joined.chapters, figures, strict=True))
     ]
     compared = [
@@ -151,7 +151,7 @@ def _pages(study: Study) -> Facts:
     """Further pages beside this one: (title, file name). Anything but a plain file name is left out."""
     pages = study.record.get("pages")
     found = [
-        (recorded(page, "title"), recorded(page, "href"))
+        (entry_of(page, "title"), entry_of(page, "href"))
         for page in (pages if isinstance(pages, list) else [])
     ]
     return [

@@ -18,11 +18,11 @@ from headscope.report.finding import MOST_NAMED, Finding, head_estimate, short_n
 from headscope.report.run_facts import ENOUGH_TEXTS
 from headscope.report.scale import scale_of, title_of
 from headscope.report.section import Fact, Section, needs_table
-from headscope.report.shared_heads import counted, keys_of
+from headscope.report.shared_heads import count_text, keys_of
 from headscope.report.study_access import (
+    entry_of,
     grid_of,
     model_name,
-    recorded,
     records_of,
     shape_of,
     stacks_with,
@@ -35,12 +35,12 @@ from headscope.report.table_cells import (
     count_cell,
     decimals_for,
     head_cell,
+    interval_cell,
     is_missing,
-    measured,
+    optional_head_key,
     p_cell,
-    place_of,
 )
-from headscope.report.text import grouped, plain
+from headscope.report.text import group_digits, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,14 +117,14 @@ def stars_of(study: Study, statistic: str, stack: str) -> NDArray[np.bool_]:
 
 def task_of(study: Study) -> str:
     """The task as recorded, and how heads were ablated where that is not by removing them."""
-    task = plain(recorded(study.record, "importance", "task") or "a task", 40)
-    mode = recorded(study.record, "importance", "mode")
+    task = plain(entry_of(study.record, "importance", "task") or "a task", 40)
+    mode = entry_of(study.record, "importance", "mode")
     return f"{task}, {plain(mode, 20)} ablation" if mode not in (None, "zero") else task
 
 
 def metric_of(study: Study) -> str:
     """What the task's metric is called."""
-    return plain(recorded(study.record, "importance", "metric") or "the metric", 40)
+    return plain(entry_of(study.record, "importance", "metric") or "the metric", 40)
 
 
 def _draw_stars(ax: Axes, starred: NDArray[np.bool_]) -> None:
@@ -141,7 +141,7 @@ def _draw_stars(ax: Axes, starred: NDArray[np.bool_]) -> None:
 def part(study: Study, table: pd.DataFrame) -> Part:
     """A row a head: what its removal changes, the largest change of loss first."""
     records = table.to_dict("records")
-    of_metric = {place_of(row): row for row in records if row["statistic"] == METRIC}
+    of_metric = {optional_head_key(row): row for row in records if row["statistic"] == METRIC}
     of_loss = sorted(
         (row for row in records if row["statistic"] == LOSS), key=lambda row: _size(row["value"])
     )
@@ -150,10 +150,10 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     )
     rows = [
         [
-            head_cell(study, place_of(row)),
-            measured(row["value"], row["low"], row["high"], loss),
+            head_cell(study, optional_head_key(row)),
+            interval_cell(row["value"], row["low"], row["high"], loss),
             *_tested(row),
-            *_metric_cells(of_metric.get(place_of(row)), metric),
+            *_metric_cells(of_metric.get(optional_head_key(row)), metric),
             count_cell(row["count"]),
             count_cell(row["settled_at"]),
         ]
@@ -181,7 +181,7 @@ def part(study: Study, table: pd.DataFrame) -> Part:
 def _metric_cells(row: dict[Any, Any] | None, decimals: int) -> tuple[Cell, ...]:
     if row is None:
         return (Cell(NONE),) * 4
-    return measured(row["value"], row["low"], row["high"], decimals), *_tested(row)
+    return interval_cell(row["value"], row["low"], row["high"], decimals), *_tested(row)
 
 
 def _tested(row: dict[Any, Any]) -> tuple[Cell, ...]:
@@ -200,13 +200,13 @@ def _size(value: Any) -> float:
 
 
 def _of_importance(study: Study, key: str) -> str:
-    return plain(recorded(study.record, "importance", key) or f"the {key}", 40)
+    return plain(entry_of(study.record, "importance", key) or f"the {key}", 40)
 
 
 def knows_nothing(study: Study) -> Iterator[Finding]:
     """That the model is at chance, before anything is said of its heads."""
     for part in ("importance", "pruning"):
-        if told := recorded(study.record, part, "knows_nothing"):
+        if told := entry_of(study.record, part, "knows_nothing"):
             sentence = plain(told, 400)
             sentence = sentence[:1].upper() + sentence[1:]
             yield Finding("", sentence, (), kind="importance", topic="chance")
@@ -219,7 +219,7 @@ def removals(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     if not len(rows):
         return
     task = _of_importance(study, "task")
-    is_fixed = recorded(study.record, "importance", "mode") == "fixed"
+    is_fixed = entry_of(study.record, "importance", "mode") == "fixed"
     doing, noun = ("Fixing", "pattern in its place") if is_fixed else ("Removing", "removal")
     decimals = decimals_for(rows["value"])
     rows = rows.sort_values("value", key=abs, ascending=False, kind="stable")
@@ -228,7 +228,7 @@ def removals(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     named = [head_estimate(study, row, "value", decimals) for row in shown]
     sentence = f"No head's {noun} alone changes the loss of {task} significantly; the largest change is that of"
     if len(sure):
-        many = counted(study, keys_of(sure), keys_of(rows))
+        many = count_text(study, keys_of(sure), keys_of(rows))
         sentence = (
             f"{doing} one head alone changes the loss of {task} significantly for {many} "
             "(above 0: worse without it), most of all for"
@@ -246,7 +246,7 @@ def _resolution(study: Study, rows: pd.DataFrame, *, is_found: bool) -> str:
     """The smallest change that so many examples could have shown; nothing where there were enough and some is shown."""
     count = int(rows["count"].median())
     least = least_significant(rows["low"], rows["high"], count)
-    intact = recorded(study.record, "importance", "intact", "loss", "value")
+    intact = entry_of(study.record, "importance", "intact", "loss", "value")
     share = least / intact if isinstance(intact, float) and intact > 0 else math.nan
     is_coarse = count < ENOUGH_TEXTS or share > COARSE
     if not math.isfinite(least) or (is_found and not is_coarse):
@@ -267,9 +267,9 @@ def _resolution(study: Study, rows: pd.DataFrame, *, is_found: bool) -> str:
 
 
 def _fact(record: Mapping[str, Any]) -> str:
-    task, mode, count = (recorded(record, "importance", of) for of in ("task", "mode", "examples"))
+    task, mode, count = (entry_of(record, "importance", of) for of in ("task", "mode", "examples"))
     fixed, removed = "what each head's fixed pattern in its place changes", "which heads matter"
-    on = f", on {grouped(count)} examples" if count is not None else ""
+    on = f", on {group_digits(count)} examples" if count is not None else ""
     return f"{fixed if mode == 'fixed' else removed} for {plain(task or 'a task', 40)}{on}"
 
 

@@ -39,7 +39,7 @@ from headscope.report.table_cells import (
     Columns,
     Part,
     interval_column,
-    number,
+    number_cell,
     number_column,
     text_column,
 )
@@ -243,7 +243,7 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     columns: Columns = {
         "importance": text_column("importance", 30),
         "correlation [interval over examples]": interval_column("correlation"),
-        "ceiling": lambda row: number(ceiling_of(row)),
+        "ceiling": lambda row: number_cell(ceiling_of(row)),
         "overlap": lambda row: Cell(
             f"{int(row['overlap'])} of {int(row['bottom'])}", float(row["overlap"])
         ),

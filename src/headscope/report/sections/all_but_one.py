@@ -26,10 +26,10 @@ from headscope.report.table_cells import (
     Cell,
     Columns,
     Part,
+    address_cell,
     count_cell,
     decimals_for,
     interval_column,
-    named_cell,
     number_column,
     p_cell,
 )
@@ -120,12 +120,12 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     loss, metric = decimals_for(table["loss"]), decimals_for(table["metric"])
     columns: Columns = {
         "layer": lambda row: Cell(plain(row["site"], 30), row["place"]),
-        "left": lambda row: named_cell(study, row["left"]),
+        "left": lambda row: address_cell(study, row["left"]),
         "change of loss": interval_column("loss", "loss_low", "loss_high", loss),
         "change of metric": interval_column("metric", "metric_low", "metric_high", metric),
         "p": lambda row: p_cell(row.get("p")),
         "p (Holm)": lambda row: p_cell(row["p_adjusted"]),
-        "left, same data": lambda row: named_cell(study, row["same_data_left"]),
+        "left, same data": lambda row: address_cell(study, row["same_data_left"]),
         "metric, same data": number_column("same_data_metric", decimals=metric),
         "examples": lambda row: count_cell(row["count"]),
     }

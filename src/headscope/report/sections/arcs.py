@@ -10,7 +10,7 @@ from matplotlib.path import Path
 
 from headscope.report.drawing.palette import INK, MUTED, SERIES
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import headed, heading_height, style
+from headscope.report.drawing.style import figure_with_heading, heading_height, style
 from headscope.report.head_cards import by_gain, words_of
 from headscope.report.section import Section
 from headscope.report.study_access import model_name, stacks_of
@@ -51,7 +51,7 @@ class Arcs(StudyFigure):
             width = max(WIDTH, *(2 * SIDE + _places(words_of(row["words"]))[1] for row in rows))
             top = heading_height(width, subtitle) + 0.1
             height = top + PANEL * len(rows) + 0.05
-            fig = headed(width, height, self.title, subtitle)
+            fig = figure_with_heading(width, height, self.title, subtitle)
             for i, row in enumerate(rows):
                 bottom = height - top - PANEL * (i + 1)
                 ax = fig.add_axes(

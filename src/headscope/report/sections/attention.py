@@ -11,15 +11,15 @@ from headscope.report.drawing.layers import draw_layers
 from headscope.report.drawing.study_figure import DataSource, StudyFigure
 from headscope.report.finding import MOST_NAMED, Finding, HeadEstimate, head_estimate, short_number
 from headscope.report.section import Fact, Section
-from headscope.report.shared_heads import Place, counted, head_of, is_shared
+from headscope.report.shared_heads import HeadKey, count_text, head_of, is_shared
 from headscope.report.study_access import (
-    recorded,
+    entry_of,
     stacks_of,
     stacks_with,
     uniform_shares,
     values_for,
 )
-from headscope.report.text import grouped, plain
+from headscope.report.text import group_digits, plain
 from headscope.study.lengths import mean_length
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _majority(statistic: str, target: str, topic: str) -> Rule:
             verb = "gives more than half of its" if is_one else "give more than half of their"
             each = ", at its strongest site" if is_one else ", each at its strongest site"
             at = each if is_shared(study, stack) else ""
-            sentence = f"{counted(study, above, rows)}{where} {verb} attention to {target}{at}:"
+            sentence = f"{count_text(study, above, rows)}{where} {verb} attention to {target}{at}:"
             named, more = tuple(best[:MOST_NAMED]), max(len(best) - MOST_NAMED, 0)
             evidence = best[0].evidence(0.5)
             return Finding(statistic, sentence, named, more, topic=topic, **evidence)
@@ -119,9 +119,9 @@ def _extreme(statistic: str, words: str, topic: str, *, least: bool = False) -> 
     return rule
 
 
-def _strongest_sites(study: Study, rows: dict[Place, HeadEstimate]) -> list[HeadEstimate]:
+def _strongest_sites(study: Study, rows: dict[HeadKey, HeadEstimate]) -> list[HeadEstimate]:
     """Each head once, at the site where it is first in this order."""
-    found: dict[Place, HeadEstimate] = {}
+    found: dict[HeadKey, HeadEstimate] = {}
     for place, row in rows.items():
         found.setdefault(head_of(study, place), row)
     return list(found.values())
@@ -130,7 +130,7 @@ def _strongest_sites(study: Study, rows: dict[Place, HeadEstimate]) -> list[Head
 def _applies(study: Study, stack: str, statistic: str) -> bool:
     """Not for a first token that is the classification token; not for punctuation where "." is none, as in SMILES."""
     if statistic == "punctuation":
-        return recorded(study.record, "model", "natural_language") is not False
+        return entry_of(study.record, "model", "natural_language") is not False
     return statistic != "first" or stack not in stacks_with(study, "cls")
 
 
@@ -166,7 +166,7 @@ def findings(study: Study) -> Iterator[Finding]:
                 yield finding
 
 
-def _ranked(study: Study, statistic: str, stack: str) -> dict[Place, HeadEstimate]:
+def _ranked(study: Study, statistic: str, stack: str) -> dict[HeadKey, HeadEstimate]:
     """The heads of a stack from the largest value down; ties in order of layer and head. None if it does not apply."""
     if not _applies(study, stack, statistic):
         return {}
@@ -182,14 +182,14 @@ def _ranked(study: Study, statistic: str, stack: str) -> dict[Place, HeadEstimat
 
 
 def _fact(record: Mapping[str, Any]) -> str:
-    used, tokens = (recorded(record, "data", key) for key in ("used", "tokens"))
-    kind = "pairs of texts" if recorded(record, "data", "pairs") else "texts"
+    used, tokens = (entry_of(record, "data", key) for key in ("used", "tokens"))
+    kind = "pairs of texts" if entry_of(record, "data", "pairs") else "texts"
     lens = plain(record.get("lens") or "raw", 60).replace(",", ", ")
-    many = f"{grouped(used)} {kind}" if used is not None else kind
+    many = f"{group_digits(used)} {kind}" if used is not None else kind
     through = "" if lens == "raw" else f", through the lenses {lens}"
     length = mean_length(record)
     each = f", {length:.0f} in each on average" if length is not None else ""
-    size = f" ({grouped(tokens)} tokens{each})" if tokens is not None else ""
+    size = f" ({group_digits(tokens)} tokens{each})" if tokens is not None else ""
     return f"what attention does over {many}{size}{through}"
 
 

@@ -19,7 +19,7 @@ from headscope.report.head_cards import roles_by_head
 from headscope.report.role_groups import FAMILIES, family_of
 from headscope.report.section import Section, needs_table
 from headscope.report.shared_heads import head_key, head_of
-from headscope.report.study_access import model_name, recorded, stack_order
+from headscope.report.study_access import entry_of, model_name, stack_order
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,14 +109,14 @@ def _stacks(study: Study) -> list[str]:
 
 
 def _said_of_clusters(study: Study, stack: str) -> str:
-    silhouette = recorded(study.record, "clusters", stack, "silhouette")
+    silhouette = entry_of(study.record, "clusters", stack, "silhouette")
     return f" · silhouette {silhouette:.2f}" if isinstance(silhouette, float) else ""
 
 
 def _said_of_layers(study: Study, stack: str) -> str:
     """How much nearer heads of one layer are than others, and what the plane leaves out; empty where not recorded."""
     ratio, probability, explained = (
-        recorded(study.record, "clusters", stack, key)
+        entry_of(study.record, "clusters", stack, key)
         for key in ("ratio", "probability", "explained")
     )
     said = ""

@@ -14,7 +14,7 @@ from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import annotate, draw_interval, draw_legend_below, draw_rules
 from headscope.report.finding import Finding, head_estimate, short_number
 from headscope.report.section import Fact, Section, needs_table
-from headscope.report.study_access import model_name, recorded
+from headscope.report.study_access import entry_of, model_name
 from headscope.report.table_cells import (
     Columns,
     Part,
@@ -24,7 +24,7 @@ from headscope.report.table_cells import (
     number_column,
     text_column,
 )
-from headscope.report.text import grouped, plain
+from headscope.report.text import group_digits, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -133,7 +133,7 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "mentions or among all words. Heads were chosen on one half of the documents and measured on the other; count "
         "is over both halves."
     )
-    documents = recorded(study.record, "coreference", "documents")
+    documents = entry_of(study.record, "coreference", "documents")
     if isinstance(documents, int) and documents < ENOUGH_DOCUMENTS:
         note += f" These are only {documents} documents: intervals from so few are too narrow."
     return Part.of("coreference", "Coreference", note, columns, table, words={0, 1})
@@ -153,8 +153,8 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _fact(record: Mapping[str, Any]) -> str:
-    documents = recorded(record, "coreference", "documents")
-    return f"antecedents in {grouped(documents or 'the')} documents"
+    documents = entry_of(record, "coreference", "documents")
+    return f"antecedents in {group_digits(documents or 'the')} documents"
 
 
 SECTION = Section(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from headscope.report.drawing.palette import MUTED, RULE
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import SEQUENTIAL, headed, heading_height, style
+from headscope.report.drawing.style import SEQUENTIAL, figure_with_heading, heading_height, style
 from headscope.report.section import Section
-from headscope.report.study_access import model_name, recorded
+from headscope.report.study_access import entry_of, model_name
 from headscope.report.table_cells import Part, rows_by_layer
 from headscope.report.text import plain
 from headscope.statistics.effective_lengths import UP_TO
@@ -53,7 +53,7 @@ class EffectiveLengthsFigure(StudyFigure):
             width = left + len(stacks) * (wide + gap)
             top = heading_height(width, subtitle) + 0.45
             height = top + tall + bottom
-            fig = headed(width, height, self.title, subtitle)
+            fig = figure_with_heading(width, height, self.title, subtitle)
             for i, stack in enumerate(stacks):
                 ax = fig.add_axes(
                     (
@@ -140,7 +140,7 @@ def lengths_covered(study: Study) -> str:
 
 def width_of_heads(study: Study, stack: str) -> int | None:
     """As the record has it; in an older study it is the largest rank of the values."""
-    known = recorded(study.record, "lenses", "effective", "width", stack)
+    known = entry_of(study.record, "lenses", "effective", "width", stack)
     if isinstance(known, int):
         return known
     heads = study.heads

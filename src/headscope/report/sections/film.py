@@ -20,8 +20,8 @@ from headscope.report.role_groups import FAMILIES, family_of
 from headscope.report.scale import scale_of
 from headscope.report.section import Fact, Section
 from headscope.report.sections.roles import family_handles
-from headscope.report.shared_heads import Place, counted, keys_of, number_of
-from headscope.report.study_access import model_name, recorded, stacks_of
+from headscope.report.shared_heads import HeadKey, count_heads, count_text, keys_of
+from headscope.report.study_access import entry_of, model_name, stacks_of
 from headscope.report.text import plain
 from headscope.study.study import Study
 
@@ -141,7 +141,7 @@ def _chosen(table: pd.DataFrame) -> list[str]:
 
 def _losses(study: Study) -> list[tuple[float, float]]:
     """(step, held-out loss) where the training wrote them down."""
-    rows = recorded(study.record, "film", "losses")
+    rows = entry_of(study.record, "film", "losses")
     rows = rows if isinstance(rows, list) else []
     return [(float(row["step"]), float(row["loss"])) for row in rows]
 
@@ -215,10 +215,10 @@ def findings(study: Study) -> Iterator[Finding]:
     first, last = (set().union(*held[step].values()) for step in (steps[0], steps[-1]))
     sentence = (
         f"From step {steps[0]} to step {steps[-1]} of the training, heads with a role for sure went from "
-        f"{number_of(study, first)} to {counted(study, last, keys_of(every), noun='')}"
+        f"{count_heads(study, first)} to {count_text(study, last, keys_of(every), noun='')}"
     )
     changes = {
-        name: tuple(number_of(study, held[step].get(name, ())) for step in (steps[0], steps[-1]))
+        name: tuple(count_heads(study, held[step].get(name, ())) for step in (steps[0], steps[-1]))
         for name in FAMILIES
     }
     told = sorted(
@@ -239,10 +239,10 @@ def findings(study: Study) -> Iterator[Finding]:
     yield Finding("", sentence, (), kind="training")
 
 
-def _heads_by_family(study: Study, roles: pd.DataFrame) -> dict[str, set[Place]]:
+def _heads_by_family(study: Study, roles: pd.DataFrame) -> dict[str, set[HeadKey]]:
     """Which heads have a role of each family for sure, by these rows."""
     at_step = _with_roles(study, roles)
-    found: dict[str, set[Place]] = {}
+    found: dict[str, set[HeadKey]] = {}
     for place, of_head in roles_by_head(at_step).items():
         for role in of_head:
             if role.is_sure:

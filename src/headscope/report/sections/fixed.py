@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from headscope.report.drawing.palette import MISSING, ON_DARK, ON_LIGHT, SERIES
 from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StackFigure
-from headscope.report.drawing.style import draw_legend, number_cells, write_centred
+from headscope.report.drawing.style import draw_legend, number_cells, write_in_cell
 from headscope.report.finding import Finding
 from headscope.report.metric_changes import (
     LOSS_CHANGE,
@@ -27,9 +27,9 @@ from headscope.report.metric_changes import (
 from headscope.report.section import Section, fact_of_task, needs_table
 from headscope.report.sections.front import Front
 from headscope.report.study_access import (
+    entry_of,
     grid_of,
     model_name,
-    recorded,
     records_of,
     stacks_with,
 )
@@ -110,7 +110,7 @@ def _draw_cells(
                 text = f"{SHORT.get(names[nearest], names[nearest])}\n{number}"
                 dark = picture[layer, head] @ (0.2126, 0.7152, 0.0722) < 0.45
                 ink = ON_DARK if dark else ON_LIGHT
-                write_centred(ax, head + 0.5, layer + 0.52, text, 5.8, ink)
+                write_in_cell(ax, head + 0.5, layer + 0.52, text, 5.8, ink)
     line = 0.8 if heads <= 32 else 0.3
     ax.pcolormesh(picture, edgecolors="#ffffff", linewidth=line, clip_on=False)
     ax.set(xlim=(0, heads), ylim=(layers, 0), aspect="equal", xlabel="head", ylabel="layer")
@@ -149,10 +149,10 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "change of metric": METRIC_CHANGE,
         "change of loss": LOSS_CHANGE,
     }
-    how, timed = (recorded(study.record, "fixing", name) or "" for name in ("how", "timed"))
+    how, timed = (entry_of(study.record, "fixing", name) or "" for name in ("how", "timed"))
     note = (
         f"Heads that attend by fixed patterns: first ever more of them, then the layers one by one. {plain(how, 300)} "
-        f"Reported on {plain(recorded(study.record, 'fixing', 'judged_on') or 'another split', 90)}: changes are "
+        f"Reported on {plain(entry_of(study.record, 'fixing', 'judged_on') or 'another split', 90)}: changes are "
         "paired with the whole model, example by example, with 95 % intervals. Times as fast is against the whole "
         f"model, measured on this machine{' with ' + plain(timed, 60) if timed else ''}."
     )

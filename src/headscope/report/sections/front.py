@@ -28,7 +28,7 @@ from headscope.report.metric_changes import (
     metric_name,
 )
 from headscope.report.section import Fact, Section, needs_table
-from headscope.report.study_access import model_name, recorded
+from headscope.report.study_access import entry_of, model_name
 from headscope.report.table_cells import NONE, Cell, Columns, Part, integer_cell, text_column
 from headscope.report.text import plain
 
@@ -73,7 +73,7 @@ class Front(StudyFigure):
 
     def draw(self, study: Study) -> Figure:
         table = _sizes(study.tables[self.table], self.across)
-        entry: dict[str, Any] = recorded(study.record, self.entry) or {}
+        entry: dict[str, Any] = entry_of(study.record, self.entry) or {}
         search, task = (plain(entry.get(name) or "", 30) for name in ("search", "task"))
         trained = ", trained after every step" if entry.get("in_steps") else ""
         said = f" · search: {search}{trained}" if search else ""
@@ -181,7 +181,7 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "change of loss": LOSS_CHANGE,
     }
     chosen_on, reported_on = _splits(study.record)
-    timed = recorded(study.record, "pruning", "timed")
+    timed = entry_of(study.record, "pruning", "timed")
     note = (
         f"Sets of heads were chosen on {plain(chosen_on or 'one split', 30)} and are reported on "
         f"{plain(reported_on or 'another', 30)}: the metric, its change and that of the loss against the whole model, "
@@ -195,16 +195,16 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         f" Allowed loss: {margin} of the metric. A set is within it if the whole interval of its change is above "
         "it, each set by itself; where the interval reaches below, there are too few examples to tell."
     )
-    if recorded(study.record, "pruning", "in_steps"):
+    if entry_of(study.record, "pruning", "in_steps"):
         note += " Heads went in steps, and each was trained after it was cut."
-    if removed := recorded(study.record, "pruning", "removed"):
+    if removed := entry_of(study.record, "pruning", "removed"):
         note += f" These heads are cut: {plain(removed, 1000)}."
     return Part.of("front", "What can be cut", note, columns, table)
 
 
 def _splits(record: Mapping[str, Any]) -> list[Any]:
     """The splits that were chosen on and reported on, as recorded."""
-    return [recorded(record, "pruning", side, "split") for side in ("selected_on", "reported_on")]
+    return [entry_of(record, "pruning", side, "split") for side in ("selected_on", "reported_on")]
 
 
 def _verdict(study: Study, row: dict[Any, Any]) -> Cell:
@@ -215,7 +215,7 @@ def _verdict(study: Study, row: dict[Any, Any]) -> Cell:
 
 
 def _margin(study: Study, row: dict[Any, Any]) -> Margin:
-    return margin_of(row, recorded(study.record, "pruning", "target", "keep_metric"))
+    return margin_of(row, entry_of(study.record, "pruning", "target", "keep_metric"))
 
 
 @needs_table("front")
@@ -227,7 +227,7 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     row = rows[0]
     metric, count = metric_name(study, "pruning"), examples_of(study, "pruning")
     split = plain(_splits(study.record)[1] or "another split", 30)
-    keep = recorded(study.record, "pruning", "target", "keep_metric")
+    keep = entry_of(study.record, "pruning", "target", "keep_metric")
     time = [finite(row[name]) for name in ("time", "time_low", "time_high")]
     faster = f" and the model is {times_as_fast(*time)}" if all(map(math.isfinite, time)) else ""
     whole = int(row["removed"]) + int(row["left"])
@@ -238,7 +238,7 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     )
     yield Finding("cut", sentence, (), kind="cut", strength=change_strength(row))
     yield from _saved(study, metric, count, keep)
-    if warning := recorded(study.record, "pruning", "warning"):
+    if warning := entry_of(study.record, "pruning", "warning"):
         yield Finding("cut", plain(warning, 300), (), kind="cut", is_clear=False)
 
 
@@ -262,19 +262,19 @@ def _others(
 
 def _intact(study: Study) -> str:
     """What the whole model has, to be compared with."""
-    metric = str(recorded(study.record, "pruning", "metric"))
-    value = recorded(study.record, "pruning", "intact", "report", metric, "value")
+    metric = str(entry_of(study.record, "pruning", "metric"))
+    value = entry_of(study.record, "pruning", "intact", "report", metric, "value")
     return f" ({value:.4f} with all heads)" if isinstance(value, float) else ""
 
 
 def _saved(study: Study, metric: str, count: int | None, keep_metric: Any) -> Iterator[Finding]:
     """What repairs and further training gave back."""
-    stages = recorded(study.record, "pruning", "saved", "stages")
+    stages = entry_of(study.record, "pruning", "saved", "stages")
     if not isinstance(stages, dict) or len(stages) < 2:
         return
     last, measured = list(stages.items())[-1]
     told = " and ".join(plain(stage, 20) for stage in list(stages)[1:])
-    reached = measured["metrics"][recorded(study.record, "pruning", "metric")]["value"]
+    reached = measured["metrics"][entry_of(study.record, "pruning", "metric")]["value"]
     said = "trained again" if last == "recovered" else f"mended ({told})"
     change = {name: measured["change"][of] for name, of in CHANGE.items()}
     told = describe_change({"metric": reached} | change, count, keep_metric)

@@ -9,9 +9,15 @@ import numpy as np
 from headscope.pruning.compare_fronts import lines
 from headscope.report.drawing.palette import MUTED, RULE, SERIES
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import SEQUENTIAL, headed, heading_height, style, whole_numbers
+from headscope.report.drawing.style import (
+    SEQUENTIAL,
+    figure_with_heading,
+    heading_height,
+    style,
+    whole_numbers,
+)
 from headscope.report.section import Section, fact_of_task
-from headscope.report.study_access import model_name, recorded
+from headscope.report.study_access import entry_of, model_name
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -33,15 +39,15 @@ class Fronts(StudyFigure):
 
     def draw(self, study: Study) -> Figure:
         found = list(lines(study.tables["fronts"]))
-        metric = plain(recorded(study.record, "fronts", "metric") or "metric", 30)
+        metric = plain(entry_of(study.record, "fronts", "metric") or "metric", 30)
         subtitle = (
-            f"{model_name(study)}, {plain(recorded(study.record, 'fronts', 'task') or '', 30)}"
+            f"{model_name(study)}, {plain(entry_of(study.record, 'fronts', 'task') or '', 30)}"
         )
         with style():
             legend = 0.2 * -(-len(found) // 3) + 0.1
             top = heading_height(WIDTH, subtitle) + 0.2
             height = top + PANEL + BOTTOM + legend
-            fig = headed(WIDTH, height, self.title, subtitle)
+            fig = figure_with_heading(WIDTH, height, self.title, subtitle)
             axes = fig.add_axes(
                 (
                     LEFT / WIDTH,
@@ -114,7 +120,7 @@ class Survivors(StudyFigure):
         with style():
             top = heading_height(WIDTH, model_name(study)) + NAMES
             height = top + ROW * len(sets) + 0.3
-            fig = headed(WIDTH, height, self.title, model_name(study))
+            fig = figure_with_heading(WIDTH, height, self.title, model_name(study))
             size = ((WIDTH - left - RIGHT) / WIDTH, ROW * len(sets) / height)
             axes = fig.add_axes((left / WIDTH, 0.3 / height, *size))
             axes.imshow(

@@ -9,11 +9,11 @@ import numpy as np
 
 from headscope.report.drawing.palette import MISSING, MUTED, RULE
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import SWITCH, headed, heading_height, style
+from headscope.report.drawing.style import SWITCH, figure_with_heading, heading_height, style
 from headscope.report.finding import Finding
 from headscope.report.metric_changes import change_sentence, change_strength, examples_of
 from headscope.report.section import Section, fact_of_task
-from headscope.report.study_access import model_name, recorded
+from headscope.report.study_access import entry_of, model_name
 from headscope.report.text import plain, slug
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class GatesOverTime(StudyFigure):
             right = RIGHT + (NAMED if roles else 0.0)
             body = max(1.6, (NAMED_ROW if roles else ROW) * len(grid))
             height = top + body + BOTTOM
-            fig = headed(WIDTH, height, self.title, subtitle)
+            fig = figure_with_heading(WIDTH, height, self.title, subtitle)
             axes = fig.add_axes(
                 (LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - right) / WIDTH, body / height)
             )
@@ -132,7 +132,7 @@ def _roles(study: Study, grid: pd.DataFrame) -> dict[int, str]:
 def findings(study: Study) -> Iterator[Finding]:
     """What the fewest heads that learned gates keep are worth."""
     table = study.tables.get("front")
-    if table is None or recorded(study.record, "pruning", "search") != "gates" or not len(table):
+    if table is None or entry_of(study.record, "pruning", "search") != "gates" or not len(table):
         return
     row = table.nlargest(1, "removed").to_dict("records")[0]
     sentence = (

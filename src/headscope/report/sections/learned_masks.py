@@ -9,7 +9,13 @@ import numpy as np
 
 from headscope.report.drawing.palette import INK, MISSING, MUTED, SERIES
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import DIVERGING, SEQUENTIAL, headed, heading_height, style
+from headscope.report.drawing.style import (
+    DIVERGING,
+    SEQUENTIAL,
+    figure_with_heading,
+    heading_height,
+    style,
+)
 from headscope.report.finding import Finding, finite
 from headscope.report.metric_changes import (
     LOSS_CHANGE,
@@ -20,7 +26,7 @@ from headscope.report.metric_changes import (
     metric_name,
 )
 from headscope.report.section import Section, fact_of_task
-from headscope.report.study_access import model_name, recorded
+from headscope.report.study_access import entry_of, model_name
 from headscope.report.table_cells import (
     Columns,
     Part,
@@ -80,7 +86,7 @@ class LearnedMaskMap(StudyFigure):
         )
         with style():
             height = heading_height(WIDTH, subtitle) + 0.15 + SIDE + BOTTOM
-            fig = headed(WIDTH, height, self.title, subtitle)
+            fig = figure_with_heading(WIDTH, height, self.title, subtitle)
             axes = fig.add_axes((LEFT / WIDTH, BOTTOM / height, SIDE / WIDTH, SIDE / height))
             bar = fig.add_axes(
                 ((LEFT + SIDE + 0.1) / WIDTH, BOTTOM / height, 0.1 / WIDTH, SIDE / height)
@@ -109,7 +115,7 @@ def _draw_map(axes: Axes, bar: Axes, study: Study, grid: np.ndarray) -> None:
     low, high, colours = 0.0, 1.0, SEQUENTIAL
     shown: np.ndarray = grid.astype(float)
     if _is_soft(study):
-        reached = recorded(study.record, "learned_masks", "reached") or len(grid)
+        reached = entry_of(study.record, "learned_masks", "reached") or len(grid)
         place = np.arange(len(grid))
         shown = np.where(np.maximum(place[:, None], place) < reached, shown, np.nan)
         reach = max(float(np.nanquantile(np.abs(shown - 0.5), 0.99)), 0.01)
@@ -157,7 +163,7 @@ def _bars(
 
 
 def _is_soft(study: Study) -> bool:
-    return bool(recorded(study.record, "learned_masks", "options", "is_soft"))
+    return bool(entry_of(study.record, "learned_masks", "options", "is_soft"))
 
 
 def part(study: Study) -> Part | None:
@@ -173,8 +179,8 @@ def part(study: Study) -> Part | None:
         "change": METRIC_CHANGE,
         "change of loss": LOSS_CHANGE,
     }
-    splits = recorded(study.record, "learned_masks", "splits") or ["one split", "another"]
-    frozen = recorded(study.record, "learned_masks", "options", "frozen")
+    splits = entry_of(study.record, "learned_masks", "splits") or ["one split", "another"]
+    frozen = entry_of(study.record, "learned_masks", "options", "frozen")
     note = (
         f"Masks are reported on {plain(splits[1], 30)}: {metric}, its change and that of the loss against the model "
         "without a mask, example by example, with 95 % intervals. "

@@ -14,8 +14,8 @@ from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.finding import Finding, ceiling_of, read_estimate, short_number
 from headscope.report.section import Section
-from headscope.report.study_access import model_name, recorded
-from headscope.report.table_cells import Cell, Columns, Part, interval_column, number
+from headscope.report.study_access import entry_of, model_name
+from headscope.report.table_cells import Cell, Columns, Part, interval_column, number_cell
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def part(study: Study) -> Part | None:
         "statistic": lambda row: Cell(plain(row["statistic"], 30), row["statistic"]),
         "lens": lambda row: Cell(plain(row["lens"], 30), row["lens"]),
         "correlation [interval over heads]": interval_column("correlation"),
-        **({"ceiling": lambda row: number(ceiling_of(row))} if has_ceilings else {}),
+        **({"ceiling": lambda row: number_cell(ceiling_of(row))} if has_ceilings else {}),
     }
     note = (
         "Spearman's correlation over heads of each statistic, through each lens, with the exact change of loss when a "
@@ -181,7 +181,7 @@ def _none(study: Study, rows: list[dict[Any, Any]]) -> Finding:
 
 def _more(study: Study, ceilings: list[float]) -> str:
     """How many examples would do for the lowest of these ceilings."""
-    count = recorded(study.record, "importance", "examples")
+    count = entry_of(study.record, "importance", "examples")
     known = [ceiling for ceiling in ceilings if not math.isnan(ceiling)]
     needed = examples_for(min(known), count) if known and isinstance(count, int) else None
     return "take more examples" if needed is None else f"about {needed:,} examples would do"
@@ -196,7 +196,7 @@ def _reach(study: Study, rows: list[dict[Any, Any]]) -> str:
     low, high = (short_number(end, 2) for end in (min(known.values()), max(known.values())))
     reached = low if low == high else f"{low} to {high}, by stack"
     even, only = ("even ", "only ") if min(known.values()) < LEAST_CEILING else ("", "")
-    count = recorded(study.record, "importance", "examples")
+    count = entry_of(study.record, "importance", "examples")
     on = f"with {count} examples " if isinstance(count, int) else ""
     return f"{on}{even}the true importances would reach {only}{reached}"
 

@@ -14,8 +14,8 @@ from headscope.report.table_cells import (
     head_cell,
     head_column,
     interval_column,
-    number,
-    place_of,
+    number_cell,
+    optional_head_key,
     rows_of,
 )
 from headscope.report.text import plain
@@ -72,11 +72,11 @@ def examples_part(study: Study) -> Part | None:
         lens, text = Cell(plain(row["lens"], 30), row["lens"]), Cell(" ".join(words), marked=marked)
         rows.append(
             [
-                head_cell(study, place_of(row)),
+                head_cell(study, optional_head_key(row)),
                 lens,
                 text,
                 *(Cell(plain(one, 400)) for one in told),
-                number(row["apart"]),
+                number_cell(row["apart"]),
             ]
         )
     note = (

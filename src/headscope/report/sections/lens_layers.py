@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from headscope.report.drawing.lines import Line, Lines, draw_lines, heading_of
 from headscope.report.drawing.study_figure import DataSource, StudyFigure
 from headscope.report.section import Section
-from headscope.report.study_access import model_name, recorded, stacks_of, stacks_with
-from headscope.report.table_cells import DECIMALS, Cell, Part, layer_cell, number
+from headscope.report.study_access import entry_of, model_name, stacks_of, stacks_with
+from headscope.report.table_cells import DECIMALS, Cell, Part, layer_cell, number_cell
 from headscope.report.text import plain
 from headscope.study.schema.names import RAW, StatisticName, through_lens
 
@@ -119,7 +119,7 @@ def part(study: Study) -> Part | None:
             [
                 Cell(statistic, statistic),
                 layer_cell(study, *place),
-                *(number(value, decimals=decimals) for value in values),
+                *(number_cell(value, decimals=decimals) for value in values),
             ]
             for place, values in zip(layers, of_layers, strict=True)
             if not all(map(math.isnan, values))
@@ -153,11 +153,11 @@ def _varying(of_layers: list[list[float]]) -> list[list[float]]:
 def _notes(study: Study) -> str:
     """What the record says of the loss and of sequences that were too short."""
     notes = ""
-    if recorded(study.record, "lenses", "loss_means"):
-        notes += f"The loss: {plain(recorded(study.record, 'lenses', 'loss_means'), 300)}. "
+    if entry_of(study.record, "lenses", "loss_means"):
+        notes += f"The loss: {plain(entry_of(study.record, 'lenses', 'loss_means'), 300)}. "
     for lens in lenses_of(study):
         short, all_of = (
-            recorded(study.record, "lenses", lens, key) for key in ("short", "sequences")
+            entry_of(study.record, "lenses", lens, key) for key in ("short", "sequences")
         )
         if isinstance(short, int) and isinstance(all_of, int) and short:
             notes += (

@@ -9,11 +9,11 @@ import numpy as np
 
 from headscope.report.drawing.palette import MUTED, RULE, SERIES
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import headed, heading_height, style
+from headscope.report.drawing.style import figure_with_heading, heading_height, style
 from headscope.report.finding import Finding, finite
 from headscope.report.metric_changes import METRIC_CHANGE, change_sentence, metric_name
 from headscope.report.section import Section, fact_of_task
-from headscope.report.study_access import model_name, recorded
+from headscope.report.study_access import entry_of, model_name
 from headscope.report.table_cells import (
     Columns,
     Part,
@@ -47,15 +47,15 @@ class MaskTable(StudyFigure):
         table = study.tables["mask_table"].query("mask != 'dense'")
         masks = list(dict.fromkeys(table["mask"]))
         modes = list(dict.fromkeys(table["mode"]))
-        metric = plain(recorded(study.record, "mask_table", "metric") or "metric", 30)
+        metric = plain(entry_of(study.record, "mask_table", "metric") or "metric", 30)
         subtitle = (
-            f"{model_name(study)} · {plain(recorded(study.record, 'mask_table', 'task') or '', 30)}"
+            f"{model_name(study)} · {plain(entry_of(study.record, 'mask_table', 'task') or '', 30)}"
         )
         with style():
             top = heading_height(WIDTH, subtitle) + 0.35
             body = max(1.2, ROW * len(masks))
             height = top + body + BOTTOM
-            fig = headed(WIDTH, height, self.title, subtitle)
+            fig = figure_with_heading(WIDTH, height, self.title, subtitle)
             axes = fig.add_axes(
                 (LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - RIGHT) / WIDTH, body / height)
             )
@@ -106,7 +106,7 @@ def part(study: Study) -> Part | None:
     if table is None or not len(table):
         return None
     metric = metric_name(study, "mask_table")
-    split = plain(recorded(study.record, "mask_table", "reported_on", "split") or "one split", 30)
+    split = plain(entry_of(study.record, "mask_table", "reported_on", "split") or "one split", 30)
     note = (
         f"Reported on {split}. A change is that from the same training without a mask and with the same seed, on the "
         "same examples: of one seed with the paired 95 % interval over examples, of several the mean with Student's "

@@ -18,7 +18,7 @@ from headscope.report.drawing.style import (
 )
 from headscope.report.section import Section
 from headscope.report.sections.ablation import metric_of, stars_of, task_of
-from headscope.report.study_access import grid_of, model_name, recorded, stacks_with
+from headscope.report.study_access import entry_of, grid_of, model_name, stacks_with
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def bins_of(changes: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _intact(study: Study) -> float | None:
-    metric = recorded(study.record, "importance", "metric")
-    value = recorded(study.record, "importance", "intact", metric, "value") if metric else None
+    metric = entry_of(study.record, "importance", "metric")
+    value = entry_of(study.record, "importance", "intact", metric, "value") if metric else None
     return float(value) if isinstance(value, int | float) and np.isfinite(value) else None
 
 

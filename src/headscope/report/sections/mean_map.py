@@ -10,7 +10,13 @@ from matplotlib.colors import PowerNorm
 
 from headscope.report.drawing.palette import MISSING
 from headscope.report.drawing.study_figure import DataSource, StackFigure
-from headscope.report.drawing.style import SEQUENTIAL, draw_bar, headed, heading_height, style
+from headscope.report.drawing.style import (
+    SEQUENTIAL,
+    draw_bar,
+    figure_with_heading,
+    heading_height,
+    style,
+)
 from headscope.report.scale import Scale
 from headscope.report.section import Section
 from headscope.report.study_access import maps_of, model_name
@@ -67,7 +73,7 @@ class MeanMap(StackFigure):
             width = max(left + wide + right, _whole(4.2))
             top = _whole(heading_height(width, subtitle) + 0.4)
             height = top + max(high, _whole(0.9)) + bottom
-            fig = headed(width, height, self.title, subtitle)
+            fig = figure_with_heading(width, height, self.title, subtitle)
             ax = fig.add_axes(
                 (left / width, 1 - (top + high) / height, wide / width, high / height)
             )

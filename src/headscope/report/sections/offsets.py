@@ -12,7 +12,7 @@ from headscope.report.drawing.palette import INK, MUTED, RULE, SERIES
 from headscope.report.drawing.sheet import Panels
 from headscope.report.drawing.study_figure import DataSource, StackFigure
 from headscope.report.drawing.style import annotate
-from headscope.report.scale import signed
+from headscope.report.scale import format_offset
 from headscope.report.section import Section
 from headscope.report.study_access import maps_of, mean_over, model_name
 
@@ -91,7 +91,7 @@ def _draw_layer(ax: Axes, heads: NDArray[np.float64], most: float) -> None:
             x = float(offsets[peak])
             shift, side = (4, "left") if x <= 0 else (-4, "right")
             text: dict[str, Any] = {"ha": side, "va": "center", "fontsize": 6.5, "color": MUTED}
-            said = f"head {head}: {height:.2f} at {signed(x)}"
+            said = f"head {head}: {height:.2f} at {format_offset(x)}"
             annotate(ax, said, (x, height), (shift, 0), **text)
     ax.set_xlim(-reach - 0.5, reach + 0.5)
     ax.set_yscale("function", functions=(_root, np.square))  # most heads live below 0.05
@@ -100,7 +100,7 @@ def _draw_layer(ax: Axes, heads: NDArray[np.float64], most: float) -> None:
     ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     step = 5 if reach >= 5 else max(reach, 1)
     shown = [offset for offset in range(-reach, reach + 1) if offset % step == 0]
-    ax.set_xticks(shown, [signed(float(offset)) for offset in shown])
+    ax.set_xticks(shown, [format_offset(float(offset)) for offset in shown])
 
 
 def _root(shares: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ import numpy as np
 from headscope.report.drawing.palette import MUTED, ON_DARK, ON_LIGHT, SERIES
 from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import draw_legend, write_centred
+from headscope.report.drawing.style import draw_legend, write_in_cell
 from headscope.report.section import Section
 from headscope.report.study_access import grid_of, mean_over, model_name, stacks_with
 from headscope.report.text import plain
@@ -82,7 +82,7 @@ def _draw_bars(ax: Axes, bars: NDArray[np.float64]) -> None:
         ink = ON_DARK if name in ("vertical", "block", "diagonal") else ON_LIGHT
         for row, value, x in zip(rows, share, start, strict=True):
             if value >= 0.06:
-                write_centred(ax, x + value / 2, row, f"{value:.2f}".removeprefix("0"), 6.5, ink)
+                write_in_cell(ax, x + value / 2, row, f"{value:.2f}".removeprefix("0"), 6.5, ink)
         start += share
     ax.set(xlim=(0, 1), ylim=(len(bars) - 0.5, -0.75))
     ax.set_yticks(rows, ["all layers", *(f"layer {i}" for i in range(len(bars) - 1))])

@@ -17,9 +17,9 @@ from headscope.report.table_cells import (
     Cell,
     Part,
     count_cell,
+    estimate_cell,
     head_cell,
-    measured_cell,
-    place_of,
+    optional_head_key,
     text_cell,
 )
 from headscope.report.text import plain
@@ -106,7 +106,7 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     rows = []
     for kind in (str(kind) for kind in dict.fromkeys(table["kind"])):
         answers = [
-            (row, Cell("the head that does it most", "a"), head_cell(study, place_of(row)))
+            (row, Cell("the head that does it most", "a"), head_cell(study, optional_head_key(row)))
             for row in rows_for(study, kind).nlargest(1, "value").to_dict("records")
         ]
         answers += [
@@ -114,7 +114,7 @@ def part(study: Study, table: pd.DataFrame) -> Part:
             for row in table[table["kind"] == kind].to_dict("records")
         ]
         rows += [
-            [Cell(plain(kind, 20), kind), by, head, measured_cell(row), count_cell(row["count"])]
+            [Cell(plain(kind, 20), kind), by, head, estimate_cell(row), count_cell(row["count"])]
             for row, by, head in answers
         ]
     note = (

@@ -20,9 +20,9 @@ from headscope.report.drawing.style import (
 )
 from headscope.report.finding import Finding, head_estimate, short_number
 from headscope.report.head_cards import by_gain
-from headscope.report.scale import signed
+from headscope.report.scale import format_offset
 from headscope.report.section import Fact, Section, needs_table
-from headscope.report.study_access import model_name, recorded, threshold_of
+from headscope.report.study_access import entry_of, model_name, threshold_of
 from headscope.report.table_cells import (
     Columns,
     Part,
@@ -30,11 +30,11 @@ from headscope.report.table_cells import (
     head_column,
     interval_column,
     is_missing,
-    number,
+    number_cell,
     number_column,
     text_column,
 )
-from headscope.report.text import grouped, plain
+from headscope.report.text import group_digits, plain
 from headscope.statistics.relations import MARGIN
 from headscope.tables import STACKS
 
@@ -156,9 +156,9 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "direction": text_column("direction", 20),
         "head": head_column(study),
         "accuracy": interval_column("accuracy"),
-        "gain": lambda row: number(row["accuracy"] - row["baseline"], sign=True),
-        "baseline": lambda row: number(row["baseline"], _offset(row["baseline_offset"])),
-        "papers' way": lambda row: number(row["same_data_best_accuracy"], _papers_head(row)),
+        "gain": lambda row: number_cell(row["accuracy"] - row["baseline"], sign=True),
+        "baseline": lambda row: number_cell(row["baseline"], _offset(row["baseline_offset"])),
+        "papers' way": lambda row: number_cell(row["same_data_best_accuracy"], _papers_head(row)),
         "control": number_column("control"),
         "pairs": lambda row: count_cell(row["count"]),
     }
@@ -174,7 +174,7 @@ def part(study: Study, table: pd.DataFrame) -> Part:
 
 
 def _offset(value: Any) -> str:
-    return "" if is_missing(value) else f" at {signed(value)}"
+    return "" if is_missing(value) else f" at {format_offset(value)}"
 
 
 def _papers_head(row: dict[Any, Any]) -> str:
@@ -203,7 +203,7 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _fact(record: Mapping[str, Any]) -> str:
-    return f"relations in {grouped(recorded(record, 'treebank', 'used') or 'the')} parsed sentences"
+    return f"relations in {group_digits(entry_of(record, 'treebank', 'used') or 'the')} parsed sentences"
 
 
 SECTION = Section(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headscope.report.drawing.lines import Line, Lines, draw_lines
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.section import Section
-from headscope.report.study_access import model_name, recorded
+from headscope.report.study_access import entry_of, model_name
 from headscope.report.table_cells import Part, rows_by_layer
 from headscope.report.text import plain
 
@@ -58,7 +58,7 @@ class RelevanceLayers(StudyFigure):
                 named = heading if len(stacks) == 1 else f"{plain(stack, 12)}: {heading}"
                 panels += [Lines(named, "part of what is said", lines)] if lines else []
             rows.append(panels)
-        rules = recorded(study.record, "importance", "rules")
+        rules = entry_of(study.record, "importance", "rules")
         told = f"{model_name(study)}, rules of {plain(rules, 20)}" if rules else model_name(study)
         return draw_lines(rows, self.title, told)
 

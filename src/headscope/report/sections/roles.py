@@ -13,14 +13,14 @@ from matplotlib.patches import Rectangle
 from headscope.report.drawing.palette import INK, MISSING, MUTED
 from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StackFigure
-from headscope.report.drawing.style import draw_legend, legible, number_cells, write_centred
+from headscope.report.drawing.style import draw_legend, legible, number_cells, write_in_cell
 from headscope.report.finding import Finding, head_estimate
 from headscope.report.head_cards import Role, roles_by_head
 from headscope.report.role_groups import FAMILIES, family_of
 from headscope.report.section import Section
-from headscope.report.shared_heads import Place, counted, is_shared, keys_of, number_of
+from headscope.report.shared_heads import HeadKey, count_heads, count_text, is_shared, keys_of
 from headscope.report.study_access import model_name, shape_of, stacks_of
-from headscope.report.table_cells import Cell, Part, head_cell, measured, number
+from headscope.report.table_cells import Cell, Part, head_cell, interval_cell, number_cell
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _draw_cells(
         ink = legible(to_rgb(colour)) if family else MUTED
         if has_text and family:
             size = 6.8 if len(text) <= 5 else 5.6
-            write_centred(ax, head + 0.5, layer + 0.54, text, size, ink)
+            write_in_cell(ax, head + 0.5, layer + 0.54, text, size, ink)
         if len(roles.get((layer, head), ())) > 1:
             size = 2.4 if has_text else 1.8
             ax.plot(head + 0.88, layer + 0.18, "o", color=ink, markersize=size)
@@ -119,7 +119,7 @@ def part(study: Study) -> Part | None:
     for place in sorted(roles, key=lambda place: (stacks.index(place[0]), place[1:])):
         for role in roles[place]:
             below = "" if role.is_sure else " (the interval reaches below)"
-            value = measured(role.value, role.low, role.high), number(role.baseline)
+            value = interval_cell(role.value, role.low, role.high), number_cell(role.baseline)
             rule = Cell(f"{plain(role.rule)}{below}", role.rule)
             rows.append([head_cell(study, place), Cell(role.name, role.name), *value, rule])
     note = (
@@ -140,15 +140,15 @@ def findings(study: Study) -> Iterator[Finding]:
         return
     if not sure:
         none = (
-            f"No evidence that any of the {number_of(study, heads)} heads has a role by the rules"
+            f"No evidence that any of the {count_heads(study, heads)} heads has a role by the rules"
         )
         yield Finding("", none, (), kind="roles")
         return
     main = {place: of[0] for place, of in sure.items()}  # one a head: the numbers add up
-    counts: dict[str, list[Place]] = {}
+    counts: dict[str, list[HeadKey]] = {}
     for place, role in main.items():
         counts.setdefault(role.name, []).append(place)
-    ranked = sorted(counts.items(), key=lambda item: (-number_of(study, item[1]), -len(item[1])))
+    ranked = sorted(counts.items(), key=lambda item: (-count_heads(study, item[1]), -len(item[1])))
     told = [
         f"{_many(study, places)} {name.replace(': ', ' ')}{_threshold([main[place] for place in places])}"
         for name, places in ranked[:MOST_ROLES]
@@ -159,10 +159,10 @@ def findings(study: Study) -> Iterator[Finding]:
     place, best = max(main.items(), key=lambda item: item[1].strength)
     row = {"stack": place[0], "layer": place[1], "head": place[2], **vars(best)}
     at = " at each site" if is_shared(study) else ""
-    by_value = f"; {number_of(study, every)} by the value alone, as the map counts"
+    by_value = f"; {count_heads(study, every)} by the value alone, as the map counts"
     others_too = by_value if len(every) > len(sure) else ""
     sentence = (
-        f"{counted(study, sure, heads)} have a role for sure (the whole interval is beyond the rule's threshold"
+        f"{count_text(study, sure, heads)} have a role for sure (the whole interval is beyond the rule's threshold"
         f"{others_too}), by their main role{at}: {listed}; the clearest, {best.name}, is"
     )
     named = head_estimate(study, row, "value")
@@ -176,11 +176,11 @@ def _threshold(roles: list[Role]) -> str:
     return f" (above {thresholds.pop():.3g})" if len(thresholds) == 1 else ""
 
 
-def _many(study: Study, places: list[Place]) -> str:
+def _many(study: Study, places: list[HeadKey]) -> str:
     """`4`, or `1 (8 sites)` where layers share their heads."""
     if not is_shared(study):
         return str(len(places))
-    return f"{number_of(study, places)} ({len(places)} {'site' if len(places) == 1 else 'sites'})"
+    return f"{count_heads(study, places)} ({len(places)} {'site' if len(places) == 1 else 'sites'})"
 
 
 SECTION = Section(figures={40: RoleMap}, parts={10: part}, findings={70: findings})

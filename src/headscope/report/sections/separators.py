@@ -11,7 +11,7 @@ from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.finding import Finding
 from headscope.report.section import Section
 from headscope.report.study_access import model_name
-from headscope.report.table_cells import Cell, Part, layer_cell, measured_cell
+from headscope.report.table_cells import Cell, Part, estimate_cell, layer_cell
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def part(study: Study) -> Part | None:
         [
             layer_cell(study, stack, layer),
             Cell(NAMES[kind], kind),
-            *(measured_cell(of.get(measure)) for measure in measures),
+            *(estimate_cell(of.get(measure)) for measure in measures),
         ]
         for (stack, layer, kind), of in sorted(
             cells.items(), key=lambda item: (item[0][0], item[0][2], item[0][1])
