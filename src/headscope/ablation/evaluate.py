@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headscope.ablation.significance import metrics_of
 from headscope.config.evaluate import EvaluateConfig
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
+from headscope.study.result import Result
 from headscope.tasks import Task, task_of
 from headscope.tasks.base import sample_evenly
 from headscope.tasks.inference import evaluate as run_task
 from headscope.tasks.pooling import PooledTask
+
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation(Result, Mapping[str, Any]):
+    """Metrics and loss of a model on a split: `result["metrics"]["accuracy"]["value"]`.
+
+    record  model, task, split, `metrics` with value, low and high by name, `count` and `available` examples,
+            `pooling` (how texts become vectors, for tasks that compare vectors; else None), and what was truncated,
+            skipped or unknown. Its entries are those of the mapping
+    """
+
+    record: dict[str, Any]
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """`metrics`: a row for each metric and the loss (in nats)."""
+        import pandas as pd
+
+        rows = [{"metric": name, **values} for name, values in self["metrics"].items()]
+        return {"metrics": pd.DataFrame(rows)}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.record[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.record)
+
+    def __len__(self) -> int:
+        return len(self.record)
 
 
 def evaluate(
@@ -23,12 +58,8 @@ def evaluate(
     data: TaskData,
     reading: Reading,
     run: Run,
-) -> dict[str, Any]:
-    """Every metric of a model on a split, and its mean loss in nats, each with value, low and high.
-
-    `count` is the number of examples it was measured on, `available` how many the split has. `pooling` is how texts
-    become vectors, for tasks that compare vectors; else None.
-    """
+) -> Evaluation:
+    """Every metric of a model on a split, and its mean loss in nats, each with value, low and high."""
     task = task_of(data)
     every = task.items(data.data, data.split)
     items = sample_evenly(every, data.limit, data.data)
@@ -36,7 +67,7 @@ def evaluate(
     prepared = task.prepare(loaded, items, max_length=data.max_length)
     judged = run_task(loaded, task, prepared, batch_size=config.batch_size, progress=run.progress)
     counts = prepared.counts
-    return {
+    record = {
         "model": loaded.name,
         "task": task.name,
         "split": data.split,
@@ -48,6 +79,7 @@ def evaluate(
         "skipped": counts.skipped,
         "unknown": asdict(counts.unknown),
     }
+    return Evaluation(record)
 
 
 def open_for(

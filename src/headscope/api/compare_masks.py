@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
+from headscope.api.configured import ModelSource, on_task
 from headscope.api.study_output import report_writer
 from headscope.config.compare_masks import CompareMasksConfig
-from headscope.config.option import fill
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.learning import compare_masks as learning
-from headscope.model.attention_model import AttentionModel
 from headscope.study.study import Study
 
 
+@on_task
 def compare_masks(
-    model: AttentionModel | str | Path,
-    data: TaskData | str | Path | None = None,
-    config: CompareMasksConfig | None = None,
-    *,
-    reading: Reading | None = None,
-    run: Run | None = None,
-    **options: Any,
+    model: ModelSource, data: TaskData, config: CompareMasksConfig, reading: Reading, run: Run
 ) -> Study:
     """What a task loses under each mask: applied, after a repair, and trained under it from the start.
-
-    Parameters
-    ----------
-    model
-        A loaded model, or the name, directory or hub id of one. A loaded model is not changed: copies are trained.
-    data
-        Task and data; or the data, with the task as `task=`.
-    config, reading, run
-        Options; see `CompareMasksConfig`, `Reading` and `Run`. Without `out` nothing is written.
-    **options
-        Fields of these configs, instead of or in addition to them.
 
     Returns
     -------
@@ -49,12 +29,4 @@ def compare_masks(
     --------
     headscope.compare_masks("minilm", task="stsb", data="stsb_dev.tsv", mask=["star"], out="masks")
     """
-    own, task_data, texts, how = fill(
-        "compare_masks",
-        options,
-        (CompareMasksConfig, config),
-        (TaskData, data),
-        (Reading, reading),
-        (Run, run),
-    )
-    return learning.compare_masks(model, own, task_data, texts, how, report_writer(how))
+    return learning.compare_masks(model, config, data, reading, run, report_writer(run))

@@ -2,49 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 from headscope.ablation import evaluate as evaluation
+from headscope.ablation.evaluate import Evaluation
+from headscope.api.configured import ModelSource, on_task
 from headscope.config.evaluate import EvaluateConfig
-from headscope.config.option import fill
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.model.attention_model import AttentionModel
 
 
+@on_task
 def evaluate(
-    model: AttentionModel | str | Path,
-    data: TaskData | str | Path | None = None,
-    config: EvaluateConfig | None = None,
-    *,
-    reading: Reading | None = None,
-    run: Run | None = None,
-    **options: Any,
-) -> dict[str, Any]:
+    model: ModelSource, data: TaskData, config: EvaluateConfig, reading: Reading, run: Run
+) -> Evaluation:
     """Metrics and loss of a model on a task, with 95 % intervals.
-
-    Parameters
-    ----------
-    model
-        A loaded model, or the name, directory or hub id of one.
-    data
-        Task and data; or the data, with the task as `task=`.
-    config, reading, run
-        Options; see `EvaluateConfig`, `Reading` and `Run`.
-    **options
-        Fields of these configs, instead of or in addition to them.
 
     Returns
     -------
-    dict
-        `metrics` (value, low and high by name), `count`, `available`, `pooling` and what was truncated or skipped.
+    Evaluation
+        `metrics` (value, low and high by name), `count`, `available`, `pooling` and what was truncated or skipped, by
+        `result["metrics"]` or in `record`; `tables` and `write(out)`.
+
+    Examples
+    --------
+    >>> result = headscope.evaluate("minilm", "stsb_dev.tsv", task="stsb")  # doctest: +SKIP
+    >>> result["metrics"]["spearman"]["value"]  # doctest: +SKIP
     """
-    configs = fill(
-        "evaluate",
-        options,
-        (EvaluateConfig, config),
-        (TaskData, data),
-        (Reading, reading),
-        (Run, run),
-    )
-    return evaluation.evaluate(model, *configs)
+    return evaluation.evaluate(model, config, data, reading, run)

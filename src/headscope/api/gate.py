@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
+from headscope.api.configured import ModelSource, on_task
 from headscope.api.study_output import report_writer
 from headscope.config.gate import GateConfig
-from headscope.config.option import fill
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.learning import gate as learning
-from headscope.model.attention_model import AttentionModel
 from headscope.study.study import Study
 
 
+@on_task
 def gate(
-    model: AttentionModel | str | Path,
-    data: TaskData | str | Path | None = None,
-    config: GateConfig | None = None,
-    *,
-    reading: Reading | None = None,
-    run: Run | None = None,
-    **options: Any,
+    model: ModelSource, data: TaskData, config: GateConfig, reading: Reading, run: Run
 ) -> Study:
     """Learn which heads of a model a task needs: a gate on every head, trained with the weights or alone.
-
-    Parameters
-    ----------
-    model
-        A loaded model, or the name, directory or hub id of one. A loaded model is not changed: copies are trained.
-    data
-        Task and data; or the data, with the task as `task=`.
-    config, reading, run
-        Options; see `GateConfig`, `Reading` and `Run`. Without `out` nothing is written.
-    **options
-        Fields of these configs, instead of or in addition to them.
 
     Returns
     -------
@@ -50,7 +30,4 @@ def gate(
     --------
     headscope.gate("minilm-mnli", task="mnli", data="glue", keep=[20, 40], out="gated")
     """
-    own, task_data, texts, how = fill(
-        "gate", options, (GateConfig, config), (TaskData, data), (Reading, reading), (Run, run)
-    )
-    return learning.gate(model, own, task_data, texts, how, report_writer(how))
+    return learning.gate(model, config, data, reading, run, report_writer(run))

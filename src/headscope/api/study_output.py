@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headscope.analysis.compare import Comparison
+from headscope.api.check_paths import is_added_to
 from headscope.atomic_dir import atomic_directory
+from headscope.config.option import Config
 from headscope.config.shared import Run
 from headscope.report.rendered_figures import progress_callbacks
 from headscope.report.write import write_into, write_report
@@ -16,19 +18,32 @@ from headscope.study.study import Study
 
 @contextmanager
 def output_directory(
-    run: Run, *, overwrite: bool | None = None, kept: Sequence[str] = ()
+    run: Run, *, overwrite: bool | None = None, keep: Sequence[str] = ()
 ) -> Iterator[Path | None]:
     """A temporary directory that is renamed to `run.out` at the end; None if nothing is to be written.
 
     overwrite  whether an existing study is replaced, if not as `run` states
-    kept       files that remain after an exception, so that the run can be resumed
+    keep       files that remain after an exception, so that the run can be resumed
     """
     if run.out is None:
         yield None
         return
     overwrite = run.overwrite if overwrite is None else overwrite
-    with atomic_directory(run.out, overwrite=overwrite, resume=run.resume, keep=kept) as directory:
+    with atomic_directory(run.out, overwrite=overwrite, resume=run.resume, keep=keep) as directory:
         yield directory
+
+
+@contextmanager
+def study_to_add_to(config: Config, run: Run) -> Iterator[tuple[Study | None, Path | None]]:
+    """The existing study that a command adds its part to, if any, and the temporary directory to write both to."""
+    assert config.output is not None
+    part, overwrite = config.output.part, run.overwrite
+    existing = None
+    if run.out is not None and is_added_to(run.out, part, overwrite=overwrite):
+        existing = Study(run.out)
+    overwrite = overwrite or existing is not None
+    with output_directory(run, overwrite=overwrite, keep=config.output.kept) as directory:
+        yield existing, directory
 
 
 def write_study(result: Study | Comparison, directory: Path | None, run: Run) -> None:

@@ -36,13 +36,13 @@ def make_and_write(
         inputs = prepare()
         with TemporaryDirectory() as folder:
             return replace(make(inputs, Path(folder)), write_page=report_writer(run))
-    place: dict[str, Any] = {"overwrite": run.overwrite, "resume": run.resume}
-    place |= {"kept": temporary, "record": MANIFEST}
-    check_free(run.out, **place)
+    how: dict[str, Any] = {"overwrite": run.overwrite, "resume": run.resume}
+    how |= {"keep": temporary, "record": MANIFEST}
+    check_free(run.out, **how)
     inputs = prepare()
-    with atomic_directory(run.out, **place) as draft:
-        result = replace(make(inputs, draft), write_page=report_writer(run))
+    with atomic_directory(run.out, **how) as folder:
+        result = replace(make(inputs, folder), write_page=report_writer(run))
         run.log("writing the model")
-        result.write_into(draft)
-        clean(draft)
+        result.write_into(folder)
+        clean(folder)
     return result

@@ -20,10 +20,10 @@ CONFIGS: dict[str, dict[str, type[Config]]] = {}  # of every command: parameter 
 def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config | None]:
     """The checked configs of a command from the values of its options."""
     made: dict[str, Config | None] = {}
-    configs = CONFIGS[command]
-    main = next(config for config in configs.values() if config.command)
+    main = main_config(command)
+    assert main is not None
     values = main.complete(values)
-    for parameter, config in configs.items():
+    for parameter, config in CONFIGS[command].items():
         used = {name: values[name] for name in fields_used(config, main) if name in values}
         # An option that may be repeated is an empty list if it was not given.
         own = {name: value for name, value in used.items() if value is not None and value != []}
@@ -36,6 +36,12 @@ def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config | Non
     own_config = next(config for config in made.values() if isinstance(config, main))
     check_together(own_config, *(config for config in made.values() if config is not own_config))
     return made
+
+
+def main_config(command: str) -> type[Config] | None:
+    """The config of a command itself; None for commands without options."""
+    configs = CONFIGS.get(command, {}).values()
+    return next((config for config in configs if config.command), None)
 
 
 def fields_used(config: type[Config], main: type[Config]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What is checked and said before a command imports torch, so that a typing mistake is answered at once."""
+"""Checks and messages before a command imports torch, so that a typing mistake is answered at once."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class EarlyChecked(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         with errors_in_flags():
-            return self._checked(ctx)
+            return self._check_and_run(ctx)
 
-    def _checked(self, ctx: Any) -> Any:
+    def _check_and_run(self, ctx: Any) -> Any:
         name = ctx.command_path.partition(" ")[2]
-        given = {one for one in ctx.params if ctx.get_parameter_source(one).name == "COMMANDLINE"}
-        check_early(name, ctx.params, given)
+        typed = {o for o in ctx.params if ctx.get_parameter_source(o).name == "COMMANDLINE"}
+        check_early(name, ctx.params, typed)
         say_first(name, ctx.params)
         try:
             return super().invoke(ctx)
@@ -45,39 +45,43 @@ class EarlyChecked(TyperCommand):
             raise
 
 
-def check_early(command: str, values: Mapping[str, Any], given: set[str]) -> None:
-    """Refuse whatever needs no model to be seen as wrong."""
+def check_early(command: str, values: Mapping[str, Any], typed: set[str]) -> None:
+    """Refuse whatever is wrong without looking at a model. typed: the options in the command line."""
     from headscope.api.check_paths import check_files, check_out  # not imported for --help
-    from headscope.commands._configs import CONFIGS, make_configs
+    from headscope.commands._configs import main_config, make_configs
     from headscope.commands._early_values import check_command, check_fit, check_models
     from headscope.config.requirements import check_effects
 
-    if command in CONFIGS:
+    main = main_config(command)
+    if main is not None:
         make_configs(command, dict(values))
     check_command(command, values)
-    check_effects(command, values, given)
-    check_files(command, values)
-    check_out(command, values)
+    check_effects(command, values, typed)
+    if main is not None:
+        check_files(main, values)
+        check_out(main, values)
     check_models(command, values)
     check_fit(values)
 
 
 def say_first(command: str, values: Mapping[str, Any]) -> None:
-    """One line on stderr: what is being loaded or read."""
+    """Print one line on stderr: the model or files that are being read."""
     line = FIRST.get(command, "")
     if not line and not command.startswith("models"):  # which need no torch
         line = next((f"{verb} {{{name}}} …" for name, verb in VERBS.items() if name in values), "")
     if line:
-        say(line.format(**{name: _named(value) for name, value in values.items()}))
+        say(line.format(**{name: _joined(value) for name, value in values.items()}))
 
 
 def say_resume(command: str, values: Mapping[str, Any]) -> None:
-    """After a run that was stopped: what is kept of it, if anything, and how to go on."""
-    from headscope.api.check_paths import kept_of
+    """Print how to resume a run that was stopped, if finished work is kept."""
+    from headscope.api.check_paths import find_partial
+    from headscope.commands._configs import main_config
 
-    if (partial := kept_of(command, values)) is not None:
+    main = main_config(command)
+    if main is not None and (partial := find_partial(main, values)) is not None:
         say(f"finished work is kept in {partial}; the same command with --resume continues")
 
 
-def _named(value: Any) -> str:
+def _joined(value: Any) -> str:
     return " and ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headscope.config.checks import check_count, check_length
+from headscope.config.checks import check_length
 from headscope.config.masks import check_mask
 from headscope.errors import HeadscopeError
 from headscope.heads import HeadSet
@@ -58,13 +58,6 @@ def _check_texts(values: Values) -> None:
 
 def _check_masks_show(values: Values) -> None:
     check_mask(values["mask"], "MASK")
-    check_count(values["length"], "`length`")
-
-
-def _check_counts(values: Values) -> None:
-    for name in ("limit", "batch_size", "max_length"):
-        if values.get(name) is not None:
-            check_count(values[name], f"`{name}`")
 
 
 def check_fit(values: Mapping[str, Any]) -> None:
@@ -88,7 +81,6 @@ def check_fit(values: Mapping[str, Any]) -> None:
 
 CHECKS: dict[str, Callable[[Values], None]] = {
     "analyze": _check_texts,
-    "demo": _check_counts,
     "film": _check_texts,
     "look": _check_look,
     "masks show": _check_masks_show,

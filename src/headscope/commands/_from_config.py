@@ -40,34 +40,31 @@ def command(app: typer.Typer = app) -> Callable[[Callable[..., None]], Callable[
     def register(function: Callable[..., None]) -> Callable[..., None]:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = inspect.signature(function).parameters
-        found = {one: _config_in(hints[one]) for one in parameters}
-        configs = {one: config for one, config in found.items() if config is not None}
+        configs = {name: c for name in parameters if (c := _config_in(hints[name])) is not None}
         main = next(config for config in configs.values() if config.command)
         CONFIGS[main.command] = configs
 
         @wraps(function)
         def run(**values: Any) -> None:
             made = make_configs(main.command, values)
-            rest = {one: values[one] for one in parameters if one not in configs}
+            rest = {name: values[name] for name in parameters if name not in configs}
             function(**rest, **made)
 
-        signature = [
-            parameter
-            for one, before in parameters.items()
-            for parameter in (
-                _parameters(configs[one], main)
-                if one in configs
-                else [before.replace(annotation=hints[one], kind=before.KEYWORD_ONLY)]
-            )
-        ]
+        signature: list[inspect.Parameter] = []
+        for name, parameter in parameters.items():
+            if name in configs:
+                signature += _parameters(configs[name], main)
+            else:
+                as_keyword = parameter.replace(annotation=hints[name], kind=parameter.KEYWORD_ONLY)
+                signature.append(as_keyword)
         # typer wants required options first; the order within the two groups is that of the fields.
         signature.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
         run.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in signature}
+        run.__annotations__ = {p.name: p.annotation for p in signature}
         app.command(
             main.command.rpartition(" ")[2],
             epilog=_epilog(main),
-            no_args_is_help=True,
+            no_args_is_help=any(p.default is inspect.Parameter.empty for p in signature),
             cls=EarlyChecked,
             rich_help_panel=main.group or None,
         )(run)
@@ -76,7 +73,9 @@ def command(app: typer.Typer = app) -> Callable[[Callable[..., None]], Callable[
     return register
 
 
-def _epilog(main: type[Config]) -> str:
+def _epilog(main: type[Config]) -> str | None:
+    if not main.examples:
+        return None
     return "\n\n".join(["[bold]Examples[/bold]", *main.examples, f"In Python: {main.python}"])
 
 

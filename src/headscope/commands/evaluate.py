@@ -32,10 +32,11 @@ def evaluate(
         result = headscope.evaluate(
             model, data, config, reading=reading, run=replace(run, progress=update)
         )
-    if result["pooling"] is not None and result["pooling"]["stated_by"] is not None:
-        result["pooling"]["stated_by"] = to_flags(result["pooling"]["stated_by"])
+    pooling = result["pooling"]
+    if pooling is not None and pooling["stated_by"] is not None:
+        pooling["stated_by"] = to_flags(pooling["stated_by"])
     if as_json:
-        typer.echo(json.dumps(result, ensure_ascii=False))
+        typer.echo(json.dumps(result.record, ensure_ascii=False))
         return
     for name, metric in result["metrics"].items():
         if metric["value"] is None:
@@ -47,7 +48,7 @@ def evaluate(
             typer.echo(f"{name:12} {metric['value']:.4f}{interval}")
     of = f" of {result['available']:,}" if result["count"] < result["available"] else ""
     typer.echo(f"{'examples':12} {result['count']:,}{of}")
-    if (pooling := result["pooling"]) is not None:
+    if pooling is not None:
         stated_by = pooling["stated_by"] or "the default: no file states it"
         typer.echo(f"{'pooling':12} {pooling['pooling'] or 'mean'} ({stated_by})")
     if result["count"] < ENOUGH_TEXTS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +13,7 @@ from headscope.commands._from_config import command
 from headscope.commands._options import Model, say
 from headscope.config.compare_masks import CompareMasksConfig
 from headscope.config.shared import Reading, Run, TaskData
+from headscope.config.show_mask import ShowMaskConfig
 from headscope.progress import progress
 
 LISTED = """
@@ -26,17 +26,6 @@ headscope masks show star --out star.svg
 headscope masks compare minilm --task stsb --data stsb_dev.tsv --out masks
 
 headscope evaluate minilm --task stsb --data stsb_dev.tsv --mask window:width=8+first-and-last
-
-In Python: headscope.masks.read_mask
-"""
-SHOWN = """
-[bold]Examples[/bold]
-
-headscope masks show star --length 16
-
-headscope masks show 'longformer:width=3,globals=first/last-no-diagonal' --length 64 --out longformer.svg
-
-headscope masks show learned/sparsity-0.9-seed-0/mask.npz --length 32
 
 In Python: headscope.masks.read_mask
 """
@@ -73,47 +62,35 @@ def names(context: typer.Context) -> None:
             typer.echo(f"{'':15} {'':8}  {name}:{parameters}")
 
 
-@masks.command(epilog=SHOWN)
-def show(
-    mask: Annotated[
-        str,
-        typer.Argument(metavar="MASK", help="A name, with parameters or not", show_default=False),
-    ],
-    length: Annotated[int, typer.Option(help="Positions")] = 128,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="A picture to write, such as mask.svg", show_default="as text, if it fits"
-        ),
-    ] = None,
-) -> None:
+Mask = Annotated[
+    str,
+    typer.Argument(metavar="MASK", help="A name, with parameters or not", show_default=False),
+]
+
+
+@command(app=masks)
+def show(mask: Mask, config: ShowMaskConfig) -> None:
     """What a mask lets attend to what."""
-    from headscope.config.checks import check_count
     from headscope.masks import read_mask, resolve_mask, sparsity
     from headscope.masks.mask_spec import check_fits
 
-    check_count(length, "--length")
-    if out is not None:
-        from headscope.report.rendered_figures import check_picture
-
-        check_picture(out)
-    one = read_mask(mask, "MASK")
+    length = config.length
+    pattern = read_mask(mask, "MASK")
     check_fits(mask, length, "MASK")
-    allowed = one.at(length)[0]
+    allowed = pattern.at(length)[0]  # [query, key]
     empty = int((~allowed.any(dim=1)).sum())
     allowed = resolve_mask(allowed)
-    typer.echo(
-        f"{one.name}: {100 * sparsity(allowed):.2f} % of {length} x {length} positions may not be attended to"
-    )
+    forbidden = f"{100 * sparsity(allowed):.2f} % of {length} x {length} positions"
+    typer.echo(f"{pattern.name}: {forbidden} may not be attended to")
     if empty:
         typer.echo(
             f"{empty} of {length} positions may attend to nothing: these attend to themselves"
         )
-    if out is not None:
+    if config.out is not None:
         from headscope.report.drawing.masks import draw_mask
         from headscope.report.rendered_figures import save_figure
 
-        typer.echo(save_figure(draw_mask(one, length), out))
+        typer.echo(save_figure(draw_mask(pattern, length), config.out))
     elif length > WIDEST:
         say(f"too wide for a terminal: take --length {WIDEST} or less, or --out mask.svg")
     else:

@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 from headscope.commands._app import app
-from headscope.commands._options import Model, say
+from headscope.commands._from_config import command
+from headscope.commands._options import AsJson, Model, say
+from headscope.config.shared import Run
+from headscope.config.show_model import ShowModelConfig
 from headscope.errors import printable
 
 models = typer.Typer(
@@ -32,8 +35,8 @@ def list_models() -> None:
     from headscope.model import zoo
 
     for name, model in zoo.MODELS.items():
-        here = "here" if zoo.find(name) else "not here yet"
-        typer.echo(f"{name:14} {model.shape}; {model.download_mb:.0f} MB, {here}")
+        state = "here" if zoo.find(name) else "not here yet"
+        typer.echo(f"{name:14} {model.shape}; {model.download_mb:.0f} MB, {state}")
         typer.echo(f"{'':14} {model.description}")
         typer.echo(f"{'':14} {model.licence}")
 
@@ -54,38 +57,24 @@ def fetch(
         typer.echo(zoo.fetch(name, say))
 
 
-@models.command("show")
-def show(
-    model: Model,
-    revision: Annotated[
-        str | None, typer.Option(help="Branch, tag or commit of a hub model", show_default="main")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
-) -> None:
+@command(app=models)
+def show(model: Model, config: ShowModelConfig, run: Run, as_json: AsJson = False) -> None:
     """Show how a model's files say that a text becomes one vector: pooling, prompts, length, similarity."""
     from headscope.model.checkpoint import read_config
     from headscope.model.module_files import transformer_folder
     from headscope.model.reading_files import left_out_of, read_reading
     from headscope.model.resolve_spec import find_folder
 
-    folder, name, revision = find_folder(model, revision, say)
-    config, reading = read_config(transformer_folder(folder)), read_reading(folder)
-    listed = config.get("architectures") or ["not stated"]
+    folder, name, _ = find_folder(model, run.revision, say)
+    config_json, reading = read_config(transformer_folder(folder)), read_reading(folder)
+    family = config_json["model_type"]
+    architecture = str((config_json.get("architectures") or ["not stated"])[0])
     if as_json:
-        told = {
-            "model": name,
-            "family": config["model_type"],
-            "class": listed[0],
-            "reading": reading.record(),
-        }
-        typer.echo(json.dumps({**told, "left_out": list(reading.left_out)}, ensure_ascii=False))
+        values = {"model": name, "family": family, "class": architecture}
+        values |= {"reading": reading.record(), "left_out": list(reading.left_out)}
+        typer.echo(json.dumps(values, ensure_ascii=False))
         return
-    rows = [
-        ("model", name),
-        ("family", config["model_type"]),
-        ("class", str(listed[0])),
-        *reading.lines(),
-    ]
+    rows = [("model", name), ("family", family), ("class", architecture), *reading.lines()]
     for label, value in rows:
         typer.echo(f"{label:12} {printable(value)}")
     if (left_out := left_out_of(reading)) is not None:

@@ -7,42 +7,27 @@ from typing import Annotated
 
 import typer
 
-from headscope.commands._app import app
-from headscope.commands._options import drawing_figures, typed
+from headscope.commands._from_config import command
+from headscope.commands._options import drawing_figures
+from headscope.config.report import ReportConfig
+from headscope.config.shared import Run
 
-EXAMPLES = """
-[bold]Examples[/bold]
+Studies = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="STUDY",
+        help="Directories that any command wrote, comparisons too",
+        show_default=False,
+    ),
+]
 
-headscope report study which small --out index.html
 
-headscope report before after --out index.html
-
-In Python: headscope.join(["study", "which", "small"]).write("index.html")
-"""
-
-
-@app.command(epilog=EXAMPLES, no_args_is_help=True)
-def report(
-    studies: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="STUDY",
-            help="Directories that any command wrote, comparisons too",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[
-        Path, typer.Option(help="The page to write; must not exist yet", show_default=False)
-    ],
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a page that is already there")
-    ] = False,
-) -> None:
+@command()
+def report(studies: Studies, config: ReportConfig, run: Run) -> None:
     """One page for a whole study: what several commands found, joined by model, and models compared."""
     from headscope.analysis.join import join
-    from headscope.report.write import write
 
-    joined = join(studies, command=typed())
+    assert run.out is not None
+    joined = join(studies, command=run.typed)
     with drawing_figures():
-        page = write(joined, out, overwrite=overwrite)
-    typer.echo(page)
+        typer.echo(joined.write(run.out, overwrite=run.overwrite))

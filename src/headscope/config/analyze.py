@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from headscope.config import names
 from headscope.config.checks import check_choice
-from headscope.config.option import Config, option
+from headscope.config.option import Config, Output, option
 from headscope.config.parsing import lens_list, name_list
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
@@ -43,6 +43,7 @@ class AnalyzeConfig(Config):
         "headscope analyze minilm --corpus wikipedia-pairs --pairs --lens raw,effective,norm,gradient --out study",
     )
     python = "headscope.analyze"
+    output = Output()
     uses = {
         TextData: ("corpus", "treebank", "coreference", "frequency", "lenient", "pairs", "column", "limit",
                    "max_length", "long"),

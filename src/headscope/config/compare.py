@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headscope.config.option import Config, option
+from headscope.config.option import Config, Output, option
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
 
@@ -24,6 +24,7 @@ class CompareConfig(Config):
         "headscope compare before after --models ./before ./after --corpus texts.txt --limit 200 --out comparison",
     )
     python = 'headscope.compare(["before", "after"]).write("comparison")'
+    output = Output()
     uses = {
         TextData: ("corpus", "pairs", "column", "limit", "max_length"),
         Run: ("out", "seed", "overwrite"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headscope.config.masks import check_mask
-from headscope.config.option import option
+from headscope.config.option import Output, option
 from headscope.config.parsing import check_distinct, numbers
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import TrainingConfig
@@ -44,6 +44,8 @@ class CompareMasksConfig(TrainingConfig):
         "headscope masks compare minilm --task stsb --data stsb_dev.tsv --mask star --mask mine.npy --out masks",
     )
     python = "headscope.compare_masks"
+    splits = ("report_on",)
+    output = Output(kept=("header.json",))
     uses = {
         TaskData: ("task", "data", "report_on", "report_limit", "limit", "max_length", "columns", "labels"),
         Reading: ("open_special", "pooling", "prompt"),

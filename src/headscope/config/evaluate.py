@@ -20,6 +20,7 @@ class EvaluateConfig(Config):
         "headscope evaluate opus-mt-en-fr --task translation --data val.en,val.fr --limit 200",
     )
     python = "headscope.evaluate"
+    splits = ("split",)
     uses = {
         TaskData: ("task", "data", "split", "columns", "labels", "limit", "max_length"),
         Reading: ("mask", "open_special", "pooling", "prompt"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from headscope.config.analyze import AnalyzeConfig
 from headscope.config.masks import check_mask
-from headscope.config.option import Config, option, same_option
+from headscope.config.option import Config, Output, option, same_option
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
 from headscope.errors import HeadscopeError
@@ -27,6 +27,7 @@ class FilmConfig(Config):
         " --statistics entropy,confidence,previous --out over-training",
     )
     python = "headscope.film"
+    output = Output(kept=("header.json",))
     uses = {
         TextData: ("corpus", "treebank", "pairs", "column", "limit", "max_length"),
         Run: ("out", "seed", "device", "resume", "overwrite"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headscope.config.checks import check_patterns
-from headscope.config.option import option
+from headscope.config.option import TRAINED_STATE, Output, option
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import NewModelConfig, TrainingConfig, checkpoints_option
 
@@ -25,6 +25,8 @@ class FinetuneConfig(TrainingConfig, NewModelConfig):
         "torchrun --nproc-per-node 2 -m headscope finetune minilm --task mnli --data glue --out minilm-mnli",
     )
     python = "headscope.finetune"
+    splits = ("train", "select_on")
+    output = Output("training.json", TRAINED_STATE)
     uses = {
         TaskData: ("task", "data", "select_on", "columns", "labels", "limit", "max_length"),
         Reading: ("mask", "open_special", "pooling", "prompt"),

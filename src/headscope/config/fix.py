@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headscope.config.checks import check_keep_metric, check_patterns
-from headscope.config.option import Config, option
+from headscope.config.option import Config, Output, option
 from headscope.config.parsing import sizes
 from headscope.config.search import SPLITS, parse_heads
 from headscope.config.shared import Reading, Run, TaskData
@@ -28,6 +28,8 @@ class FixConfig(Config):
         "headscope fix minilm --task stsb --data stsb_dev.tsv --patterns '*.0-6=raganato' --out fixed",
     )
     python = "headscope.fix"
+    splits = ("select_on", "report_on")
+    output = Output("cut.json", ("alone", "reported", "journal.jsonl"))
     uses = {
         TaskData: (*SPLITS, "columns", "labels", "max_length"),
         Reading: ("pooling", "prompt"),

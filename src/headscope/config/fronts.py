@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from headscope.config.option import Config, option
+from headscope.config.option import Config, Output, option
 from headscope.config.shared import Run
 
 
@@ -20,6 +20,7 @@ class FrontsConfig(Config):
         "headscope fronts cut-beam gated --roles study --out fronts",
     )
     python = 'headscope.fronts(["cut-beam", "gated"])'
+    output = Output()
     uses = {Run: ("out", "overwrite")}
     helps = {"out": "Study to write; must not exist yet"}
     required = ("out",)

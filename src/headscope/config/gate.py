@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headscope.config.option import option
+from headscope.config.option import Output, option
 from headscope.config.parsing import check_distinct, numbers, pairs
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import NewModelConfig, TrainingConfig
@@ -72,6 +72,8 @@ class GateConfig(TrainingConfig, NewModelConfig):
         "headscope prune gated/keep-20 --plan gated/keep-20/plan.json --out small",
     )
     python = "headscope.gate"
+    splits = ("train", "select_on", "report_on")
+    output = Output(kept=("header.json",))
     uses = {
         TaskData: ("task", "data", "select_on", "report_on",
                    "report_limit", "limit", "max_length", "columns", "labels"),

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from headscope.config import names
 from headscope.config.checks import check_pairs
-from headscope.config.option import Config, option
+from headscope.config.option import Config, Output, option
 from headscope.config.parsing import name_list
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.heads import check_heads, format_heads
@@ -37,6 +37,8 @@ class ImportanceConfig(Config):
         "headscope importance rxnmapper --task masked --data reactions.txt --kind head,only,shared --out study",
     )
     python = "headscope.importance"
+    splits = ("split",)
+    output = Output(kept=("journal.jsonl",), part="importance")
     uses = {
         TaskData: ("task", "data", "split", "columns", "labels", "limit", "max_length"),
         Reading: ("mask", "open_special", "pooling", "prompt"),

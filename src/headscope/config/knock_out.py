@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headscope.config import names
 from headscope.config.analyze import check_statistics
-from headscope.config.option import Config, option
+from headscope.config.option import Config, Output, option
 from headscope.config.parsing import name_list
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
@@ -23,6 +23,7 @@ class KnockOutConfig(Config):
         "headscope knock-out minilm --corpus wikipedia-pairs --column a --to separator --max-length 32 --out study",
     )
     python = "headscope.knock_out, headscope.KnockOut (the edit), headscope.token_map"
+    output = Output(part="knock_out")
     uses = {
         TextData: ("corpus", "pairs", "column", "limit", "max_length"),
         Reading: ("mask", "open_special"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headscope.config.names import MASK_FORMS, PER
-from headscope.config.option import option
+from headscope.config.option import Output, option
 from headscope.config.parsing import check_distinct, decimals, numbers
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import TrainingConfig
@@ -63,6 +63,8 @@ class LearnMaskConfig(TrainingConfig):
         "headscope evaluate ./minilm-mnli --task mnli --data glue --mask masks/sparsity-0.9-seed-0/mask.npz",
     )
     python = "headscope.learn_mask"
+    splits = ("train", "select_on", "report_on")
+    output = Output(kept=("header.json",))
     uses = {
         TaskData: ("task", "data", "select_on", "report_on",
                    "report_limit", "limit", "max_length", "columns", "labels"),

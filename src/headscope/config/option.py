@@ -24,6 +24,7 @@ from headscope.errors import HeadscopeError, choices
 _OPTION = "option"
 _KINDS: dict[str, dict[str, Any]] = {}  # resolving annotations is slow
 UNRECORDED = ("out", "resume", "overwrite")  # options that do not change the result
+TRAINED_STATE = ("state.pt", "best.pt")  # what a stopped training leaves
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,20 @@ def same_option(config: type[Config], name: str) -> Any:
 
 
 @dataclass(frozen=True)
+class Output:
+    """The directory that a command writes to `out`.
+
+    record  file that identifies the directory
+    kept    files of finished work that a stopped run leaves in OUT.partial
+    part    entry of run.json that may be added to an existing study
+    """
+
+    record: str = "run.json"
+    kept: tuple[str, ...] = ()
+    part: str = ""
+
+
+@dataclass(frozen=True)
 class Config:
     """Base of all configs: values are parsed and checked when the object is made.
 
@@ -98,6 +113,9 @@ class Config:
     python_only  own fields that are not options of the command line
     completed  required fields of shared configs that `complete` may add
     optional  shared configs that the command can do without: None if none of their required fields is given
+    splits    splits of the data that the command reads: names, or the options that hold them
+    output    the directory that the command writes; None if it writes another kind of file, or nothing
+    primary   the field that a value other than a config stands for
     """
 
     command: ClassVar[str] = ""
@@ -112,7 +130,9 @@ class Config:
     python_only: ClassVar[tuple[str, ...]] = ()
     completed: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[tuple[type[Config], ...]] = ()
-    primary: ClassVar[str] = ""  # the field that a value other than a config stands for
+    splits: ClassVar[tuple[str, ...]] = ()
+    output: ClassVar[Output | None] = None
+    primary: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         for name, declared in options_of(type(self)).items():
@@ -128,6 +148,11 @@ class Config:
     def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """The values of a call, with those of `completed` fields added that follow from others."""
         return dict(values)
+
+    @classmethod
+    def splits_read(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """The `splits` that a call with these options reads."""
+        return cls.splits
 
     def check_values(self, values: Mapping[str, Any]) -> None:
         """Refuse combinations with options of other configs. values: the options of all configs of a call by name."""

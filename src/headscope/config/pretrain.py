@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headscope.config.option import option
+from headscope.config.option import TRAINED_STATE, Output, option
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
 from headscope.config.training import ModelSizes, TrainingConfig, checkpoints_option
@@ -31,6 +31,7 @@ class PretrainConfig(TrainingConfig, ModelSizes):
         "headscope film small-bert --corpus wiki.txt.gz --limit 500 --out over-training",
     )
     python = "headscope.pretrain"
+    output = Output("training.json", TRAINED_STATE)
     uses = {
         TextData: ("corpus", "column", "limit", "max_length"),
         Reading: ("mask", "open_special"),

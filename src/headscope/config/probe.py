@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from headscope.config import names
-from headscope.config.option import Config, option
+from headscope.config.option import Config, Output, option
 from headscope.config.parsing import file_list
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
@@ -26,6 +26,7 @@ class ProbeConfig(Config):
         "headscope probe ./my-model --treebank all.conllu --vectors glove.6B.100d.txt --out probes",
     )
     python = "headscope.probe"
+    output = Output()
     uses = {
         TextData: ("treebank", "lenient", "limit", "max_length"),
         Run: ("out", "seed", "revision", "device", "dtype", "overwrite"),

@@ -9,7 +9,8 @@ from typing import Any
 
 from headscope.config.checks import repair_names
 from headscope.config.names import FORMS
-from headscope.config.option import option
+from headscope.config.option import Output, option
+from headscope.config.requirements import chooses_on_data
 from headscope.config.search import SPLITS, SearchConfig, parse_count, parse_heads
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
@@ -39,6 +40,10 @@ class PruneConfig(SearchConfig):
         "headscope prune minilm --plan small/plan.json --form onnx --out graph",
     )
     python = "headscope.prune, headscope.search"
+    splits = ("select_on", "report_on")
+    output = Output(
+        "cut.json", ("journal.jsonl", "steps.json", "cut", "recovered.partial", "recovered")
+    )
     uses = {
         TaskData: (*SPLITS, "columns", "labels", "max_length"),
         Reading: ("pooling", "prompt"),
@@ -111,6 +116,10 @@ class PruneConfig(SearchConfig):
             raise HeadscopeError('`recover_steps` requires `search="iterative"` and `recover`')
         if self.heads is None and self.sparsity is None:
             raise HeadscopeError("`recover_steps` requires a number of `heads` or `sparsity`")
+
+    @classmethod
+    def splits_read(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
+        return cls.splits if chooses_on_data(values) else ("report_on",)
 
     def check_values(self, values: Mapping[str, Any]) -> None:
         """Refuse what needs a task if there is none."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from headscope.analysis.compare import Comparison
 from headscope.analysis.join import Joined
-from headscope.analysis.probe import Probes
 from headscope.atomic_dir import atomic_directory, check_page
 from headscope.errors import HeadscopeError, reason
+from headscope.study.result import Result
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 MOST_BYTES = 7_500_000  # of a report of several studies: it is mailed, so below 8 MB
 
 
-def write(
-    result: Study | Comparison | Probes | Joined, out: str | Path, *, overwrite: bool = False
-) -> Path:
+def write(result: Result, out: str | Path, *, overwrite: bool = False) -> Path:
     """Write a result: a directory with tables, run.json, figures and index.html; a joined report as one page.
+
+    Studies and comparisons have figures and a page; other results (evaluations, probes, times) have tables only.
 
     Parameters
     ----------
     result
-        What a function of headscope returned: a study, a comparison, probes (tables only) or joined studies.
+        What a function of headscope returned.
     out
         The directory, or the page of joined studies. It must not exist yet, unless `overwrite`.
     overwrite
@@ -46,7 +46,7 @@ def write(
     return Path(out)
 
 
-def write_into(result: Study | Comparison | Probes, folder: Path) -> None:
+def write_into(result: Result, folder: Path) -> None:
     """Write all files of a result into a directory that is being made (see `headscope.atomic_dir`)."""
     if isinstance(result, Study):
         write_tables(result, folder)
@@ -57,7 +57,7 @@ def write_into(result: Study | Comparison | Probes, folder: Path) -> None:
             )
         text = json.dumps(result.record, indent=2, ensure_ascii=False, default=str)
         (folder / "run.json").write_text(f"{text}\n", "utf-8")
-    if not isinstance(result, Probes):
+    if isinstance(result, Study | Comparison):
         write_report(result, folder)
 
 

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import html
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROWS = 20  # of a table in a notebook
 
 
 class Result:
-    """Base class of studies, comparisons, probes and joined reports."""
+    """Base class of everything that public functions return: tables and a run record, shown and written.
+
+    tables  data frames by name
+    record  what is written as run.json
+    """
+
+    if TYPE_CHECKING:  # attributes of some results, properties of others
+
+        @property
+        def tables(self) -> dict[str, pd.DataFrame]: ...
+
+        @property
+        def record(self) -> Mapping[str, object]: ...
 
     def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
         """Write tables, run record, figures and page, complete or not at all: `headscope.write`."""
@@ -16,3 +36,11 @@ class Result:
             self, out, overwrite=overwrite
         )
         return written
+
+    def _repr_html_(self) -> str:
+        """The display in a notebook: the first rows of each table."""
+        tables = "".join(
+            f"<h4>{html.escape(name)}</h4>{table.head(ROWS).to_html(index=False)}"
+            for name, table in self.tables.items()
+        )
+        return f"<p>{html.escape(repr(self))}</p>{tables}"

@@ -1,0 +1,23 @@
+"""Options of `demo`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headscope.config.option import Config
+from headscope.config.shared import Run
+from headscope.config.texts import TextData
+
+
+@dataclass(frozen=True)
+class DemoConfig(Config):
+    """A real model on a bundled corpus: statistics, importances, and a page of one sentence."""
+
+    command = "demo"
+    uses = {Run: ("out",), TextData: ("limit",)}
+    defaults = {"out": Path("demo"), "limit": 500}
+    helps = {
+        "out": "The directory to write into; a former demo is replaced",
+        "limit": "Pairs of paragraphs to read",
+    }

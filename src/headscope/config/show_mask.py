@@ -1,0 +1,26 @@
+"""Options of `masks show`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headscope.config.option import Config, option
+
+
+@dataclass(frozen=True)
+class ShowMaskConfig(Config):
+    """The positions that a mask lets attend to each other."""
+
+    command = "masks show"
+    examples = (
+        "headscope masks show star --length 16",
+        "headscope masks show 'longformer:width=3,globals=first/last-no-diagonal' --length 64 --out longformer.svg",
+        "headscope masks show learned/sparsity-0.9-seed-0/mask.npz --length 32",
+    )
+    python = "headscope.masks.read_mask"
+
+    length: int = option(128, "Positions", at_least=1)
+    out: Path | None = option(
+        None, "A picture to write, such as mask.svg", show_default="as text, if it fits"
+    )
