@@ -18,7 +18,6 @@ from headscope.tasks.base import sample_evenly
 from headscope.tasks.inference import evaluate as run_task
 from headscope.tasks.pooling import PooledTask
 
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -41,6 +40,9 @@ class Evaluation(Result, Mapping[str, Any]):
 
         rows = [{"metric": name, **values} for name, values in self["metrics"].items()]
         return {"metrics": pd.DataFrame(rows)}
+
+    def __repr__(self) -> str:
+        return f"Evaluation({self['model']!r}, {self['task']!r}, {self['count']} examples)"
 
     def __getitem__(self, name: str) -> Any:
         return self.record[name]

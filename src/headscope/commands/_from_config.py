@@ -111,9 +111,7 @@ def _parameter(
     if shell is bool and not flags:
         flags = [f"--{name.replace('_', '-')}"]  # without it typer adds --no-…
     many = get_origin(shell) is list
-    shown: Any = declared.show_default
-    if default not in (None, MISSING, ()) and isinstance(shown, str):
-        shown = True
+    shown: Any = declared.show_default if default in (None, MISSING, ()) else True
     if isinstance(default, tuple):
         default = ",".join(map(str, default)) if not many else list(default)
     info = typer.Option(

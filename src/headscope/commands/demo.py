@@ -25,7 +25,7 @@ QUESTIONS_USED = 64
 
 
 @command()
-def demo(config: DemoConfig, data: TextData, run: Run) -> None:
+def demo(run: Run, data: TextData, config: DemoConfig) -> None:
     """What the 72 heads of all-MiniLM-L6-v2 attend to over 500 pairs of Wikipedia paragraphs, and which matter."""
     import headscope
     from headscope.api.check_paths import is_demo

@@ -45,7 +45,8 @@ class Study(Result):
         if isinstance(source, str | Path):
             source, maps, record, tables = _read(Path(source))
         self.heads: pd.DataFrame = source
-        self.maps, self.tables = maps or {}, tables or {}
+        self.maps = maps or {}
+        self.tables: dict[str, pd.DataFrame] = tables or {}
         self.record: RunRecord = record or {}
 
     def merge(self, more: Study) -> Study:
