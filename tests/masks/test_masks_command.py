@@ -52,7 +52,9 @@ def test_all_masks_are_listed_and_one_is_shown(here: Path) -> None:
     assert refused("masks", "show", "star", "--out", "mask.pdf").startswith(
         'mask.pdf: ".pdf" is no picture.'
     )
-    assert refused("masks", "show", "star", "--length", "0").startswith("--length must be at least 1, got 0.")
+    assert refused("masks", "show", "star", "--length", "0").startswith(
+        "--length must be at least 1, got 0."
+    )
     assert refused("masks", "show", "star", "--out", "nowhere/mask.svg").startswith(
         "nowhere/mask.svg: cannot be written"
     )
