@@ -20,9 +20,9 @@ from lenses import seconds_so_far, summed_up, timed
 from stream import BATCH, LENGTH, plain_pass, texts
 
 import headscope
-from headscope.model.relevance.rules import RULES, Rules, linearised
-from headscope.model.relevance.sums import Accounts
-from headscope.model.relevance.targets import towards
+from headscope.model.relevance.rules import RULES, Rules, linearise
+from headscope.model.relevance.sums import RelevanceSums
+from headscope.model.relevance.targets import component_along
 
 
 def relevance_pass(
@@ -30,9 +30,9 @@ def relevance_pass(
 ) -> None:
     """Of the pooled vector in its own direction: heads, layers, tokens and biases."""
     for batch in batches:
-        accounts = Accounts(model, len(batch.indices))
-        with linearised(model, rules, accounts), accounts.kept():
-            accounts.settle(towards(model(batch)[0], batch.inputs["attention_mask"]))
+        accounts = RelevanceSums(model, len(batch.indices))
+        with linearise(model, rules, accounts), accounts.kept():
+            accounts.settle(component_along(model(batch)[0], batch.inputs["attention_mask"]))
 
 
 def ratios(

@@ -21,7 +21,7 @@ import torch
 
 import headscope
 from headscope.data.text_lines import read_lines
-from headscope.data.treebank import ROOT, Parsed, read_treebank
+from headscope.data.treebank import ROOT, ParsedSentence, read_treebank
 
 TEXT = "# text = "
 AFTER, BEFORE = "governor before", "governor after"  # where the governor stands
@@ -59,7 +59,7 @@ def translated(texts: list[str], model: str, batch_size: int = 16) -> list[str]:
     return found
 
 
-def sentence_of(parsed: Parsed, source: str) -> headscope.Sentence:
+def sentence_of(parsed: ParsedSentence, source: str) -> headscope.Sentence:
     """The tree as the target of its translation; the two parts of each relation are apart."""
     pairs: dict[str, list[tuple[int, int]]] = {}
     for word, (governor, relation) in enumerate(

@@ -19,7 +19,7 @@ import pandas as pd
 from scipy.stats import t as student
 
 import headscope
-from headscope.data.bundled import named
+from headscope.data.bundled import corpus_path
 
 LENGTHS = (16, 24, 32, 34, 40, 48, 64, 96, 128, 200, 256, 384, 512)
 LENSES = ("effective", "effective-simplex")
@@ -36,7 +36,9 @@ COLUMNS = {
 
 def texts_of(path: str) -> list[str]:
     """The lines of a file of text, or what a file of pairs (jsonl) has in both fields; or the bundled corpus."""
-    lines = [line for line in Path(named(path)).read_text("utf-8").splitlines() if line.strip()]
+    lines = [
+        line for line in Path(corpus_path(path)).read_text("utf-8").splitlines() if line.strip()
+    ]
     rows = [json.loads(line) if line.startswith("{") else {"a": line} for line in lines]
     return [" ".join(str(row[field]) for field in ("a", "b") if field in row) for row in rows]
 

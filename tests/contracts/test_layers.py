@@ -12,7 +12,7 @@ from torch import Tensor
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
-from headscope.model.contributions import mixing, together
+from headscope.model.contributions import contribution_shares, mixing_ratios
 from reference import lenses as reference
 from tiny import batch_for, examples, in_double, library_attentions, real_sides, shared
 
@@ -28,8 +28,8 @@ def looked(
 
     def keep(attention: Attention) -> None:
         first = range(len(next(iter(inputs.values()))))[attention.rows][0]
-        ratios = mixing(attention) if attention.within_one_text else {}
-        maps = together(attention)
+        ratios = mixing_ratios(attention) if attention.within_one_text else {}
+        maps = contribution_shares(attention)
         layer = attention.layer
         assert layer is not None
         for i in range(len(attention.weights)):

@@ -11,7 +11,7 @@ import pytest
 from headscope.analysis.token_maps import TOKEN_LENSES
 from headscope.model.families import families
 from headscope.model.lenses import LENSES
-from headscope.model.relevance.supported import covered
+from headscope.model.relevance.supported import supported_types
 from tiny import FAMILIES, family_of_case
 
 TESTS = Path(__file__).parent.parent
@@ -106,7 +106,7 @@ def test_every_lens_is_held() -> None:
         HELD
     )  # its test is that of effective
     assert set(FAMILIES) >= set(families())
-    assert set(covered()) <= TEXT
+    assert set(supported_types()) <= TEXT
 
 
 def test_the_docs_name_every_reference() -> None:

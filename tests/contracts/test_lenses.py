@@ -19,7 +19,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.lenses import LENSES, ROWS, SIGN
 from headscope.model.lenses.effective import row_by_row
-from headscope.model.lenses.gradient import from_embeddings
+from headscope.model.lenses.gradient import track_embeddings
 from headscope.model.surgery import prune
 from reference import lenses as reference
 from tiny import (
@@ -181,7 +181,7 @@ def gradients(
             part.gradient, part.row_totals = attention.gradient[i], attention.row_totals[i]
             found[attention.site, first + i] = part
 
-    with model.watched(keep, lens="gradient"), from_embeddings(model) as embeddings:
+    with model.watched(keep, lens="gradient"), track_embeddings(model) as embeddings:
         torch.autograd.grad(judged(model(**inputs)[0]).sum(), embeddings, allow_unused=True)
     return found
 

@@ -109,10 +109,10 @@ def test_a_decoder_called_alone_is_not_watched_in_silence() -> None:
 
 
 def test_positions_before_the_padding_id_are_not_promised() -> None:
-    from headscope.data.encode import longest
+    from headscope.data.encode import model_limit
 
     model = tiny("roberta", pad_token_id=5)
-    assert longest(model) == model.model.config.max_position_embeddings - 6
+    assert model_limit(model) == model.model.config.max_position_embeddings - 6
 
 
 def test_headscope_is_what_its_all_says() -> None:

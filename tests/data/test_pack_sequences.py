@@ -5,7 +5,7 @@ from __future__ import annotations
 from transformers import BertForMaskedLM
 
 from headscope.data.examples import Example
-from headscope.data.pack_sequences import packed
+from headscope.data.pack_sequences import pack
 from worded import WORDS, worded
 
 CLS, SEP = WORDS.index("[CLS]"), WORDS.index("[SEP]")
@@ -23,7 +23,7 @@ def test_the_stream_of_all_texts_is_cut_and_nothing_is_lost() -> None:
         "who is the dog ?",
         "the",
     ]
-    sequences, counts = packed(
+    sequences, counts = pack(
         worded(BertForMaskedLM), [Example(text) for text in texts], max_length=8
     )
     stream: list[int] = []
@@ -42,7 +42,7 @@ def test_the_stream_of_all_texts_is_cut_and_nothing_is_lost() -> None:
 
 def test_what_has_no_content_is_left_out_and_counted() -> None:
     texts = ["the cat sat on the mat", "zzz zzz zzz zzz zzz zzz", "a dog ran"]
-    sequences, counts = packed(
+    sequences, counts = pack(
         worded(BertForMaskedLM), [Example(text) for text in texts], max_length=8
     )
     unknown = WORDS.index("[UNK]")
@@ -54,7 +54,7 @@ def test_what_has_no_content_is_left_out_and_counted() -> None:
 
 def test_a_text_that_ends_with_a_sequence_is_followed_by_the_next_one() -> None:
     """No separator is needed where the next sequence begins with a text, and none is lost."""
-    sequences, _ = packed(
+    sequences, _ = pack(
         worded(BertForMaskedLM),
         [Example("a dog ran on the mat"), Example("the cat sat")],
         max_length=8,

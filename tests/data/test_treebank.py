@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headscope.data.treebank import Parsed, read_treebank
+from headscope.data.treebank import ParsedSentence, read_treebank
 from headscope.errors import HeadscopeError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -31,7 +31,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def read(text: str, **options: object) -> list[Parsed]:
+def read(text: str, **options: object) -> list[ParsedSentence]:
     Path("t.conllu").write_bytes(text.encode())
     return list(read_treebank("t.conllu", **options))
 
@@ -210,7 +210,7 @@ def test_a_tree_is_read_as_it_stands(here: Path) -> None:
         + row(4, ".", 3, "punct", "PUNCT")
     )
     (sentence,) = read(text)
-    assert sentence == Parsed(
+    assert sentence == ParsedSentence(
         words=("De", "le", "café", "."),
         governors=(2, 2, -1, 2),
         relations=("case", "det", "root", "punct"),

@@ -24,7 +24,7 @@ from transformers import (
 import headscope
 from headscope.data.encode import Encoder
 from headscope.data.examples import Example
-from headscope.data.pack_sequences import packed
+from headscope.data.pack_sequences import pack
 from headscope.errors import HeadscopeWarning
 from headscope.model.attention_model import AttentionModel
 from headscope.report.page.chapter import DrawnFigures
@@ -193,7 +193,7 @@ def test_a_treebank_a_task_and_packed_texts_are_warned_about_once_each(tmp_path:
     assert search.study.record["pruning"]["unknown"]["pieces"].keys() == {"dog"}
     assert "Task: " in render(search.study, [DrawnFigures([], [])])
     with warned() as said:
-        _, counts = packed(word_model(), [Example("cat dog", where="x.txt:1")] * 9, max_length=8)
+        _, counts = pack(word_model(), [Example("cat dog", where="x.txt:1")] * 9, max_length=8)
     assert len(said) == 1
     assert (counts.unknown.content, counts.unknown.tokens) == (18, 9)
 

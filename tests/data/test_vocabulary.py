@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
-from headscope.data.vocabulary import learned_tokenizer
+from headscope.data.vocabulary import train_tokenizer
 from headscope.errors import HeadscopeError
 
 TEXTS = [
@@ -17,8 +17,8 @@ TEXTS = [
     for i, (a, b) in enumerate([("cat", "mat"), ("dog", "log")] * 30)
 ]
 PROGRAM = f"""
-from headscope.data.vocabulary import learned_tokenizer
-print(learned_tokenizer({TEXTS!r}, 320).backend_tokenizer.to_str())
+from headscope.data.vocabulary import train_tokenizer
+print(train_tokenizer({TEXTS!r}, 320).backend_tokenizer.to_str())
 """
 
 
@@ -35,7 +35,7 @@ def test_the_same_texts_give_the_same_tokens_in_another_process() -> None:
 def test_a_learned_tokenizer_reads_every_text_and_is_read_again(
     translates: bool, tmp_path: Path
 ) -> None:
-    made = learned_tokenizer(TEXTS, 320, translates=translates)
+    made = train_tokenizer(TEXTS, 320, translates=translates)
     assert len(made) <= 320
     made.save_pretrained(tmp_path)
     again = AutoTokenizer.from_pretrained(tmp_path)
@@ -57,7 +57,7 @@ def test_a_learned_tokenizer_reads_every_text_and_is_read_again(
 
 def test_fewer_tokens_than_bytes_are_refused() -> None:
     with pytest.raises(HeadscopeError) as error:
-        learned_tokenizer(TEXTS, 100)
+        train_tokenizer(TEXTS, 100)
     assert str(error.value) == (
         "`vocabulary`: 100 tokens are fewer than bytes and special tokens. Expected 260 or more."
     )

@@ -21,7 +21,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.reading import Dense, Normalize, TextReading
 from headscope.model.reading_files import read_reading
-from headscope.model.relevance.targets import towards
+from headscope.model.relevance.targets import component_along
 from headscope.tasks import get_task
 from worded import saved, sentence, table, tokenizer, worded
 
@@ -224,7 +224,7 @@ def test_derivatives_are_finite_differences(pooling: str) -> None:
     real = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
     direction = torch.randn(2, 3, generator=noise, dtype=torch.float64)
     reading = TextReading(pooling=pooling, modules=(Normalize("2_Normalize"),))
-    said = towards(reading.vectors(states, real, hold_lengths=True), direction)
+    said = component_along(reading.vectors(states, real, hold_lengths=True), direction)
     (slope,) = torch.autograd.grad(said.sum(), states)
     plain = TextReading(pooling=pooling)
     lengths = plain.pool(states.detach(), real).norm(dim=-1)  # held fixed

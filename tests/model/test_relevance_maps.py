@@ -18,7 +18,7 @@ from transformers import (
 from headscope.errors import HeadscopeError
 from headscope.model.relevance import maps
 from headscope.model.relevance.maps import relevance_map
-from headscope.model.relevance.rules import linearised
+from headscope.model.relevance.rules import linearise
 from tiny import batch_for, examples, in_double, tiny
 
 CASES: dict[str, Any] = {
@@ -130,6 +130,6 @@ def test_a_model_that_says_several_things_is_refused() -> None:
 
 def test_after_a_refusal_no_rule_is_left() -> None:
     model = tiny("bert")
-    with pytest.raises(HeadscopeError), linearised(model, "nothing", None):  # type: ignore[arg-type]
+    with pytest.raises(HeadscopeError), linearise(model, "nothing", None):  # type: ignore[arg-type]
         pass
     assert all(parameter.requires_grad for parameter in model.model.parameters())

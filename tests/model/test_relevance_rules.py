@@ -11,9 +11,9 @@ from headscope.ablation.estimates.relevance import balance
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, Edit
-from headscope.model.relevance.rules import Rules, linearised
-from headscope.model.relevance.sums import Accounts
-from headscope.model.relevance.supported import check_adds_up, check_covered, covered
+from headscope.model.relevance.rules import Rules, linearise
+from headscope.model.relevance.sums import RelevanceSums
+from headscope.model.relevance.supported import check_adds_up, check_supported, supported_types
 from headscope.model.tokens import Batch
 from reference.relevance import attnlrp_attention, by_growth, by_removal
 from tiny import FAMILIES, batch_for, examples, in_double, shared, tiny
@@ -35,9 +35,11 @@ def said(model: AttentionModel, batch: Batch) -> Tensor:
     return (states * real[..., None].to(states)).sum(dim=1) @ direction
 
 
-def kept(model: AttentionModel, batch: Batch, rules: Rules = "voita") -> tuple[Accounts, Tensor]:
-    accounts = Accounts(model, len(batch.indices))
-    with linearised(model, rules, accounts), accounts.kept():
+def kept(
+    model: AttentionModel, batch: Batch, rules: Rules = "voita"
+) -> tuple[RelevanceSums, Tensor]:
+    accounts = RelevanceSums(model, len(batch.indices))
+    with linearise(model, rules, accounts), accounts.kept():
         found = said(model, batch)
         accounts.settle(found)
     return accounts, found.detach()
@@ -152,7 +154,7 @@ def test_attention_by_attnlrp_is_what_its_rules_say() -> None:
     )
     relevance = torch.randn(1, 1, 4, 3, generator=chance, dtype=torch.float64)
     model = shared("bert")
-    with linearised(model, "attnlrp", Accounts(model, 1)):
+    with linearise(model, "attnlrp", RelevanceSums(model, 1)):
         kernel = torch.nn.functional.scaled_dot_product_attention(q, k, v)
         written_out = torch.softmax(torch.matmul(q, k.transpose(-1, -2)) * 3**-0.5, dim=-1) @ v
     wanted = attnlrp_attention(*(x.detach()[0, 0].numpy() for x in (q, k, v, relevance)))
@@ -229,8 +231,8 @@ def test_everything_is_as_before_afterwards(family: str) -> None:
     before = model(batch)[0]
     trained = [parameter.requires_grad for parameter in model.model.parameters()]
     kept(model, batch)
-    accounts = Accounts(model, 8)
-    with pytest.raises(KeyError), linearised(model, "voita", accounts), accounts.kept():
+    accounts = RelevanceSums(model, 8)
+    with pytest.raises(KeyError), linearise(model, "voita", accounts), accounts.kept():
         model(batch)["nothing of this name"]
     assert torch.equal(model(batch)[0], before)
     assert not model.is_open
@@ -274,9 +276,9 @@ def test_cut_heads_leave_the_others_their_numbers(family: str, rules: Rules) -> 
 
 def test_a_family_that_is_not_covered_is_named_with_those_that_are() -> None:
     with pytest.raises(HeadscopeError, match="do not cover the layers of vit") as error:
-        check_covered(shared("vit"))
+        check_supported(shared("vit"))
     assert all(family in str(error.value) for family in TEXT)
-    assert covered() == tuple(sorted(TEXT))
+    assert supported_types() == tuple(sorted(TEXT))
 
 
 @pytest.mark.usefixtures("safe_bfloat16")
@@ -284,7 +286,7 @@ def test_half_precision_is_refused() -> None:
     model = tiny("bert")
     model.model.bfloat16()
     with pytest.raises(HeadscopeError, match="bfloat16"):
-        check_covered(model)
+        check_supported(model)
 
 
 def test_a_layer_that_no_rule_knows_is_found_out() -> None:

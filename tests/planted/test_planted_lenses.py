@@ -12,7 +12,7 @@ from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.lenses.effective import column_basis
-from headscope.model.lenses.gradient import centred, from_embeddings
+from headscope.model.lenses.gradient import subtract_row_mean, track_embeddings
 from tiny import batch_for, examples, tiny
 
 HERE = Site("encoder", 0)
@@ -47,7 +47,7 @@ def seen(model: AttentionModel, inputs: dict[str, torch.Tensor], lens: str) -> A
             copied.row_totals, copied.gradient = attention.row_totals, attention.gradient
             found.append(copied)
 
-    with model.watched(keep, lens=lens), from_embeddings(model) as embeddings:
+    with model.watched(keep, lens=lens), track_embeddings(model) as embeddings:
         loss = model(**inputs)[0].square().sum()
         if lens == "gradient":
             torch.autograd.grad(loss, embeddings, allow_unused=True)
@@ -67,7 +67,7 @@ def test_strong_attention_to_a_value_of_zero_has_norm_0_and_gradient_0() -> None
     assert float(gradient.gradient[0, HEAD, :, PLACE].abs().max()) < 1e-5 * float(of_others)
     assert float(gradient.weights[0, HEAD, :, PLACE].max()) < 1e-4
     # Weight that leaves it goes elsewhere, and that does change the loss: the centred gradient is not 0.
-    moved = centred(weights, gradient.gradient[:, HEAD])
+    moved = subtract_row_mean(weights, gradient.gradient[:, HEAD])
     assert float(moved[0, :, PLACE].abs().mean()) > 1e-3 * float(of_others)
 
 

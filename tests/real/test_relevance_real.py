@@ -7,9 +7,9 @@ import pytest
 
 import headscope
 from headscope.ablation.estimates.relevance import balance
-from headscope.model.relevance.rules import Rules, linearised
-from headscope.model.relevance.sums import Accounts
-from headscope.model.relevance.targets import towards
+from headscope.model.relevance.rules import Rules, linearise
+from headscope.model.relevance.sums import RelevanceSums
+from headscope.model.relevance.targets import component_along
 
 TEXT = "The committee that met on Tuesday decided that the old bridge, which nobody had crossed for years, would stay."
 
@@ -20,10 +20,10 @@ def test_minilm_is_shared_out_whole_and_attnlrp_loses_a_third(zoo_model) -> None
     (batch,) = headscope.encode(model, [TEXT])
     found = {}
     for rules in ("voita", "attnlrp"):
-        accounts = Accounts(model, 1)
+        accounts = RelevanceSums(model, 1)
         kind: Rules = rules  # type: ignore[assignment]
-        with linearised(model, kind, accounts), accounts.kept():
-            said = towards(
+        with linearise(model, kind, accounts), accounts.kept():
+            said = component_along(
                 model.reading.vectors(
                     model(batch)[0], batch.inputs["attention_mask"], hold_lengths=True
                 )

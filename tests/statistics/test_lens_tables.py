@@ -14,7 +14,7 @@ from torch import Tensor
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
-from headscope.model.lenses import LENSES, lens_named
+from headscope.model.lenses import LENSES, make_lens
 from headscope.model.tokens import Batch
 from headscope.statistics import Statistic, select_statistics, stream
 from headscope.statistics.against_raw import AgainstRaw
@@ -55,7 +55,7 @@ def through(
                 kept.append((attention.site, one))
 
     for _ in stream(
-        model, batches, [], through={lens_named(lens, model): [*statistics, Keep()]}, losses=losses
+        model, batches, [], through={make_lens(lens, model): [*statistics, Keep()]}, losses=losses
     ):
         pass
     return kept

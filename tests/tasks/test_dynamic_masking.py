@@ -11,7 +11,7 @@ from by_hand import log_softmax
 from transformers import BertForMaskedLM
 
 from headscope.data.examples import Example
-from headscope.data.pack_sequences import packed
+from headscope.data.pack_sequences import pack
 from headscope.tasks import Item, tasks
 from headscope.tasks.base import Prepared, batch_of
 from headscope.tasks.masked import DynamicMasking
@@ -25,7 +25,7 @@ MASK, LONGEST = WORDS.index("[MASK]"), 24
 
 def made(seed: int = 0) -> tuple[DynamicMasking, Prepared]:
     model = worded(BertForMaskedLM)
-    sequences, counts = packed(model, TEXTS, max_length=LONGEST)
+    sequences, counts = pack(model, TEXTS, max_length=LONGEST)
     items = [Item((), None) for _ in sequences]
     task = DynamicMasking(seed=seed)
     task.set_vocabulary(model)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import headscope
 from headscope import FinetuneConfig, ModelSizes, Run, TaskData
 from headscope.commands import app
-from headscope.data.vocabulary import learned_tokenizer
+from headscope.data.vocabulary import train_tokenizer
 from headscope.errors import HeadscopeError
 from headscope.model.new_model import Source, new_model, resized
 from headscope.tasks import get_task
@@ -95,7 +95,7 @@ def test_weights_are_new_and_follow_from_the_seed(here: Path) -> None:
 
 @pytest.mark.parametrize("family", ENCODERS)
 def test_every_family_is_made_in_another_size(family: str) -> None:
-    tokens = learned_tokenizer(["the cat sat"], 300)
+    tokens = train_tokenizer(["the cat sat"], 300)
     source = Source(family, AutoConfig.for_model(family))
     model = new_model(
         source,
@@ -112,7 +112,7 @@ def test_every_family_is_made_in_another_size(family: str) -> None:
 
 
 def test_a_model_that_knows_no_segments_is_given_none_and_can_be_masked() -> None:
-    tokens = learned_tokenizer(["the cat sat on the mat"], 300)
+    tokens = train_tokenizer(["the cat sat on the mat"], 300)
     made = {
         family: new_model(
             Source(family, AutoConfig.for_model(family)),
@@ -159,7 +159,7 @@ def test_a_family_that_counts_another_token_as_padding_is_refused() -> None:
     ):
         new_model(
             source,
-            tokenizer=learned_tokenizer(["the cat sat"], 300),
+            tokenizer=train_tokenizer(["the cat sat"], 300),
             model_class="AutoModelForMaskedLM",
             sizes=ModelSizes(1, 2, 16),
         )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headscope.analysis.token_maps import TOKEN_LENSES
 from headscope.config import names
-from headscope.model.lenses import lens_named
+from headscope.model.lenses import make_lens
 from headscope.model.one_input import OneInput
 from headscope.tables import stack_layers
 
@@ -44,7 +44,7 @@ def compute_lens_maps(text: OneInput, name: str) -> LensMaps:
         return LensMaps(
             tokens.by, tokens.maps, tokens.how, tokens.shares, tokens.forms, tokens.layers
         )
-    by_site, how, shares = lens_named(name, text.model).draw(text)
+    by_site, how, shares = make_lens(name, text.model).draw(text)
     maps = {}
     for stack in dict.fromkeys(site.stack for site in text.model.sites):
         of_stack = {site: values for site, values in by_site.items() if site.stack == stack}

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from headscope.data.encode import Counts, Encoder
 from headscope.data.encode import Sequence as Encoded
 from headscope.data.examples import Example
-from headscope.data.treebank import Parsed, read_treebank
+from headscope.data.treebank import ParsedSentence, read_treebank
 from headscope.data.word_vectors import WordVectors
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
@@ -30,7 +30,7 @@ SENTENCES, CELLS = 8, 4_000_000  # at most in one batch: sentences, and weights 
 class Tree:
     """A sentence; `unit` is its fingerprint, `encoded` what the model reads of it."""
 
-    parsed: Parsed
+    parsed: ParsedSentence
     unit: int
     encoded: Encoded | None = None
 
@@ -116,7 +116,7 @@ class Treebanks:
         }
 
 
-def _counts(parsed: Parsed, word: int) -> bool:
+def _counts(parsed: ParsedSentence, word: int) -> bool:
     return parsed.relations[word] not in ("punct", "p") and parsed.tags[word] != "PUNCT"
 
 

@@ -10,7 +10,7 @@ from headscope.atomic_dir import check_free, check_page, read_record
 from headscope.config.names import TASKS
 from headscope.config.option import Config
 from headscope.data import hf_datasets as hub
-from headscope.data.bundled import named
+from headscope.data.bundled import corpus_path
 from headscope.data.examples import read_examples
 from headscope.data.frequency import frequency_file
 from headscope.data.records import find_split
@@ -68,7 +68,7 @@ def _check_corpus(values: Values) -> None:
     """The first text of each file, read as it will be read."""
     pairs, column = bool(values.get("pairs")), values.get("column")
     for path in values["corpus"]:
-        if can_be_read_again(named(path)):
+        if can_be_read_again(corpus_path(path)):
             next(read_examples([path], pairs=pairs, column=column), None)
 
 

@@ -66,9 +66,9 @@ def demo(run: Run, data: TextData, config: DemoConfig) -> None:
 
 def _write_questions(file: Path) -> None:
     """The bundled pairs as a task: of all second paragraphs, which one goes with the first?"""
-    from headscope.data.bundled import named
+    from headscope.data.bundled import corpus_path
 
-    lines = Path(named("wikipedia-pairs")).read_text("utf-8").splitlines()
+    lines = Path(corpus_path("wikipedia-pairs")).read_text("utf-8").splitlines()
     with file.open("w", encoding="utf-8") as out:
         for pair in map(json.loads, lines):
             question = {"id": pair["id"], "question": pair["a"], "context": pair["b"]}

@@ -12,12 +12,12 @@ FOLDER = Path(__file__).parent / "corpora"
 BUNDLED = {"wikipedia-pairs": FOLDER / "wikipedia-pairs.jsonl"}
 
 
-def named(path: str | Path) -> str | Path:
+def corpus_path(path: str | Path) -> str | Path:
     """The file of a bundled corpus if this is its name (unless a file here has it); else what was given."""
-    return bundled_file(path, BUNDLED, "corpus")
+    return bundled_path(path, BUNDLED, "corpus")
 
 
-def bundled_file(path: str | Path, bundled: Mapping[str, Path], kind: str) -> str | Path:
+def bundled_path(path: str | Path, bundled: Mapping[str, Path], kind: str) -> str | Path:
     """The bundled file of this name, unless a file here has it; what was given if it is a path or stdin."""
     name = str(path)
     if Path(path).exists() or name == STDIN or Path(path).name != name:

@@ -26,18 +26,18 @@ Kind = Literal["pronoun", "proper", "nominal"]
 KINDS: tuple[Kind, ...] = ("pronoun", "proper", "nominal")
 
 
-def listed(words: str) -> frozenset[str]:
+def word_set(words: str) -> frozenset[str]:
     """A closed list, written as one reads it."""
     return frozenset(words.split())
 
 
-PRONOUNS = listed(
+PRONOUNS = word_set(
     "i me my mine myself we us our ours ourselves you your yours yourself yourselves thou thee thy thine thyself ye "
     "he him his himself she her hers herself it its itself they them their theirs themselves themself oneself "
     "this that these those who whom whose which"
 )
-_ENDS_A_HEAD = listed(", of in on at to with who which that")
-_POSSESSIVE = listed("'s ’s s' s’")
+_ENDS_A_HEAD = word_set(", of in on at to with who which that")
+_POSSESSIVE = word_set("'s ’s s' s’")
 _NONE = ("", "-", "_")
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 _BEGIN = re.compile(

@@ -98,7 +98,7 @@ class Encoder:
             )
         check_long(long)
         self.model, self.tokenizer, self.long = model, model.tokenizer, long
-        self.limit = longest(model)
+        self.limit = model_limit(model)
         self.max_length = min(self.limit, DEFAULT_LENGTH) if max_length is None else max_length
         check_length(self.max_length, self.limit, model.name)
         self._check_room(pair=False)
@@ -317,7 +317,7 @@ def _words_from_marks(tokens: list[str], ids: list[int], special: frozenset[int]
     return words
 
 
-def longest(model: AttentionModel) -> int:
+def model_limit(model: AttentionModel) -> int:
     """How many tokens the model can read at most."""
     config = model.model.config
     limits = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from headscope.data.bundled import BUNDLED, named
+from headscope.data.bundled import BUNDLED, corpus_path
 from headscope.data.fasta import is_fasta, read_fasta
 from headscope.data.records import JSONL, Record, read_records
 from headscope.data.text_lines import count_columns, read_lines, suffix_of
@@ -82,7 +82,7 @@ def read_examples(
             where=option,
             expected="two for `pairs=True`, as in a,b" if pairs else "one; or add `pairs=True`",
         )
-    files = [named(path) for path in paths]
+    files = [corpus_path(path) for path in paths]
     if columns is not None and not any(suffix_of(file) in TABLES for file in files):
         raise HeadscopeError(
             f"no file of the corpus has columns: {', '.join(map(str, files))}",

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from headscope.data.bundled import FOLDER, bundled_file
+from headscope.data.bundled import FOLDER, bundled_path
 from headscope.data.text_lines import count_columns, read_lines
 from headscope.errors import HeadscopeError
 
@@ -101,7 +101,7 @@ def read_frequencies(path: str | Path) -> Frequencies:
 
 def frequency_file(path: str | Path) -> str | Path:
     """The file of a bundled list if this is its name, unless a file here has it."""
-    return bundled_file(path, LISTS, "frequency list")
+    return bundled_path(path, LISTS, "frequency list")
 
 
 def _read(path: str | Path) -> Iterator[tuple[str, float]]:

@@ -24,7 +24,7 @@ def is_id(data: str | Path) -> bool:
     return str(data).startswith(PREFIX)
 
 
-def fetched(data: str, split: str, words: tuple[str, ...]) -> Path:
+def fetch_split(data: str, split: str, words: tuple[str, ...]) -> Path:
     """The table of a data set's split: the first of its splits that is called by one of these words."""
     name, _, config = data.removeprefix(PREFIX).partition(":")
     where = f'`data="{data}"`'

@@ -12,7 +12,7 @@ from headscope.model.attention_model import AttentionModel
 TEXTS = 1024  # tokenized at a time
 
 
-def packed(
+def pack(
     model: AttentionModel, texts: Iterable[Example], *, max_length: int
 ) -> tuple[list[Sequence], Counts]:
     """The sequences, all of `max_length` tokens with the special ones around them, the last one shorter.

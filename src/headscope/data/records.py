@@ -152,7 +152,7 @@ def find_split(
         expected = f"{split}, {split}:even or {split}:odd"
         raise HeadscopeError(f'"{half}" is no half of {split}', where="`split`", expected=expected)
     if hub.is_id(data):
-        return hub.fetched(str(data), split, SPLITS[split])
+        return hub.fetch_split(str(data), split, SPLITS[split])
     path = Path(data)
     if not path.exists():
         expected = "a file, or a directory with train, dev and test files"

@@ -28,7 +28,7 @@ Line = tuple[int, str]
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedSentence:
     """A sentence and its tree.
 
     governors  the number of each word's governor, counted from 0; -1 for the root
@@ -58,7 +58,7 @@ def read_treebank(
     *,
     lenient: bool = False,
     counts: dict[str, int] | None = None,
-) -> Iterator[Parsed]:
+) -> Iterator[ParsedSentence]:
     """The sentences of all files in order.
 
     lenient  leave malformed sentences out, instead of stopping at the first
@@ -110,12 +110,12 @@ class _Block:
         self.title = f'sentence "{self.name}"' if given else f"sentence {number}"
         self.at: list[int] = []  # the line of each word
 
-    def parsed(self) -> Parsed:
+    def parsed(self) -> ParsedSentence:
         rows = self._rows()
         governors = [self._governor(i, row[6], len(rows)) for i, row in enumerate(rows)]
         self._check_one_root(governors)
         self._check_no_cycle(governors)
-        return Parsed(
+        return ParsedSentence(
             words=tuple(row[1] for row in rows),
             governors=tuple(governors),
             relations=tuple(row[7] for row in rows),

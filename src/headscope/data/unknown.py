@@ -61,7 +61,7 @@ class UnknownTokens:
         self._has_warned = True
         if self._where:
             self._warned_files.add(self._where)
-        counted = said(self.counts.content, self.counts.tokens, self.counts.pieces)
+        counted = describe_unknown(self.counts.content, self.counts.tokens, self.counts.pieces)
         check = (
             "Check that the model was trained on such text, and that the file holds nothing else"
         )
@@ -87,7 +87,7 @@ class UnknownTokens:
         return found
 
 
-def said(content: int, tokens: int, pieces: Iterable[str]) -> str:
+def describe_unknown(content: int, tokens: int, pieces: Iterable[str]) -> str:
     """`38.2 % of 1200 tokens are unknown to the tokenizer (most often ">", "|")`."""
     listed = ", ".join(f'"{piece}"' for piece in list(pieces)[:5])
     most = f" (most often {listed})" if listed else ""

@@ -22,7 +22,7 @@ def check_vocabulary(size: int) -> None:
         raise HeadscopeError(what, where="`vocabulary`", expected=f"{least} or more")
 
 
-def learned_tokenizer(
+def train_tokenizer(
     texts: Iterable[str], size: int, *, translates: bool = False
 ) -> PreTrainedTokenizerBase:
     """A tokenizer of at most `size` tokens, the special ones among them.

@@ -24,7 +24,7 @@ from headscope.model.bfloat16 import prepare_bfloat16
 from headscope.model.edits import Ablate, Edit
 from headscope.model.families import Family, families
 from headscope.model.fixed_attention import fixed_of
-from headscope.model.lenses import Lens, lens_named
+from headscope.model.lenses import Lens, make_lens
 from headscope.model.manifest import Cut
 from headscope.model.reading import TextReading
 from headscope.model.seam import CallInspector, Observer, Seam
@@ -254,7 +254,7 @@ class AttentionModel:
         if isinstance(lens, Lens):
             looking: Lens | None = lens
         else:
-            looking = None if lens == "raw" else lens_named(lens, self)
+            looking = None if lens == "raw" else make_lens(lens, self)
         told: list[Any] = [
             observer if looking is None else _Looked(looking, observer) for observer in observers
         ]

@@ -36,7 +36,7 @@ class Addition:
     gain: Tensor | None
 
 
-def states_given(args: Any, kwargs: Any) -> Tensor:
+def block_input(args: Any, kwargs: Any) -> Tensor:
     """The states that a block was called with."""
     given = (one for one in (*args, *kwargs.values()) if isinstance(one, Tensor))
     return next(one for one in given if one.is_floating_point())
@@ -59,7 +59,7 @@ def additions(model: AttentionModel) -> dict[Site, Addition]:
     found: list[tuple[str, nn.Module, bool]] = []
 
     def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
-        entered.append((names[module], states_given(args, kwargs)))
+        entered.append((names[module], block_input(args, kwargs)))
         normed.clear()
         written.clear()
 
@@ -129,7 +129,7 @@ def forms_of(attention: Attention) -> tuple[str, ...]:
     return FORMS if layer.gain is not None else FORMS[: 1 if layer.residual is None else 2]
 
 
-def together(attention: Attention) -> dict[str, Tensor]:
+def contribution_shares(attention: Attention) -> dict[str, Tensor]:
     """By form, [sequence, query, key]: the length of what all heads together bring from a key, as shares of a row."""
     layer, values = attention.layer, attention.values
     assert layer is not None
@@ -158,7 +158,7 @@ def _shares(squares: Tensor) -> Tensor:
     return lengths / lengths.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(lengths.dtype).tiny)
 
 
-def mixing(attention: Attention) -> dict[str, Tensor]:
+def mixing_ratios(attention: Attention) -> dict[str, Tensor]:
     """By form, [sequence, query]: the share of others in what is added up for a token. Vectors are summed first."""
     layer, values = attention.layer, attention.values
     assert layer is not None

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.model.relevance.targets import towards
+from headscope.model.relevance.targets import component_along
 from headscope.model.tokens import Batch
 
 
@@ -52,12 +52,12 @@ def _of_states(
         )
     if target is not None:
         here = states[:, _checked(target, states.shape[1])]
-        return towards(here).sum(), f"the state of token {target} in its own direction"
+        return component_along(here).sum(), f"the state of token {target} in its own direction"
     reading = model.reading
     reading.check(model.name)
     if tokens.segments is None or not bool((tokens.segments[0] == 1).any()):
         vector = reading.vectors(states, tokens.real, hold_lengths=True)
-        return towards(vector).sum(), f"{reading.in_words} in its own direction"
+        return component_along(vector).sum(), f"{reading.in_words} in its own direction"
     is_second = tokens.segments == 1
     first, second = (
         reading.vectors(states, tokens.real & of, hold_lengths=True)[0]

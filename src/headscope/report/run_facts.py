@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headscope.config.edit_record import EditRecord
-from headscope.data.unknown import WARN_SHARE
-from headscope.data.unknown import said as unknown_share
+from headscope.data.unknown import WARN_SHARE, describe_unknown
 from headscope.report.shared_heads import HeadKey, count_heads, is_shared
 from headscope.report.study_access import entry_of, shape_of, stacks_of
 from headscope.report.text import group_digits, is_number, plain, with_noun
@@ -158,7 +157,7 @@ def unknown_tokens(study: Study) -> list[str]:
         if is_number(content) and is_number(tokens) and tokens > WARN_SHARE * content:
             listed = [plain(piece, 30) for piece in pieces] if isinstance(pieces, Mapping) else []
             found.append(
-                f"{UNKNOWN_IN.get(kind, 'Task')}: {unknown_share(content, tokens, listed)}."
+                f"{UNKNOWN_IN.get(kind, 'Task')}: {describe_unknown(content, tokens, listed)}."
             )
     return list(dict.fromkeys(found))
 

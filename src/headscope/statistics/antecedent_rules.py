@@ -14,34 +14,34 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headscope.data.coreference import Mention, Window, listed
+from headscope.data.coreference import Mention, Window, word_set
 
 RULES = ("nearest", "head_match", "rules")
 
-_FIRST = listed("i me my mine myself we us our ours ourselves")
-_SECOND = listed("you your yours yourself yourselves thou thee thy thine thyself ye")
-_SINGULAR = listed(
+_FIRST = word_set("i me my mine myself we us our ours ourselves")
+_SECOND = word_set("you your yours yourself yourselves thou thee thy thine thyself ye")
+_SINGULAR = word_set(
     "i me my mine myself thou thee thy thine thyself yourself he him his himself she her hers herself it its itself "
     "this that oneself"
 )
-_SINGULAR_BEFORE_NOUN = listed("a an each every another this that")
-_PLURAL = listed(
+_SINGULAR_BEFORE_NOUN = word_set("a an each every another this that")
+_PLURAL = word_set(
     "we us our ours ourselves yourselves they them their theirs themselves these those both all many several few "
     "men women people children folk gentlemen ladies boys girls"
 )
-_PLURAL_BEFORE_NOUN = listed(
+_PLURAL_BEFORE_NOUN = word_set(
     "these those both all many several few two three four five six seven eight nine ten"
 )
-_MALE = listed(
+_MALE = word_set(
     "he him his himself mr mr. sir lord king prince duke count baron master father papa dad son brother uncle nephew "
     "grandfather husband man men boy boys gentleman gentlemen lad fellow monsieur widower emperor bishop priest"
 )
-_FEMALE = listed(
+_FEMALE = word_set(
     "she her hers herself mrs mrs. miss ms ms. madam madame mademoiselle lady ladies queen princess duchess countess "
     "baroness mistress mother mamma mama mum mom daughter sister aunt niece grandmother wife woman women girl girls "
     "maid widow empress nun"
 )
-_THING = listed("it its itself")
+_THING = word_set("it its itself")
 
 
 @dataclass(frozen=True)

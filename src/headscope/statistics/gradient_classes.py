@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from headscope.model.attention import Attention
-from headscope.model.lenses.gradient import centred
+from headscope.model.lenses.gradient import subtract_row_mean
 from headscope.statistics.base import ByLayer
 from headscope.statistics.token_classes import TOKEN_CLASSES, class_columns
 from headscope.tables import TableRow
@@ -40,7 +40,7 @@ class GradientClasses(ByLayer):
         measured = [
             gradient.abs() * seen,
             (weights * gradient).abs(),
-            centred(weights, gradient).abs() * seen,
+            subtract_row_mean(weights, gradient).abs() * seen,
         ]
         # [sequence, class, measure]
         means = torch.stack([_by_class(one, columns) / cells for one in measured], dim=-1)

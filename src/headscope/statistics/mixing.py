@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 
 from headscope.model.attention import Attention
-from headscope.model.contributions import mixing, together
+from headscope.model.contributions import contribution_shares, mixing_ratios
 from headscope.statistics.base import ByLayer
 from headscope.statistics.token_classes import TOKEN_CLASSES, class_columns
 from headscope.tables import TableRow
@@ -25,10 +25,10 @@ class Mixing(ByLayer):
     def update(self, attention: Attention) -> None:
         site = attention.site
         if attention.within_one_text:
-            for form, ratios in mixing(attention).items():
+            for form, ratios in mixing_ratios(attention).items():
                 self.add((site, form), ratios.mean(dim=1))
         columns = class_columns(attention.key)  # [sequence, key, class]
-        maps = {"weight": attention.raw.weights.mean(dim=1), **together(attention)}
+        maps = {"weight": attention.raw.weights.mean(dim=1), **contribution_shares(attention)}
         for form, cells in maps.items():
             shares = torch.bmm(cells.mean(dim=1, keepdim=True), columns.to(cells))[:, 0]
             shares = torch.where(columns.any(dim=1), shares, torch.nan)

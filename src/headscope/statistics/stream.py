@@ -13,7 +13,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.lenses import Lens
-from headscope.model.lenses.gradient import from_embeddings
+from headscope.model.lenses.gradient import track_embeddings
 from headscope.model.load import as_model
 from headscope.model.seam import Observer
 from headscope.model.tokens import Batch
@@ -65,7 +65,7 @@ def stream(
 def _back(
     model: AttentionModel, batch: Batch, observer: Observer, lens: Lens, losses: Losses
 ) -> None:
-    with model.watched(observer, lens=lens), from_embeddings(model) as embeddings:
+    with model.watched(observer, lens=lens), track_embeddings(model) as embeddings:
         torch.autograd.grad(losses(model, batch).sum(), embeddings, allow_unused=True)
 
 

@@ -16,13 +16,13 @@ from headscope.data.examples import Column, Example, columns_of, examples_of, re
 from headscope.data.frequency import Frequencies, count_frequencies, read_frequencies, words_in
 from headscope.data.sentences import Sentence
 from headscope.data.text_lines import can_be_read_again
-from headscope.data.treebank import ROOT, Parsed, read_treebank
+from headscope.data.treebank import ROOT, ParsedSentence, read_treebank
 from headscope.errors import HeadscopeError
 from headscope.study.run_record import describe_files
 from headscope.study.schema.record import Section
 
 Files = str | Path | Iterable[str | Path]
-RelationOf = Callable[[Parsed], Iterable[tuple[int, int]]]
+RelationOf = Callable[[ParsedSentence], Iterable[tuple[int, int]]]
 
 
 class Corpus:
@@ -196,7 +196,7 @@ def _check_mentions(found: Annotations) -> None:
         )
 
 
-def sentence_of(parsed: Parsed, relations: Mapping[str, RelationOf]) -> Sentence:
+def sentence_of(parsed: ParsedSentence, relations: Mapping[str, RelationOf]) -> Sentence:
     """A parsed sentence with its relations (the root apart), and those that functions find in it."""
     pairs: dict[str, list[tuple[int, int]]] = {}
     arcs = zip(parsed.governors, parsed.relations, strict=True)

@@ -15,7 +15,7 @@ from headscope.config.command_line import command_line
 from headscope.data.records import Record, read_records
 from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
-from headscope.model.relevance.targets import largest
+from headscope.model.relevance.targets import largest_logit
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Chance, Item, Prepared, Task, encode_items, root_mean_square
 from headscope.tasks.metrics import accuracy, f1, matthews
@@ -190,7 +190,7 @@ class Classification(Task):
         return logits
 
     def predicted_logit(self, answers: Tensor) -> Tensor:
-        return largest(answers)
+        return largest_logit(answers)
 
     def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
         """The divergence of the teacher's classes from ours, in nats."""

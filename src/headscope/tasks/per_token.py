@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from headscope.data.examples import read_examples
 from headscope.model.attention_model import AttentionModel
-from headscope.model.relevance.targets import largest_at
+from headscope.model.relevance.targets import largest_logit_at
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Chance, Item, Prepared, Task
 
@@ -54,7 +54,7 @@ class PerToken(Task):
                 place for place, label in enumerate(prepared.labels[number]) if label != IGNORED
             ]
             places.append(int(np.random.default_rng([seed, number]).choice(asked)))
-        return largest_at(model, batch, places)
+        return largest_logit_at(model, batch, places)
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         return answers[:, 0] / answers[:, 1]

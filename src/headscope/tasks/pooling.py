@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from headscope.data.encode import DEFAULT_LENGTH, Counts, longest
+from headscope.data.encode import DEFAULT_LENGTH, Counts, model_limit
 from headscope.data.encode import Sequence as Encoded
 from headscope.data.examples import Example
 from headscope.errors import HeadscopeError, note
 from headscope.model.attention_model import AttentionModel
 from headscope.model.reading import BY_OPTION, TextReading, normalized
-from headscope.model.relevance.targets import towards
+from headscope.model.relevance.targets import component_along
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared, Task, encode_examples
 
@@ -75,7 +75,7 @@ class PooledTask(Task):
         vectors = pooling.reading.vectors(
             output[0], batch.inputs["attention_mask"], pooling.of(batch), hold_lengths=True
         )
-        return towards(vectors, _others(answers, prepared.parts)[list(batch.indices)])
+        return component_along(vectors, _others(answers, prepared.parts)[list(batch.indices)])
 
     def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
         """[sequence]: one minus the cosine of two vectors of length 1."""
@@ -111,7 +111,7 @@ def pool_states(
 
 def length_of(model: AttentionModel, max_length: int | None) -> int:
     """Tokens of a text at most: as asked, else as the model's files state, else what is usual elsewhere."""
-    limit, reading = longest(model), model.reading
+    limit, reading = model_limit(model), model.reading
     if max_length is not None:
         return max_length
     if reading.max_length is not None:

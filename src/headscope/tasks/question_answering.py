@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from headscope.config.checks import check_length
-from headscope.data.encode import Counts, Side, longest
+from headscope.data.encode import Counts, Side, model_limit
 from headscope.data.encode import Sequence as Encoded
 from headscope.data.squad import Question, read_squad
 from headscope.data.unknown import UnknownTokens
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.model.relevance.targets import largest
+from headscope.model.relevance.targets import largest_logit
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Chance, Item, Prepared, Task, sequences_of
 
@@ -63,7 +63,7 @@ class QuestionAnswering(Task):
     ) -> Prepared:
         tokenizer = model.tokenizer
         assert tokenizer is not None
-        limit = longest(model)
+        limit = model_limit(model)
         length = min(LENGTH, limit) if max_length is None else max_length
         check_length(length, limit, model.name)
         counts = Counts()
@@ -127,7 +127,7 @@ class QuestionAnswering(Task):
 
     def predicted_logit(self, answers: Tensor) -> Tensor:
         """The best first and the best last token together."""
-        return largest(answers).sum(dim=1)
+        return largest_logit(answers).sum(dim=1)
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         """The mean over an item's windows; a window without the answer should say so (its first token)."""

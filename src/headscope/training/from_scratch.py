@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headscope.config.shared import Run
 from headscope.config.training import ModelSizes
-from headscope.data.vocabulary import learned_tokenizer
+from headscope.data.vocabulary import train_tokenizer
 from headscope.model.attention_model import AttentionModel
 from headscope.model.new_model import Source, new_model, read_source
 
@@ -34,7 +34,7 @@ def build_model(
     if sizes.vocabulary is not None:
         run.log(f"learning {sizes.vocabulary} tokens from the texts")
         translates = source.config.is_encoder_decoder
-        made = learned_tokenizer(texts, sizes.vocabulary, translates=translates)
+        made = train_tokenizer(texts, sizes.vocabulary, translates=translates)
     elif tokenizer is not None:
         made = read_source(tokenizer, say=run.log).tokenizer()
     return new_model(

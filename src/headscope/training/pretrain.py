@@ -21,7 +21,7 @@ from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
 from headscope.config.training import ModelSizes
 from headscope.data.held_out import check_held_out, is_held_out
-from headscope.data.pack_sequences import packed
+from headscope.data.pack_sequences import pack
 from headscope.errors import HeadscopeError
 from headscope.masks import Masked as MaskedAttention
 from headscope.model.attention_model import AttentionModel
@@ -149,7 +149,7 @@ class _Texts:
         sides = []
         for held in (False, True):
             texts = (text for i, text in enumerate(self.corpus) if self._is_held(i) == held)
-            sequences, counts = packed(model, texts, max_length=max_length)
+            sequences, counts = pack(model, texts, max_length=max_length)
             if not sequences:
                 what = "no text in it has tokens"
                 raise HeadscopeError(what, where=self.corpus.name, expected="text")

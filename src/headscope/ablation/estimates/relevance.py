@@ -25,9 +25,9 @@ from headscope.ablation.estimates import BACKWARD, Estimate, EstimateInputs
 from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
-from headscope.model.relevance.rules import Rules, linearised
-from headscope.model.relevance.sums import Accounts
-from headscope.model.relevance.supported import check_adds_up, check_covered
+from headscope.model.relevance.rules import Rules, linearise
+from headscope.model.relevance.sums import RelevanceSums
+from headscope.model.relevance.supported import check_adds_up, check_supported
 from headscope.statistics.base import Definition
 from headscope.tables import Moments, Row, TableRow, rows_of
 from headscope.tasks.base import Prepared, Task, batch_of, plan_batches
@@ -145,7 +145,7 @@ def relevances(
     seed  of the place that is asked, in sequences where there are several
     """
     model.check_evaluating()
-    check_covered(model)
+    check_supported(model)
     known = answers(model, task, prepared, batch_size=batch_size) if task.compares else None
     sites = sites_in_use(model, task, prepared)
     heads = tuple(head for head in model.heads if head.site in sites)
@@ -154,8 +154,8 @@ def relevances(
     done = 0
     for numbers in plan_batches(prepared, batch_size):
         batch = batch_of(model, prepared, numbers)
-        accounts = Accounts(model, len(numbers))
-        with report_out_of_memory(batch_size), linearised(model, rules, accounts), accounts.kept():
+        accounts = RelevanceSums(model, len(numbers))
+        with report_out_of_memory(batch_size), linearise(model, rules, accounts), accounts.kept():
             said = task.relevance_target(model, batch, prepared, seed=seed, answers=known)
             accounts.settle(said)
         if rules == "voita":
@@ -171,7 +171,11 @@ def relevances(
 
 
 def _enter(
-    found: Relevances, model: AttentionModel, accounts: Accounts, said: Tensor, numbers: list[int]
+    found: Relevances,
+    model: AttentionModel,
+    accounts: RelevanceSums,
+    said: Tensor,
+    numbers: list[int],
 ) -> None:
     """Write one batch's accounts at its sequences' places."""
     found.said[numbers] = said.double().cpu().numpy()
@@ -184,7 +188,7 @@ def _enter(
         found.layers.setdefault(key, np.zeros(len(found.said)))[numbers] = values.numpy()
 
 
-def balance(accounts: Accounts, said: Tensor) -> dict[tuple[str, int, str], Tensor]:
+def balance(accounts: RelevanceSums, said: Tensor) -> dict[tuple[str, int, str], Tensor]:
     """{(stack, layer, part): [sequence]}: what leaves a layer, and where it came from.
 
     leaves = enters + biases + source + lost, of which heads (and cross-heads) are what came through attention

@@ -17,7 +17,7 @@ from headscope.model.lenses._base import RANK, ROWS, SIGN, Lens
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
 
-__all__ = ["LENSES", "RANK", "ROWS", "SIGN", "Lens", "lens_named"]
+__all__ = ["LENSES", "RANK", "ROWS", "SIGN", "Lens", "make_lens"]
 
 
 def _load(name: str) -> type[Lens]:
@@ -29,7 +29,7 @@ def _load(name: str) -> type[Lens]:
     raise TypeError(f'{module.__file__} has no subclass of Lens with name = "{name}"')
 
 
-def lens_named(name: str, model: AttentionModel) -> Lens:
+def make_lens(name: str, model: AttentionModel) -> Lens:
     """The lens of this name for a model."""
     if not isinstance(name, str):
         raise HeadscopeError(

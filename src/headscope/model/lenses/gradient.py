@@ -59,13 +59,13 @@ class GradientLens(Lens):
         return HeadMaps(maps, self.how.format(output=output))
 
 
-def centred(weights: Tensor, gradient: Tensor) -> Tensor:
+def subtract_row_mean(weights: Tensor, gradient: Tensor) -> Tensor:
     """The gradient less its mean under the row's weights: what moving weight to a key changes."""
     return gradient - (weights * gradient).sum(dim=-1, keepdim=True)
 
 
 @contextmanager
-def from_embeddings(model: AttentionModel) -> Iterator[list[Tensor]]:
+def track_embeddings(model: AttentionModel) -> Iterator[list[Tensor]]:
     """Gradients go back to what embeddings gave, and to no parameter: the tensors to ask for, filled by a forward.
 
     Not all of them are always used (allow_unused). Parameters are frozen while this is open, as a graph that leads to

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from headscope.model.attention import Attention, Layer
-from headscope.model.contributions import additions, states_given
+from headscope.model.contributions import additions, block_input
 from headscope.model.lenses._base import ROWS, SIGN, HeadMaps, Lens, projections
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class NormLens(Lens):
             yield
 
     def _enter(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
-        self._entered[name] = states_given(args, kwargs).detach()
+        self._entered[name] = block_input(args, kwargs).detach()
 
     def layer(self, attention: Attention) -> Layer:
         blocks = self.blocks[attention.site].to(attention.weights)

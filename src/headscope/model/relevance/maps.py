@@ -12,10 +12,10 @@ from torch import Tensor
 
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.model.relevance.rules import Rules, linearised
-from headscope.model.relevance.sums import Accounts
-from headscope.model.relevance.supported import check_adds_up, check_covered
-from headscope.model.relevance.targets import largest, largest_at, towards
+from headscope.model.relevance.rules import Rules, linearise
+from headscope.model.relevance.sums import RelevanceSums
+from headscope.model.relevance.supported import check_adds_up, check_supported
+from headscope.model.relevance.targets import component_along, largest_logit, largest_logit_at
 from headscope.model.tokens import Batch
 
 TOGETHER = 2048  # tokens in one backward pass
@@ -48,7 +48,7 @@ def relevance_map(
 ) -> RelevanceMap:
     """Of one input, a batch of one sequence; targets are positions, by default all."""
     model.check_evaluating()
-    check_covered(model)
+    check_supported(model)
     what, say = _prediction(model)
     side = batch.inputs.get("decoder_input_ids", batch.inputs["input_ids"])
     if side.shape[0] != 1:
@@ -84,11 +84,11 @@ def _prediction(model: AttentionModel) -> tuple[str, Say]:
     """What this kind of model says at a place, in words and as a function of inputs, one place a sequence."""
     kind = type(model.model).__name__
     if model.model.get_output_embeddings() is not None:
-        return "the largest logit at a place", lambda inputs, places: largest_at(
+        return "the largest logit at a place", lambda inputs, places: largest_logit_at(
             model, inputs, places
         )
     if "SequenceClassification" in kind:
-        return "the logit of the predicted class", lambda inputs, places: largest(
+        return "the logit of the predicted class", lambda inputs, places: largest_logit(
             model(inputs).logits
         )
     if model.model.base_model is not model.model:
@@ -100,7 +100,7 @@ def _prediction(model: AttentionModel) -> tuple[str, Say]:
 
     def of_state(inputs: Inputs, places: Sequence[int]) -> Tensor:
         states = model(inputs)[0]
-        return towards(states[range(len(places)), list(places)])
+        return component_along(states[range(len(places)), list(places)])
 
     return "the last state at a place, in its own direction", of_state
 
@@ -112,8 +112,8 @@ def _part(
     inputs = {
         name: value.repeat_interleave(len(places), dim=0) for name, value in batch.inputs.items()
     }
-    accounts = Accounts(model, len(places))
-    with linearised(model, rules, accounts), accounts.kept():
+    accounts = RelevanceSums(model, len(places))
+    with linearise(model, rules, accounts), accounts.kept():
         said = say(inputs, places)
         accounts.settle(said)
     if rules == "voita":

@@ -89,7 +89,7 @@ class _Rules(TorchFunctionMode):
         if name in special:
             return special[name](func, *args, **kwargs)
         if name in _ACTIVATIONS:
-            return scaled(func, *args, **kwargs)
+            return with_fixed_ratio(func, *args, **kwargs)
         if name in _GATES:
             return func(*args, **kwargs).detach()
         if name in _PRODUCTS:
@@ -135,7 +135,13 @@ class _Rules(TorchFunctionMode):
     ) -> Any:
         if self.rules == "voita":
             return func(query.detach(), key.detach(), value, *args, **kwargs)
-        return func(part(query, 0.25), part(key, 0.25), part(value, 0.5), *args, **kwargs)
+        return func(
+            scale_gradient(query, 0.25),
+            scale_gradient(key, 0.25),
+            scale_gradient(value, 0.5),
+            *args,
+            **kwargs,
+        )
 
     def _linear(
         self, func: Any, states: Tensor, weight: Tensor, bias: Tensor | None = None
@@ -170,7 +176,9 @@ class _Rules(TorchFunctionMode):
         return result
 
 
-def scaled(function: Callable[..., Tensor], states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def with_fixed_ratio(
+    function: Callable[..., Tensor], states: Tensor, *args: Any, **kwargs: Any
+) -> Tensor:
     """function(states) as states times a ratio that is held fixed; at 0 the ratio is the slope."""
     with torch.no_grad():
         result = function(states.detach().clone(), *args, **kwargs)
@@ -182,16 +190,16 @@ def scaled(function: Callable[..., Tensor], states: Tensor, *args: Any, **kwargs
     return states * ratio
 
 
-def part(states: Tensor, share: float) -> Tensor:
+def scale_gradient(states: Tensor, share: float) -> Tensor:
     """The same values; of the gradient only a share goes on."""
     if not states.requires_grad:
         return states
     same = states.view_as(states)
-    on_slope(same, lambda slope: share * slope)
+    on_gradient(same, lambda slope: share * slope)
     return same
 
 
-def on_slope(states: Tensor, hook: Callable[[Tensor], Tensor | None]) -> None:
+def on_gradient(states: Tensor, hook: Callable[[Tensor], Tensor | None]) -> None:
     """Call with the derivative by this tensor when the backward pass comes by; what it returns goes on instead."""
     states.register_hook(hook)  # type: ignore[no-untyped-call]
 
@@ -200,7 +208,7 @@ def _halved(factors: tuple[Any, ...]) -> tuple[Any, ...]:
     """Factors of a product, those that depend on the input with half of the gradient where there are two of them."""
     if sum(_depends((one,)) for one in factors) < 2:
         return factors
-    return tuple(part(one, 0.5) if isinstance(one, Tensor) else one for one in factors)
+    return tuple(scale_gradient(one, 0.5) if isinstance(one, Tensor) else one for one in factors)
 
 
 def _depends(args: Any) -> bool:
@@ -213,7 +221,7 @@ def _depends(args: Any) -> bool:
 
 
 @contextmanager
-def linearised(model: AttentionModel, rules: Rules, books: Books) -> Iterator[None]:
+def linearise(model: AttentionModel, rules: Rules, books: Books) -> Iterator[None]:
     """The model's forward passes under these rules while this is open; everything is as before afterwards."""
     check_rules(rules)
     trained = [parameter for parameter in model.model.parameters() if parameter.requires_grad]
@@ -239,7 +247,7 @@ def _scaled_module(module: nn.Module) -> Iterator[None]:
     original = module.forward
 
     def forward(states: Tensor) -> Tensor:
-        return scaled(original, states)
+        return with_fixed_ratio(original, states)
 
     module.__dict__["forward"] = forward
     try:

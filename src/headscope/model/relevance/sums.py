@@ -21,12 +21,12 @@ from headscope.heads import Site
 from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
-from headscope.model.relevance.rules import on_slope
+from headscope.model.relevance.rules import on_gradient
 
 Step = tuple[str, int]
 
 
-class Accounts(Edit):
+class RelevanceSums(Edit):
     """Of the sequences of one batch, in their order.
 
     inputs   {stack: [sequence, token]} of the embeddings of every token
@@ -110,7 +110,7 @@ class Accounts(Edit):
             self.inputs[stack] = self.inputs[stack] + mine if stack in self.inputs else mine
 
         result = leaf * 1  # models write into what they looked up
-        on_slope(result, add)
+        on_gradient(result, add)
         self._leaves_of_graph.append(leaf)
         return result
 
@@ -128,7 +128,7 @@ class Accounts(Edit):
                 )  # a mask's constant is infinite
             self.biases[step] = self.biases[step] + self._by_sequence(product)
 
-        on_slope(result, add)
+        on_gradient(result, add)
 
     # What the seam tells
 
@@ -138,7 +138,7 @@ class Accounts(Edit):
     def output(self, site: Site, output: Tensor) -> Tensor:
         if output.requires_grad:
             held = output.detach()
-            on_slope(
+            on_gradient(
                 output,
                 lambda slope: self._set(
                     self.heads, site, (slope * held).sum(dim=-1).double().cpu()
@@ -205,7 +205,7 @@ class Accounts(Edit):
         def add(slope: Tensor) -> None:
             self.source[step] = self.source[step] + self._by_sequence(slope * held)
 
-        on_slope(same, add)
+        on_gradient(same, add)
         return same
 
     def _leaving(self, stack: str) -> Callable[..., None]:
@@ -221,7 +221,7 @@ class Accounts(Edit):
     def _follow(self, place: dict[Step, Tensor], step: Step, states: Tensor) -> None:
         if states.requires_grad:
             held = states.detach()
-            on_slope(
+            on_gradient(
                 states,
                 lambda slope: self._set(place, step, self._by_token((slope * held).sum(dim=-1))),
             )

@@ -8,24 +8,24 @@ from torch import Tensor
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.families import families
-from headscope.model.relevance.sums import Accounts
+from headscope.model.relevance.sums import RelevanceSums
 
 TOLERANCE = 1e-3  # of what is shared out; rounding makes about 1e-6 in float32
 
 
-def covered() -> tuple[str, ...]:
+def supported_types() -> tuple[str, ...]:
     """The model types that relevance is tested on."""
     return tuple(name for name, family in families().items() if family.takes_text)
 
 
-def check_covered(model: AttentionModel) -> None:
+def check_supported(model: AttentionModel) -> None:
     """Refuse a family whose layers the rules do not cover, and numbers too coarse for them."""
     kind = model.model.config.model_type
-    if kind not in covered():
+    if kind not in supported_types():
         raise HeadscopeError(
             f"the rules of relevance do not cover the layers of {kind}",
             where=model.name,
-            expected=f"one of {', '.join(covered())}",
+            expected=f"one of {', '.join(supported_types())}",
         )
     if model.model.dtype.itemsize < 4:
         raise HeadscopeError(
@@ -35,7 +35,7 @@ def check_covered(model: AttentionModel) -> None:
         )
 
 
-def check_adds_up(model: AttentionModel, accounts: Accounts, said: Tensor) -> None:
+def check_adds_up(model: AttentionModel, accounts: RelevanceSums, said: Tensor) -> None:
     """Refuse a model in which something is neither linear nor covered: inputs and biases must make up what it says."""
     parts = [*(part.sum(dim=-1) for part in accounts.inputs.values()), *accounts.biases.values()]
     sums = torch.stack([part.double().cpu() for part in parts])  # [part, sequence]
@@ -48,5 +48,5 @@ def check_adds_up(model: AttentionModel, accounts: Accounts, said: Tensor) -> No
             f"relevance does not add up in this {type(model.model).__name__}: {missing:.1%} came from layers that "
             "the rules do not cover",
             where=model.name,
-            expected=f"a model built as transformers' {', '.join(covered())}",
+            expected=f"a model built as transformers' {', '.join(supported_types())}",
         )

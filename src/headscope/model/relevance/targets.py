@@ -17,7 +17,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 
 
-def largest_at(
+def largest_logit_at(
     model: AttentionModel, batch: Batch | Mapping[str, Tensor], places: Sequence[int]
 ) -> Tensor:
     """[sequence]: a language model's largest logit at one place of each sequence, without a constant bias of it."""
@@ -40,12 +40,12 @@ def largest_at(
     return said if constant is None else said - constant[0, top]
 
 
-def largest(logits: Tensor) -> Tensor:
+def largest_logit(logits: Tensor) -> Tensor:
     """[sequence]: the logit of the class that the model says."""
     return logits.max(dim=-1).values
 
 
-def towards(vectors: Tensor, directions: Tensor | None = None) -> Tensor:
+def component_along(vectors: Tensor, directions: Tensor | None = None) -> Tensor:
     """[sequence]: how far a vector goes in a direction, in lengths of itself; in its own: 1 (that is all of it).
 
     vectors, directions  [sequence, width]; directions are of length 1

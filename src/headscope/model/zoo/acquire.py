@@ -9,9 +9,9 @@ from pathlib import Path
 
 from headscope.errors import HeadscopeError
 from headscope.model.zoo.cache import (
+    check_name,
     find,
     is_damaged,
-    known,
     publish,
     unwritable,
     workspace,
@@ -31,7 +31,7 @@ def _silent(_line: str) -> None:
 
 def fetch(name: str, say: Say = _silent) -> Path:
     """The directory of a zoo model, downloaded if it is not there yet; `say` gets short lines of progress."""
-    model = MODELS[known(name)]
+    model = MODELS[check_name(name)]
     if (there := find(name)) is not None:
         if not is_damaged(name):
             return there

@@ -34,7 +34,7 @@ def cache_directory() -> Path:
     return Path.home() / ".cache" / "headscope"
 
 
-def known(name: str) -> str:
+def check_name(name: str) -> str:
     """The name itself, or an error that lists the names there are."""
     if name not in MODELS:
         raise HeadscopeError(f'model "{name}" is unknown', expected=choices(name, MODELS))
@@ -67,7 +67,7 @@ def is_damaged(name: str) -> bool:
 
 def verify(name: str) -> None:
     """Hashes every file of a model again; the first that is missing, changed or new is named in the error."""
-    directory = find(known(name))
+    directory = find(check_name(name))
     if directory is None:
         raise HeadscopeError(f'model "{name}" is not on this machine', fix="Fetch it first")
     if not (directory / MARKER).is_file():
