@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import re
+import typing
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import headscope
+from headscope.study.result import Result
 
 PACKAGE = Path(next(iter(headscope.__path__)))
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -116,3 +120,41 @@ def test_the_command_line_stays_thin() -> None:
         len(file.read_text("utf-8").splitlines()) for file in (PACKAGE / "commands").glob("*.py")
     )
     assert lines < COMMAND_LINES
+
+
+# Public functions whose result is not a `Result`
+OTHER_RESULTS = {
+    "encode": "batches, for `stream`",
+    "load": "a model",
+    "save": "a path",
+    "serve": "a running server",
+    "stream": "one pass of statistics, before there is a study",
+    "token_map": "arrays of one input",
+    "write": "a path",
+}
+
+
+def test_every_public_function_returns_a_result() -> None:
+    others = set()
+    for name in headscope.__all__:
+        value = getattr(headscope, name)
+        if not inspect.isfunction(value):
+            continue
+        hint = typing.get_type_hints(inspect.unwrap(value))["return"]
+        kinds = [k for k in typing.get_args(hint) or (hint,) if k is not headscope.AttentionModel]
+        if not (kinds and all(inspect.isclass(k) and issubclass(k, Result) for k in kinds)):
+            others.add(name)
+    assert others == set(OTHER_RESULTS)
+
+
+def test_results_have_tables_a_record_and_a_display() -> None:
+    kinds = [Result]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    assert len(kinds) > 10
+    for kind in kinds[1:]:
+        source = inspect.getsource(kind) + inspect.getsource(kind.__mro__[1])
+        assert "_repr_html_" in dir(kind)
+        assert "write" in dir(kind)
+        for name in ("tables", "record"):
+            assert hasattr(kind, name) or re.search(rf"\b{name}: ", source), (kind, name)

@@ -77,6 +77,22 @@ class Joined(Result):
     notes: list[str] = field(default_factory=list)
     command: str = ""
 
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables of the studies: by name, or as "MODEL: NAME" if there are several models."""
+        several = len(self.chapters) > 1
+        return {
+            f"{chapter.name}: {name}" if several else name: table
+            for chapter in self.chapters
+            for name, table in chapter.study.tables.items()
+        }
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The command, and the record of each model's study."""
+        studies = [{"name": c.name, "record": c.study.record} for c in self.chapters]
+        return {"command": self.command, "studies": studies, "notes": self.notes}
+
     def __repr__(self) -> str:
         told = ", ".join(f"{chapter.study!r}" for chapter in self.chapters)
         return f"Joined({told})"

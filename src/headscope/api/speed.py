@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headscope.config.option import fill
 from headscope.config.shared import Reading, Run
@@ -15,10 +15,14 @@ from headscope.masks.open_model import open_model
 from headscope.masks.speed import DENSE, FLEX, SPARSE, MaskSpeed, measure_mask_speed
 from headscope.model.attention_model import AttentionModel
 from headscope.model.latency import Layers, Speed, layers, measure
+from headscope.study.result import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
-class SpeedResult:
+class SpeedResult(Result):
     """Measured times.
 
     name    of the model
@@ -34,6 +38,28 @@ class SpeedResult:
     mask: MaskSpeed | None = None
     sequences: int = 0
     length: int = 0
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """All of it as plain values, as `headscope speed --json` prints them."""
+        if self.mask is not None:
+            pays_from = {way: self.mask.pays_from(way) for way in SPARSE}
+            return {"model": self.name, **asdict(self.mask), "pays_from": pays_from}
+        assert self.layers is not None
+        times = {name: getattr(self.layers, name) for name in ("share", "time", "bound")}
+        return {"layers": times, "models": [asdict(model) for model in self.models]}
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """`layers` (time by the share of heads) and `models`; with a mask `lengths`, a row for each length and way."""
+        import pandas as pd
+
+        if self.mask is not None:
+            rows = [asdict(length) for length in self.mask.lengths]
+            return {"lengths": pd.DataFrame([row | way for row in rows for way in row.pop("ways")])}
+        record = self.record
+        layers = pd.DataFrame({name: record["layers"][name] for name in ("share", "time")})
+        return {"layers": layers, "models": pd.DataFrame(record["models"])}
 
     def lines(self) -> Iterator[str]:
         """The result as a table for a terminal."""
@@ -64,7 +90,7 @@ def speed(
     Returns
     -------
     SpeedResult
-        `layers` and `models`; with a mask `mask`.
+        `layers` and `models`; with a mask `mask`. Also as `tables` and `record`; `lines()` is the table of the shell.
     """
     return _speed(model, *fill("speed", options, (SpeedConfig, config), (Run, run)))
 

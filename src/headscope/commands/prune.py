@@ -42,9 +42,7 @@ def prune(
                 model, config=config, data=data, reading=reading, run=run
             )
             typer.echo(
-                json.dumps(plan.as_json(), ensure_ascii=False)
-                if as_json
-                else "\n".join(plan.lines())
+                json.dumps(plan.record, ensure_ascii=False) if as_json else "\n".join(plan.lines())
             )
             return
         result = headscope.prune(model, config=config, data=data, reading=reading, run=run)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import typer
 
@@ -13,9 +12,6 @@ from headscope.commands._options import AsJson, Model
 from headscope.config.shared import Run
 from headscope.config.speed import SpeedConfig
 from headscope.progress import progress
-
-if TYPE_CHECKING:
-    from headscope.api.speed import SpeedResult
 
 
 @command()
@@ -27,20 +23,9 @@ def speed(model: Model, config: SpeedConfig, run: Run, as_json: AsJson = False) 
     with progress(name) as update:
         result = headscope.speed(model, config, run=replace(run, progress=update))
     if as_json:
-        typer.echo(json.dumps(_values(result)))
+        typer.echo(json.dumps(result.record))
     else:
         for line in result.lines():
             typer.echo(line)
     if run.out is not None:
         typer.echo(run.out, err=as_json)
-
-
-def _values(result: SpeedResult) -> dict[str, object]:
-    from headscope.masks.speed import SPARSE
-
-    if result.mask is not None:
-        pays = {way: result.mask.pays_from(way) for way in SPARSE}
-        return {"model": result.name, **asdict(result.mask), "pays_from": pays}
-    assert result.layers is not None
-    layers = {name: getattr(result.layers, name) for name in ("share", "time", "bound")}
-    return {"layers": layers, "models": [asdict(model) for model in result.models]}

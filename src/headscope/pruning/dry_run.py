@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headscope.config.command_line import option_words
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning.pareto_front import change_text
 from headscope.pruning.plan import Plan
+from headscope.study.result import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WEIGHTS = {"small": "model.safetensors", "plain": "model.safetensors", "onnx": "model.onnx"}
 
@@ -30,7 +34,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class DryRun:
+class DryRun(Result):
     """A plan, and what carrying it out would give.
 
     sizes        of the unpruned and of the pruned model
@@ -50,7 +54,15 @@ class DryRun:
         found = [WEIGHTS[self.form], "cut.json", "plan.json", "README.md"]
         return [*found, "study/"] if self.has_study else found
 
-    def as_json(self) -> dict[str, Any]:
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """`sizes`: of the unpruned and the pruned model."""
+        import pandas as pd
+
+        return {"sizes": pd.DataFrame([asdict(size) for size in self.sizes])}
+
+    @property
+    def record(self) -> dict[str, Any]:
         """All of it as plain values."""
         return {
             **self.plan.chosen,

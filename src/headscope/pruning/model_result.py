@@ -11,6 +11,7 @@ from headscope.atomic_dir import atomic_directory
 from headscope.model.attention_model import AttentionModel
 from headscope.model.manifest import NAME as MANIFEST
 from headscope.model.saving import write_model
+from headscope.study.result import Result
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 
@@ -25,7 +26,7 @@ def no_page(study: Study, folder: Path) -> None:
 
 
 @dataclass
-class ModelResult:
+class ModelResult(Result):
     """A smaller model, and what was measured.
 
     model   the smaller model
@@ -35,7 +36,7 @@ class ModelResult:
     """
 
     model: AttentionModel
-    record: dict[str, Any]
+    record: dict[str, Any] = field(repr=False)
     study: Study | None
     form: str = "small"
     write_page: WritePage = field(default=no_page, repr=False, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.ablation.noninferiority import Margin, advice_of, verdict_in
@@ -15,9 +16,10 @@ from headscope.pruning.pareto_front import UNTIMED, FrontRow, Report, Speeds, ti
 from headscope.pruning.plan import Plan
 from headscope.pruning.search_inputs import SearchInputs, describe_splits
 from headscope.pruning.subset_evaluator import Selection, SubsetState
+from headscope.study.result import Result
 from headscope.study.run_record import build_record
 from headscope.study.schema.names import CUT
-from headscope.study.schema.record import Section
+from headscope.study.schema.record import RunRecord, Section
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
@@ -31,7 +33,7 @@ CLOCK = (*UNTIMED, "is_front")  # columns that depend on measured times and diff
 
 
 @dataclass
-class SearchResult:
+class SearchResult(Result):
     """The result of a search.
 
     plan        the heads to remove, with how they were chosen
@@ -50,6 +52,16 @@ class SearchResult:
     is_kept: bool
 
     @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables of the study."""
+        return self.study.tables
+
+    @property
+    def record(self) -> RunRecord:
+        """The record of the study."""
+        return self.study.record
+
+    @property
     def front(self) -> pd.DataFrame:
         """A row for every size that was reported: what is lost on the other split, what is gained."""
         return self.study.tables["front"]
@@ -58,6 +70,13 @@ class SearchResult:
     def tried(self) -> pd.DataFrame:
         """A row for every set that was evaluated on the selection split."""
         return self.study.tables["search"]
+
+    def __repr__(self) -> str:
+        return f"SearchResult(removes {self.plan.heads})"
+
+    def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the study with its figures and page."""
+        return self.study.write(out, overwrite=overwrite)
 
 
 def make_result(

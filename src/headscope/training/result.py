@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import shutil
 import time
@@ -14,6 +13,7 @@ from headscope.atomic_dir import atomic_directory
 from headscope.config.shared import Run
 from headscope.model.attention_model import AttentionModel
 from headscope.model.saving import write_model
+from headscope.study.result import Result
 from headscope.study.schema.record import SCHEMA, Section
 from headscope.training.checkpoints import FOLDER
 
@@ -25,7 +25,7 @@ MEASURED = ("epochs", "moments")  # keys of the record: what finetune and pretra
 
 
 @dataclass(frozen=True)
-class TrainingResult:
+class TrainingResult(Result):
     """A trained model.
 
     model   the model with the weights that were kept
@@ -33,7 +33,7 @@ class TrainingResult:
     path    the directory it was written to; None if it was not written
     """
 
-    model: AttentionModel = field(repr=False)
+    model: AttentionModel
     record: dict[str, Any] = field(repr=False)
     path: Path | None = None
 
@@ -55,11 +55,6 @@ class TrainingResult:
             if self.path is not None and (self.path / FOLDER).is_dir():
                 shutil.copytree(self.path / FOLDER, folder / FOLDER)
         return Path(out)
-
-    def _repr_html_(self) -> str:
-        """The display in a notebook."""
-        tables = "".join(table.to_html(index=False) for table in self.tables.values())
-        return f"<p>{html.escape(repr(self.model))}</p>{tables}"
 
 
 def training_record(

@@ -14,15 +14,21 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 from markupsafe import Markup
 
+from headscope.atomic_dir import check_page
 from headscope.errors import HeadscopeError
 from headscope.report.look.lens_view import LensView, StackMaps
 from headscope.report.look.page_path import check_page_path, page_path
 from headscope.report.look.token_axis import axes_payload, escape_controls
 from headscope.study.local_paths import local_name
+from headscope.study.result import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NOTEBOOK_LIMIT_BYTES = 5_000_000
 FILE_LIMIT_BYTES = 25_000_000
@@ -30,7 +36,7 @@ _BUILT = Path(__file__).parents[1] / "static"  # from web/
 
 
 @dataclass(frozen=True)
-class Look:
+class Look(Result):
     """One input seen by all heads, through one lens or several: a page to save, or to look at in a notebook."""
 
     model: str
@@ -49,6 +55,26 @@ class Look:
             f", {what}" for what in ((f"off {self.off}",) if self.off else ()) + self.edits
         )
         return f"Look({self.model!r}, {shown}, {tokens} tokens, lens {lenses}{changed})"
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """`tokens`: a row for each token along an axis of the maps of a stack."""
+        import pandas as pd
+
+        rows = [
+            {"stack": maps.stack, "axis": axis, "position": position, "token": token}
+            for maps in self.stacks
+            for axis in ("query", "key")
+            for position, token in enumerate(getattr(maps, axis).tokens)
+        ]
+        return {"tokens": pd.DataFrame(rows)}
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Model, text, lenses, and how attention was changed."""
+        lenses = [lens.name for lens in self.lenses]
+        changes = {"off": self.off, "edits": list(self.edits)}
+        return {"model": self.model, "text": list(self.text), "lens": lenses, **changes}
 
     @property
     def stacks(self) -> tuple[StackMaps, ...]:
@@ -118,6 +144,11 @@ class Look:
             "sides": sides,
             "answers": [lens.payload() for lens in self.lenses],
         }
+
+    def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the page, which must not exist yet unless `overwrite`; `save` replaces it."""
+        check_page(page_path(out), overwrite=overwrite)
+        return self.save(out)
 
     def save(self, path: str | Path, *, limit_bytes: int | None = FILE_LIMIT_BYTES) -> Path:
         """Write the page, whole or not at all; a page above `limit_bytes` is refused (None: any size)."""
