@@ -138,7 +138,7 @@ def test_the_forbidden_share_is_that_of_the_texts() -> None:
     ],
 )
 def test_whatever_is_drawn_by_chance_has_the_seed(mask: str, drawn: str) -> None:
-    assert Case("straight", mask, 7, 1).drawn == drawn
+    assert Case("straight", mask, 7, 1).seeded_mask == drawn
     assert read_mask(drawn).at(9).shape == (1, 9, 9)
 
 

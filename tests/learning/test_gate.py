@@ -243,10 +243,10 @@ def test_a_penalty_that_closes_everything_is_stopped_and_said_and_its_best_epoch
     ), said
     assert not (here / "gated").exists()
     place = here / "gated.partial" / "penalty-1000"
-    told = json.loads((place / "found.json").read_text("utf-8"))
+    told = json.loads((place / "result.json").read_text("utf-8"))
     plan = json.loads((place / "plan.json").read_text("utf-8"))
     assert 4 - plan["count"] == told["collapsed"]["left"] > 0
-    with_heads = [epoch for epoch in told["epochs"] if epoch["heads"]]
+    with_heads = [epoch for epoch in told["history"]["epochs"] if epoch["heads"]]
     best = max(with_heads, key=lambda epoch: (epoch["value"], -epoch["dev_loss"]))
     assert told["collapsed"]["kept_epoch"] == best["epoch"]
     cut = command("prune", str(place), "--plan", str(place / "plan.json"), "--out", "small")
@@ -381,7 +381,7 @@ def test_gates_on_a_model_from_scratch(here: Path) -> None:
 REFUSED = [
     (("--out", "gated"), "gate requires either --keep or --penalty."),
     (("--keep", "2", "--penalty", "0.1", "--out", "gated"), "gate requires either --keep or"),
-    (("--keep", "9", "--out", "gated"), "--keep: 9 heads cannot be kept. Expected 1 to 4."),
+    (("--keep", "9", "--out", "gated"), "--keep must be 1 to 4, got 9."),
     (("--keep", "2", "--layers", "1", "--out", "gated"), "--layers requires --from-scratch."),
     (
         ("--keep", "2", "--from-scratch", "--frozen", "--out", "gated"),
@@ -393,7 +393,7 @@ REFUSED = [
     (("--penalty", "much", "--out", "gated"), "--penalty must be numbers such as 0.001,0.01"),
     (
         ("--penalty", "cross=1", "--out", "gated"),
-        "--penalty: there is no cross. Expected some of encoder.",
+        "--penalty must name stacks of the model (encoder), got cross.",
     ),
     (
         ("--keep", "2", "--settle", "0", "--out", "gated"),

@@ -62,7 +62,11 @@ def test_open_gates_change_nothing_and_closed_ones_ablate(case: str) -> None:
             gates.log_alpha[::2] = -5.0
             gates.draw(0.0)
             gated = at_real_tokens(outputs(model, inputs), inputs)
-        closed = [head for head, value in gates.heads(gates.still().tolist()).items() if value == 0]
+        closed = [
+            head
+            for head, value in gates.by_head(gates.without_noise().tolist()).items()
+            if value == 0
+        ]
         with model.edited(Ablate(closed)):
             ablated = at_real_tokens(outputs(model, inputs), inputs)
     assert torch.allclose(gated, ablated, atol=1e-6)
@@ -76,7 +80,7 @@ def test_gates_to_a_plan_to_a_cut_model_is_the_gated_model() -> None:
         gates.log_alpha.copy_(torch.randn(len(gates.units)))
     gates.draw(1.0)
     assert gates.is_settled
-    heads = gates.heads(gates.fixed.tolist())
+    heads = gates.by_head(gates.fixed.tolist())
     assert sum(heads.values()) == 3
     cut = prune(
         model, HeadSet([head for head, value in heads.items() if not value], among=model.heads)
@@ -107,7 +111,7 @@ def test_a_penalty_alone_closes_all_gates_and_none_leaves_them() -> None:
     )
     with run.model.edited(gates.edit()):
         list(run)
-    assert gates.still().max() == 0
+    assert gates.without_noise().max() == 0
     run, gates = training(
         {"penalty": 0.0, "settle": 2.0}, LoopSettings(epochs=1, batch_size=8), frozen=True
     )
@@ -186,12 +190,12 @@ def test_heads_that_share_weights_are_kept_in_just_the_numbers_that_they_add_up_
             near = f"{keep - 1} or {keep + 1}" if keep > 1 else "2"
             with pytest.raises(
                 HeadscopeError,
-                match=f"`keep`: {keep} heads cannot be kept, as .* Expected {near}\\.",
+                match=f"`keep` must be {near}, as .*, got {keep}\\.",
             ):
                 Gates(model, keep=keep)
         else:
             gates = Gates(model, keep=keep)
-            assert sum(gates.heads(gates.chosen().tolist()).values()) == keep
+            assert sum(gates.by_head(gates.binarize().tolist()).values()) == keep
 
 
 def test_units_of_several_sizes_add_up_to_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,8 +209,8 @@ def test_units_of_several_sizes_add_up_to_what_is_kept(monkeypatch: pytest.Monke
         gates = Gates(model, keep=keep)
         with torch.no_grad():
             gates.log_alpha.copy_(torch.tensor([3.0, 1.0, 2.0]))
-        assert gates.chosen().tolist() == expected
-    with pytest.raises(HeadscopeError, match=r"6 heads cannot be kept, as .* Expected 5 or 7\."):
+        assert gates.binarize().tolist() == expected
+    with pytest.raises(HeadscopeError, match=r"`keep` must be 5 or 7, as .*, got 6\."):
         Gates(model, keep=6)
 
 
@@ -232,7 +236,7 @@ def test_a_state_taken_up_goes_on_to_the_same_gates_and_weights() -> None:
 def test_a_penalty_for_each_stack() -> None:
     model = translator()
     gates = Gates(model, penalty={"encoder": 2.0, "cross": 0.5})
-    prices = gates.heads(gates.prices.tolist())
+    prices = gates.by_head(gates.prices.tolist())
     assert {head.stack: price for head, price in prices.items()} == {
         "encoder": 2.0,
         "decoder": 0.0,
@@ -241,13 +245,16 @@ def test_a_penalty_for_each_stack() -> None:
 
 
 REFUSED = [
-    ({}, "gate: what shall open heads cost?"),
-    ({"penalty": 0.1, "keep": 2}, "gate: what shall open heads cost?"),
-    ({"penalty": -0.1}, "`penalty`: -0.1 is no penalty. Expected 0 or more."),
-    ({"penalty": math.nan}, "`penalty`: nan is no penalty."),
-    ({"penalty": {"decoder": 1.0}}, "`penalty`: there is no decoder. Expected some of encoder."),
-    ({"keep": 5}, "`keep`: 5 heads cannot be kept. Expected 1 to 4."),
-    ({"keep": 0}, "`keep`: 0 heads cannot be kept."),
+    ({}, "gates require either `penalty` or `keep`"),
+    ({"penalty": 0.1, "keep": 2}, "gates require either `penalty` or `keep`"),
+    ({"penalty": -0.1}, "`penalty` must be at least 0, got -0.1."),
+    ({"penalty": math.nan}, "`penalty` must be at least 0, got nan."),
+    (
+        {"penalty": {"decoder": 1.0}},
+        "`penalty` must name stacks of the model (encoder), got decoder.",
+    ),
+    ({"keep": 5}, "`keep` must be 1 to 4, got 5."),
+    ({"keep": 0}, "`keep` must be 1 to 4, got 0."),
 ]
 
 

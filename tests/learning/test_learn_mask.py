@@ -17,7 +17,7 @@ from headscope import Study, TaskData, learn_mask
 from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.learning.learned_mask import LearnedMask
-from headscope.learning.learning_runs import LOOKED_AT, read_splits
+from headscope.learning.learning_runs import MAX_SELECTION, read_splits
 from headscope.masks.position_kinds import KINDS, count_pairs_by_kind, mean_by_kind
 from headscope.tasks import get_task
 from poison import poisoned
@@ -145,7 +145,7 @@ def test_help_says_what_is_limited() -> None:
     for name in ("gate", "learn-mask"):
         said = " ".join(command(name, "--help").output.replace("│", " ").split())
         assert "Maximum number of training examples" in said
-        assert f"at most {LOOKED_AT} examples of it" in said
+        assert f"at most {MAX_SELECTION} examples of it" in said
 
 
 def test_soft_masks_over_seeds_have_intervals_and_no_file(here: Path) -> None:
@@ -291,7 +291,7 @@ def test_a_corpus_is_held_out_in_the_blocks_of_pretrain(here: Path) -> None:
     texts = [text for text, _ in sentiments(430)]
     (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
     data = TaskData("masked", "texts.txt", select_on="dev:even", report_on="dev:odd")
-    _, (train, select, report) = read_splits(get_task("masked"), data)
+    _, train, select, report = read_splits(get_task("masked"), data)
     blocks = [texts[:20], texts[200:220], texts[400:420]]
     assert [item.texts[0] for item in select] == [text for block in blocks for text in block[:10]]
     assert [item.texts[0] for item in report] == [text for block in blocks for text in block[10:]]
@@ -385,7 +385,7 @@ REFUSED = [
     (("--sparsity", "0.5", "--soft"), "--sparsity must be left out with --soft."),
     (("--sparsity", "0.5", "--form", "hard"), "--form must be "),
     (("--sparsity", "0.5", "--per", "token"), "--per must be "),
-    (("--sparsity", "0.99", "--structured"), "--sparsity: 0.99 of attention cannot go"),
+    (("--sparsity", "0.99", "--structured"), "--sparsity must be at most "),
     (("--sparsity", "0.5", "--settle", "2"), "--settle must be above 0 and at most 1, got 2."),
     (("--sparsity", "0.5", "--mask-rate", "0"), "--mask-rate must be above 0, got 0."),
     (("--sparsity", "0.5", "--data", "glue/dev.tsv"), "glue/dev.tsv: there is no train file."),

@@ -28,7 +28,7 @@ def test_only_the_head_that_is_needed_stays(options: dict[str, float], tmp_path:
         list(run)
     kept = [
         f"{head.layer}.{head.head}"
-        for head, value in gates.heads(gates.fixed.tolist()).items()
+        for head, value in gates.by_head(gates.fixed.tolist()).items()
         if value
     ]
     assert kept == [CARRIER]

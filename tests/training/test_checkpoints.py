@@ -41,7 +41,7 @@ def test_there_are_as_many_as_asked_from_the_first_to_the_last(data: st.DataObje
 def test_what_cannot_be_kept_is_refused(count: int) -> None:
     with pytest.raises(
         HeadscopeError,
-        match=rf"`checkpoints`: {count} cannot be kept of 10 steps\. Expected 2 to 11\.",
+        match=rf"`checkpoints`: a training of 10 steps can keep 2 to 11 checkpoints, got {count}\.",
     ):
         steps_to_keep(10, count)
 
@@ -58,7 +58,8 @@ def test_they_are_found_by_step_and_later_ones_are_dropped(tmp_path: Path) -> No
     assert [step for step, _ in read_checkpoints(tmp_path)] == [0, 3]
     drop_checkpoints(tmp_path, after=-1)
     with pytest.raises(
-        HeadscopeError, match=r"no checkpoints here\. Expected a model trained with `checkpoints=N`"
+        HeadscopeError,
+        match=r"two checkpoints or more, got no checkpoints\. Train it with `checkpoints=N`",
     ):
         read_checkpoints(tmp_path)
     with pytest.raises(HeadscopeError, match="there is no such directory"):

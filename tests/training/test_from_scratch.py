@@ -195,7 +195,7 @@ REFUSED = [
     ),
     (
         ("bert", "--task", "sst2", "--label-smoothing", "0.1"),
-        "--label-smoothing: sst2 has no tokens to smooth over.",
+        "--label-smoothing: must be 0 for sst2, which has no target tokens, got 0.1.",
     ),
     (
         ("bert", "--task", "sst2", "--label-smoothing", "1"),
@@ -203,7 +203,7 @@ REFUSED = [
     ),
     (
         ("bert", "--task", "sst2", "--checkpoints", "99"),
-        "--checkpoints: 99 cannot be kept of 3 steps.",
+        "--checkpoints: a training of 3 steps can keep 2 to 4 checkpoints, got 99.",
     ),
     (("bert", "--task", "translation", "--from-scratch"), "bert: bert has no Seq2SeqLM."),
     (

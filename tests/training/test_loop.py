@@ -104,7 +104,7 @@ def test_the_rate_rises_and_falls() -> None:
     rates = []
     for number in range(run.total):
         run.number = number
-        rates.append(run._rate())
+        rates.append(run._rate_factors()[0])
     assert rates[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
     assert rates[-1] == pytest.approx(1 / 15)
     assert all(a > b for a, b in pairwise(rates[5:]))

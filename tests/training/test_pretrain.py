@@ -231,7 +231,10 @@ REFUSED = [
     (("--limit", "15"), "texts.txt: 15 texts are too few to hold 20 out."),
     (("--checkpoints", "1"), "--checkpoints must be at least 2, got 1."),
     (("--corpus", "nowhere.txt"), "nowhere.txt: there is no such file here."),
-    (("--config", "translator"), "--config: marian is an encoder-decoder."),
+    (
+        ("--config", "translator"),
+        "--config: must be an encoder such as bert, got marian, an encoder-decoder.",
+    ),
     (
         ("--config", "bert/config.json"),
         "bert/config.json: this configuration comes without a tokenizer.",

@@ -1,4 +1,4 @@
-"""What a task loses under each mask: applied to the model, after a repair, and trained under it from the start."""
+"""The cost of masks on a task: applied to the model, after a repair, and trained under the mask from the start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from headscope.config.compare_masks import CompareMasksConfig
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.data.encode import Sequence as Encoded
 from headscope.heads import Site
-from headscope.learning.learning_runs import Learning, Result, StudyWriter
+from headscope.learning.learning_runs import (
+    LearningRuns,
+    RunResult,
+    RunResults,
+    StudyWriter,
+    write_nothing,
+)
 from headscope.masks import Mask, Masked, read_mask, resolve_mask
 from headscope.masks.mask_spec import add_seed, files_of
 from headscope.model.attention_model import AttentionModel
@@ -24,13 +30,12 @@ from headscope.model.load import ModelSource
 from headscope.model.weights_hash import weights_sha256
 from headscope.pruning.pareto_front import changes
 from headscope.study.run_record import describe_files
+from headscope.study.schema.record import Section
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import to_frame
 from headscope.tasks import Judged
 from headscope.tasks.inference import evaluate
-from headscope.training.loop import Training
-from headscope.training.resumable import Resumable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +59,7 @@ class Case:
         return f"{self.mode.replace(' ', '-')}-{self.number}-seed-{self.seed}"
 
     @property
-    def drawn(self) -> str:
+    def seeded_mask(self) -> str:
         """The mask with its seed: a randomly drawn one differs between seeds."""
         return add_seed(self.mask, self.seed)
 
@@ -65,24 +70,19 @@ def compare_masks(
     data: TaskData,
     reading: Reading,
     run: Run,
-    write: StudyWriter = lambda study, folder: None,
+    write: StudyWriter = write_nothing,
 ) -> Study:
-    """Evaluate a model under each mask. write: writes figures and page into the study's directory.
+    """Evaluate a model under each mask.
 
     Every change is relative to the same training without a mask, with the same seed, on the same examples.
     """
-    comparison = _MaskComparison(model, config, data, reading, run)
-    cases = comparison.cases()
-    with comparison.train_each(cases, comparison.judge) as (folder, _):
-        study = comparison.study(cases, folder)
-        for case in cases:
-            (folder / case.name / JUDGED).unlink()
-            (folder / case.name).rmdir()
-        comparison.write(study, folder, write)
-    return study
+    for name in config.masks:
+        read_mask(name)  # raises errors before a model is loaded
+    runs = _ComparisonRuns(model, config, data, reading, run)
+    return runs.make_study(runs.cases(), write)
 
 
-class _MaskComparison(Learning[CompareMasksConfig]):
+class _ComparisonRuns(LearningRuns[CompareMasksConfig]):
     """The model under every mask, in every mode, with every seed."""
 
     def __init__(
@@ -93,13 +93,12 @@ class _MaskComparison(Learning[CompareMasksConfig]):
         reading: Reading,
         run: Run,
     ) -> None:
-        for name in config.masks:
-            read_mask(name)  # refused before a model is loaded
         super().__init__(model, config, data, reading, run)
         files = sorted({file for name in config.masks for file in files_of(name)})
-        self.header["mask_files"] = describe_files(files)
+        self.hashes: Section = {"mask_files": describe_files(files)}
         if config.start is not None:
-            self.header["start"] = weights_sha256(self._open_start(run.seed))
+            self.hashes["start"] = weights_sha256(self._open_start(run.seed))
+        self.header |= self.hashes
 
     @property
     def trains(self) -> bool:
@@ -114,7 +113,7 @@ class _MaskComparison(Learning[CompareMasksConfig]):
         def is_repeated(case: Case) -> bool:
             # Nothing is trained: every seed is the same, unless the mask is drawn.
             is_first = case.seed == config.seeds[0]
-            return case.mode == "straight" and not is_first and case.drawn == case.mask
+            return case.mode == "straight" and not is_first and case.seeded_mask == case.mask
 
         cases = [
             Case(mode, name, seed, number)
@@ -125,53 +124,54 @@ class _MaskComparison(Learning[CompareMasksConfig]):
         ]
         return [case for case in cases if not is_repeated(case)]
 
-    def judge(self, case: Case, folder: Path) -> Result:
-        """Train one model under one mask, if the mode says so, and evaluate it on the split to report on."""
-        is_new = case.mode == "from start"
-        model = self._open_start(case.seed) if is_new else self.open_to_train(case.seed)
-        if case.mask != INTACT:
-            model.wear(Masked(case.drawn, open_special=self.reading.open_special))
-        if case.mode != "straight":
-            epochs = self.config.repair if case.mode == "repaired" else self.settings.epochs
-            settings = replace(self.settings, seed=case.seed, epochs=epochs)
-            training = Training(model, self.task, self.train_on, settings)
-            run = Resumable(training, folder, {**self.header, "case": case.name})
-            run.restore()
-            for step in run.steps():
-                self.report_progress(case.name, step.number, step.total)
+    def train(self, target: Case, folder: Path) -> RunResult:
+        """Train one model under one mask, if the mode requires it, and evaluate it on the split to report on."""
+        is_new = target.mode == "from start"
+        model = self._open_start(target.seed) if is_new else self.open_to_train(target.seed)
+        if target.mask != INTACT:
+            model.wear(Masked(target.seeded_mask, open_special=self.reading.open_special))
+        if target.mode != "straight":
+            epochs = self.config.repair if target.mode == "repaired" else self.settings.epochs
+            settings = replace(self.settings, seed=target.seed, epochs=epochs)
+            identity = {"case": target.name}
+            for step in self.start_training(model, folder, identity, settings=settings).steps():
+                self.report_progress(target.name, step.number, step.total)
         judged = evaluate(model, self.task, self.report_on)
         np.savez(folder / JUDGED, losses=judged.losses, scores=judged.scores)
         name = self.task.metrics[0]
         metric = float(self.task.measure(judged.scores)[name])
-        self.run.log(f"{case.mode}, {case.drawn}, seed {case.seed}: {name} {metric:.4f}")
-        return {"metric": metric}
+        case = f"{target.mode}, {target.seeded_mask}, seed {target.seed}"
+        self.run.log(f"{case}: {name} {metric:.4f}")
+        return {}
 
     def _open_start(self, seed: int) -> AttentionModel:
         """The model that is trained under masks from the start."""
         assert self.config.start is not None
         torch.manual_seed(seed)  # determines new weights
-        return self.reload(self.config.start, labels=self.labels, reading=self.whole.reading)
+        return self.reload(self.config.start, self.whole.reading, self.labels)
 
-    def study(self, cases: Sequence[Case], folder: Path) -> Study:
+    def study(self, results: RunResults, folder: Path) -> Study:
+        cases = self.cases()
         judged = {}
         for case in cases:
-            with np.load(folder / case.name / JUDGED) as arrays:
+            path = folder / case.name / JUDGED
+            with np.load(path) as arrays:
                 judged[case] = Judged(arrays["losses"], arrays["scores"])
+            path.unlink()
+            path.parent.rmdir()
         special = self.whole.marks.special if self.reading.open_special else frozenset()
         rows = []
         for case in cases:
             seed = self.config.seeds[0] if case.mode == "straight" else case.seed
             intact = judged[Case(case.mode, INTACT, seed, 0)]
-            mask, texts = read_mask(case.drawn), self.report_on.sequences
+            mask, texts = read_mask(case.seeded_mask), self.report_on.sequences
             row = {"mode": case.mode, "mask": case.mask, "seed": case.seed}
             row["sparsity"] = forbidden_share(mask, texts, self.whole.sites, special)
             rows.append(row | changes(self.task, intact, judged[case], self.draws))
         table = TABLES["mask_runs"].frame(rows)
-        files = ("mask_files", "start")
-        hashes = {name: value for name, value in self.header.items() if name in files}
-        compared = self.section({**self.describe_examples(), **hashes})
+        section = self.section({**self.describe_examples(), **self.hashes})
         tables = {"mask_runs": table, "mask_table": over_seeds(table)}
-        return Study(to_frame([]), {}, self.record({"mask_table": compared}), tables)
+        return Study(to_frame([]), {}, self.record({"mask_table": section}), tables)
 
 
 def forbidden_share(
@@ -185,19 +185,17 @@ def forbidden_share(
     special  tokens that attend to and are attended by all, whatever the mask
     """
     own = [site for site in sites if site.stack in ("encoder", "decoder")]
-    if mask.per == "model":  # the same at every site of a stack
-        first: dict[str, Site] = {}
-        for site in own:
-            first.setdefault(site.stack, site)
-        own = list(first.values())
+    if mask.per == "model":  # the same at every site of a stack: the first one is enough
+        stacks = dict.fromkeys(site.stack for site in own)
+        own = [next(site for site in own if site.stack == stack) for stack in stacks]
     open_ = total = 0.0
     for site in own:
         is_causal = site.stack == "decoder"
         shapes = Counter(_shape(sequence, is_causal, special) for sequence in sequences)
-        for (size, opened), count in shapes.items():
+        for (size, positions), count in shapes.items():
             allowed = mask.at(size, site).clone()
-            allowed[:, list(opened)] = True
-            allowed[:, :, list(opened)] = True
+            allowed[:, list(positions)] = True
+            allowed[:, :, list(positions)] = True
             allowed = resolve_mask(allowed, is_causal=is_causal)
             open_ += count * float(allowed.double().mean(dim=0).sum())
             total += count * (size * (size + 1) / 2 if is_causal else size**2)
@@ -215,23 +213,12 @@ def _shape(
 def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     """One row per mode and mask: means over seeds; the paired interval of one seed, Student's of several."""
     rows = []
+    means = ["sparsity", "metric", "metric_change", "loss", "loss_change"]
     for (mode, mask), part in table.groupby(["mode", "mask"], sort=False):
         count = part["seed"].nunique()
         low, high = float(part["change_low"].iloc[0]), float(part["change_high"].iloc[0])
         if count > 1:
             low, high = students_interval(part["metric_change"].to_numpy())
-        rows.append(
-            {
-                "mode": mode,
-                "mask": mask,
-                "seeds": count,
-                "sparsity": part["sparsity"].mean(),
-                "metric": part["metric"].mean(),
-                "metric_change": part["metric_change"].mean(),
-                "change_low": low,
-                "change_high": high,
-                "loss": part["loss"].mean(),
-                "loss_change": part["loss_change"].mean(),
-            }
-        )
-    return TABLES["mask_table"].frame(rows)
+        row = {"mode": mode, "mask": mask, "seeds": count, "change_low": low, "change_high": high}
+        rows.append(row | {name: part[name].mean() for name in means})
+    return TABLES["mask_table"].frame(rows)[list(TABLES["mask_table"].columns)]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -15,11 +14,13 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.learning.gates import Gates
 from headscope.learning.learning_runs import (
-    Learning,
-    Result,
+    Collapse,
+    LearningRuns,
+    RunResult,
+    RunResults,
     StudyWriter,
-    by_name,
     describe_trainings,
+    write_nothing,
 )
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource
@@ -34,18 +35,17 @@ from headscope.pruning.pareto_front import (
     time_columns,
 )
 from headscope.pruning.plan import Plan
-from headscope.study.run_record import describe_model
 from headscope.study.schema.names import GATE, StatisticName
 from headscope.study.schema.record import Section
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
-from headscope.training.finetune import describe_epoch, evaluate_epoch, is_best
+from headscope.training.finetune import evaluate_epoch, is_best
 from headscope.training.learnable_edit import short_training_note
-from headscope.training.loop import Step, Training
-from headscope.training.resumable import BEST, Resumable, write_whole
+from headscope.training.loop import Step
+from headscope.training.resumable import BEST, Resumable, save_atomically
 
-MOMENTS = 100  # steps of the training at which the gates are recorded
+MOMENTS = 100  # number of steps at which the gates are recorded
 PLAN = "plan.json"
 SMALLER = "Take a smaller penalty, or `keep=N`"
 
@@ -56,24 +56,14 @@ def gate(
     data: TaskData,
     reading: Reading,
     run: Run,
-    write: StudyWriter = lambda study, folder: None,
+    write: StudyWriter = write_nothing,
 ) -> Study:
-    """Train gates for each target. write: writes figures and page into the study's directory.
+    """Train gates for each target.
 
     Each target leaves a directory in `run.out` with a plan and, unless the weights were frozen, the trained model that
     the plan is of. A penalty that closes every head is stopped and has no row; its best epoch is kept.
     """
-    learning = _GateLearning(model, config, data, reading, run)
-    sha256 = describe_model(learning.whole)["sha256"]
-    roles = None if config.roles is None else roles_in(Path(config.roles), sha256)
-    for target in config.targets:
-        learning.gates(learning.whole, target)  # refused before anything is trained
-    with learning.train_each(config.targets, learning.train) as (folder, results):
-        study = learning.study(results)
-        if roles is not None:
-            study.tables["gate_roles"] = roles[["stack", "layer", "head", "role"]]
-        learning.write(study, folder, write)
-    return study
+    return _GateRuns(model, config, data, reading, run).make_study(config.targets, write)
 
 
 class _AllClosed(HeadscopeError):
@@ -88,11 +78,20 @@ class _AllClosed(HeadscopeError):
         )
 
 
-class _GateLearning(Learning[GateConfig]):
+class _GateRuns(LearningRuns[GateConfig]):
     """The trainings of gates."""
 
     can_reduce_rate = True
-    of_targets = ("keep", "penalty", "roles")
+    options_of_targets = ("keep", "penalty", "roles")
+
+    def __init__(
+        self, model: ModelSource, config: GateConfig, data: TaskData, reading: Reading, run: Run
+    ) -> None:
+        super().__init__(model, config, data, reading, run)
+        path, sha256 = config.roles, self.header["model"]
+        self.roles = None if path is None else roles_in(Path(path), sha256)
+        for target in config.targets:
+            self.gates(self.whole, target)  # raises errors before anything is trained
 
     def gates(self, model: AttentionModel, target: GateTarget) -> Gates:
         """New gates for a target."""
@@ -101,110 +100,111 @@ class _GateLearning(Learning[GateConfig]):
         penalty, keep, rate = target.penalty, target.keep, self.config.gate_rate
         return Gates(model, penalty=penalty, keep=keep, rate=rate, settle=settle)
 
-    def train(self, target: GateTarget, folder: Path) -> Result:
+    def train(self, target: GateTarget, folder: Path) -> RunResult:
         """Train for one target; writes its plan and its model into the folder."""
         model = self.open_to_train(self.settings.seed)
         gates = self.gates(model, target)
-        inputs, frozen = (model, self.task, self.train_on), self.config.frozen
-        training = Training(*inputs, self.settings, learned=gates, frozen=frozen)
-        run = self.resume_training(training, target, folder)
+        identity, frozen = {"target": asdict(target)}, self.config.frozen
+        run = self.start_training(model, folder, identity, learned=gates, frozen=frozen)
+        total, history = run.training.total, run.history
         try:
             with model.edited(gates.edit()):
                 self._train_steps(run, gates, target)
-        except _AllClosed as closed:
-            self.run.log(f"{target.name}: {closed.what}")
-            collapsed = self._keep_collapsed(target, closed, model, gates, folder)
-            return {"collapsed": collapsed, **run.told}
-        kept = gates.heads(gates.chosen().tolist())
-        values = [kept[head] for head in self.whole.heads]
-        trace = [moment for moment in run.told["trace"] if moment[0] < training.total]
-        run.told["trace"] = [*trace, [training.total, values]]
-        row = self._write_plan(target, model, kept, folder)
+        except _AllClosed as error:
+            self.run.log(f"{target.name}: {error.what}")
+            return {"history": history, "collapsed": self._restore_best(target, error, run, gates)}
+        values = gates.by_head(gates.binarize().tolist())
+        by_head = [values[head] for head in self.whole.heads]
+        trace = [moment for moment in history["trace"] if moment[0] < total]
+        history["trace"] = [*trace, (total, by_head)]
+        row = self._write_plan(target, model, values, folder)
         metric = f"{self.task.metrics[0]} {row['metric']:.4f}"
         self.run.log(
             f"{target.name}: {row['left']} heads kept, {metric}, change {change_text(row)}"
         )
         note = ""
-        if bool(gates.hardly):
-            steps = gates.settles_at(training.total)
+        if bool(gates.undertrained):
+            steps = gates.settling_step(total)
             note = f"{target.name}: {short_training_note('gates', steps, '`gate_rate`')}"
             self.run.log(f"note: {note}")
-        return {"row": row, **run.told, "gates": values, "note": note}
+        return {"history": history, "row": row, "gates": by_head, "note": note}
 
     def _train_steps(self, run: Resumable, gates: Gates, target: GateTarget) -> None:
-        trace: list[list[Any]] = run.told.setdefault("trace", [])
-        epochs: list[dict[str, Any]] = run.told.setdefault("epochs", [])
+        trace = run.history.setdefault("trace", [])
+        epochs = run.history.setdefault("epochs", [])
         every = max(1, run.training.total // MOMENTS)
         for step in run.steps():
             self.report_progress(target.name, step.number, step.total)
             if step.number % every == 0 or step.number == 1:
-                values = gates.heads([round(value, 4) for value in gates.still().tolist()])
-                trace.append([step.number, [values[head] for head in self.whole.heads]])
+                values = gates.by_head(
+                    [round(value, 4) for value in gates.without_noise().tolist()]
+                )
+                trace.append((step.number, [values[head] for head in self.whole.heads]))
                 _check_open(gates, target, step)
             if step.ends_epoch:
                 gates.draw(run.training.progress)
                 _check_open(gates, target, step)
                 if target.keep is not None:  # without noise all may be closed
-                    gates.values = gates.chosen()
-                left = sum(value > 0 for value in gates.heads(gates.values.tolist()).values())
-                stay = int(sum(gates.heads(gates.chosen().tolist()).values()))
+                    gates.values = gates.binarize()
+                open_heads = sum(
+                    value > 0 for value in gates.by_head(gates.values.tolist()).values()
+                )
+                heads = int(sum(gates.by_head(gates.binarize().tolist()).values()))
                 epoch = evaluate_epoch(run.training.model, self.task, self.select_on, step)
-                epochs.append({**epoch, "heads": stay})
-                is_open = target.keep is None and stay
-                if is_open and is_best([epoch for epoch in epochs if epoch["heads"]]):
-                    self._keep_best(run, gates)
+                epochs.append({**epoch, "heads": heads})
+                is_kept = target.keep is None and heads > 0
+                if is_kept and is_best([epoch for epoch in epochs if epoch["heads"]]):
+                    self._save_best(run, gates)
                 run.save()
-                # Logged after saving: an epoch that a user has seen is not trained again.
-                self.run.log(f"{target.name}: {describe_epoch(epochs[-1])}, {left} heads open")
+                self.log_epoch(target.name, epochs[-1], f"{open_heads} heads open")
 
-    def _keep_best(self, run: Resumable, gates: Gates) -> None:
-        """Keep the best epoch, in case all heads close later on."""
+    def _save_best(self, run: Resumable, gates: Gates) -> None:
+        """Save the best epoch, in case all heads close later."""
         weights = {} if self.config.frozen else run.training.model.model.state_dict()
-        epoch = run.told["epochs"][-1]["epoch"]
-        write_whole({"epoch": epoch, "gates": gates.chosen(), "model": weights}, run.folder / BEST)
+        epoch = run.history["epochs"][-1]["epoch"]
+        best = {"epoch": epoch, "gates": gates.binarize(), "model": weights}
+        save_atomically(best, run.folder / BEST)
 
-    def _keep_collapsed(
-        self,
-        target: GateTarget,
-        closed: _AllClosed,
-        model: AttentionModel,
-        gates: Gates,
-        folder: Path,
-    ) -> Section:
-        """Write the best epoch before all heads closed into the folder; a note for the run record."""
-        note = {"what": closed.what, "where": str(closed.where), "step": closed.step}
-        if not (folder / BEST).exists():
+    def _restore_best(
+        self, target: GateTarget, error: _AllClosed, run: Resumable, gates: Gates
+    ) -> Collapse:
+        """Write the best epoch before all heads closed into the folder; returns a note for the run record."""
+        note: Collapse = {"what": error.what, "where": str(error.where), "step": error.step}
+        if not (run.folder / BEST).exists():
             return note
-        best = torch.load(folder / BEST, weights_only=True)
+        best, model = torch.load(run.folder / BEST, weights_only=True), run.training.model
         if not self.config.frozen:
             model.model.load_state_dict(best["model"])
-        row = self._write_plan(target, model, gates.heads(best["gates"].tolist()), folder)
+        row = self._write_plan(target, model, gates.by_head(best["gates"].tolist()), run.folder)
         return {**note, "kept_epoch": best["epoch"], "left": row["left"], "metric": row["metric"]}
 
-    def check_results(self, results: Sequence[Result], folder: Path) -> None:
-        """Refuse a run in which every penalty was too high; one that is not makes a front."""
-        notes = [result["collapsed"] for result in results if "collapsed" in result]
+    def check_results(self, results: RunResults, folder: Path) -> None:
+        """Refuse a run in which every penalty was too high."""
+        notes = [result["collapsed"] for result in results.values() if "collapsed" in result]
         if len(notes) < len(results):
             return
-        kept = [note for note in notes if "kept_epoch" in note]
+        restored = [note for note in notes if "kept_epoch" in note]
         fix = SMALLER
-        if kept and self.run.out is not None:
-            fix = f"Epoch {kept[0]['kept_epoch']}, with {kept[0]['left']} heads, is kept in {self.out}.partial. {fix}"
+        if restored and self.run.out is not None:
+            epoch, heads = restored[0]["kept_epoch"], restored[0]["left"]
+            fix = f"Epoch {epoch}, with {heads} heads, is kept in {self.out}.partial. {fix}"
         else:
             self.delete_trainings(folder)
         raise HeadscopeError(notes[0]["what"], where=notes[0]["where"], fix=fix)
 
     def _write_plan(
-        self, target: GateTarget, model: AttentionModel, kept: Mapping[Head, float], folder: Path
+        self, target: GateTarget, model: AttentionModel, values: Mapping[Head, float], folder: Path
     ) -> Section:
         """Write the plan and, unless weights were frozen, the trained model; returns the row of the pruned model."""
         plan_of = self.whole
         if not self.config.frozen:
             write_model(model, folder)
             # A plan is of the weights as they are loaded, under their final name.
-            plan_of = self.reload(folder, reading=model.reading)
+            plan_of = self.reload(folder, model.reading)
             plan_of.name = str(self.out / folder.name)
-        removed = HeadSet([head for head, value in kept.items() if not value], among=plan_of.heads)
+        removed = HeadSet(
+            [head for head, value in values.items() if not value], among=plan_of.heads
+        )
         cut = prune(plan_of, list(removed)) if removed else plan_of
         row = self._row(target.name, cut)
         # Without times, so that a plan has the same bytes whenever it is made.
@@ -214,6 +214,7 @@ class _GateLearning(Learning[GateConfig]):
         return {**row, "heads": str(removed)}
 
     def _row(self, name: str, cut: AttentionModel) -> Section:
+        """A row of the table `front`, without `heads`."""
         return {
             "aim": name,
             "removed": len(self.whole.heads) - len(cut.heads),
@@ -226,38 +227,36 @@ class _GateLearning(Learning[GateConfig]):
             "draw": 0,
         }
 
-    def study(self, results: Sequence[Result]) -> Study:
-        """The study of all trainings."""
+    def study(self, results: RunResults, folder: Path) -> Study:
         heads, count = self.whole.heads, len(self.train_on.items)
-        named = by_name(self.config.targets, results)
         rows = [
             Row.without_interval(head, str(StatisticName(GATE, name)), value, count)
-            for name, result in named.items()
+            for name, result in results.items()
             if "gates" in result
             for head, value in zip(heads, result["gates"], strict=True)
         ]
-        over_time = [
+        trace = [
             {"aim": name, "step": step, **asdict(head), "gate": value}
-            for name, result in named.items()
-            for step, values in result["trace"]
+            for name, result in results.items()
+            for step, values in result["history"]["trace"]
             for head, value in zip(heads, values, strict=True)
         ]
-        collapsed = {name: r["collapsed"] for name, r in named.items() if "collapsed" in r}
-        learned = {**describe_trainings(named), "collapsed": collapsed}
+        collapsed = {name: r["collapsed"] for name, r in results.items() if "collapsed" in r}
+        learned = {**describe_trainings(results), "collapsed": collapsed}
         searched = {**self.describe_examples(), "metric": self.task.metrics[0], "search": "gates"}
         record = self.record({"gates": self.section(learned), "pruning": searched})
-        front = [
-            {**self._row("", self.whole), "heads": ""},
-            *(result["row"] for result in results if "row" in result),
-        ]
+        front = [{**self._row("", self.whole), "heads": ""}]
+        front += [result["row"] for result in results.values() if "row" in result]
         tables = {
             "front": TABLES["front"].frame(front).assign(is_front=on_front(front)),
-            "gates": TABLES["gates"].frame(over_time),
+            "gates": TABLES["gates"].frame(trace),
         }
+        if self.roles is not None:
+            tables["gate_roles"] = self.roles[["stack", "layer", "head", "role"]]
         return Study(to_frame(rows), {}, record, tables)
 
 
 def _check_open(gates: Gates, target: GateTarget, step: Step) -> None:
-    """Under a penalty closed gates stay closed. With `keep`, that number is open in the end in any case."""
-    if target.keep is None and not gates.still().any():
+    """Raise an error if all are closed, since under a penalty they stay closed. With `keep` they open again."""
+    if target.keep is None and not gates.without_noise().any():
         raise _AllClosed(target, step)

@@ -1,11 +1,11 @@
-"""A learned switch for every head: hard-concrete gates (Louizos et al. 2018), as Voita et al. (2019) put them on heads.
+"""A learned gate on every head: hard-concrete gates (Louizos et al. 2018), applied to heads as by Voita et al. (2019).
 
-A gate is a random number between 0 and 1 that is exactly 0 or exactly 1 most of the time, with a gradient in between:
+A gate is a random number between 0 and 1 that is mostly exactly 0 or exactly 1, with a gradient in between:
 
     s = sigmoid((log u − log(1 − u) + log α) / β),  gate = clip(s (ζ − γ) + γ, 0, 1),  u uniform
 
-so that P(gate ≠ 0) = sigmoid(log α − β log(−γ / ζ)), which is what a head costs. Without noise the gate is
-clip((ζ − γ) sigmoid(log α) + γ, 0, 1). All start open: step 0 is the model as it was.
+so that P(gate ≠ 0) = sigmoid(log α − β log(−γ / ζ)), which is the penalty of a head. Without noise the gate is
+clip((ζ − γ) sigmoid(log α) + γ, 0, 1). All gates start open: at step 0 the model is unchanged.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from headscope.model.surgery import units
 from headscope.training.learnable_edit import LearnableEdit, TargetShare, is_undertrained
 
 LOW, HIGH, BETA = -0.1, 1.1, 0.33  # γ, ζ and β of Voita's code
-START = 3.0  # log α; from 2.4 on a gate without noise is exactly 1
-EDGE = 1e-6  # u is never nearer to 0 and 1
+START = 3.0  # initial log α; from 2.4 on a gate without noise is exactly 1
+EDGE = 1e-6  # smallest distance of u from 0 and 1
 
 
 def open_probability(log_alpha: Tensor) -> Tensor:
@@ -44,14 +44,13 @@ def gate_of(log_alpha: Tensor, uniform: Tensor | None = None) -> Tensor:
 class Gates(LearnableEdit):
     """One gate for each unit of heads that can be cut.
 
-    penalty  what an open head costs, in nats; or one number for each stack
-    keep     instead: so many heads stay; gates compete for a number of open heads that falls to it
+    penalty  penalty of an open head, in nats; or one number for each stack
+    keep     number of heads to keep, instead of a penalty: gates compete for a number of open heads that falls to it
     """
 
     fixed: Tensor  # [unit]: 0 or 1 once settled
-    hardly: Tensor  # whether it was settled before it had moved
     sizes: Tensor  # [unit]: number of heads
-    prices: Tensor  # [unit]: what each costs when it is open
+    prices: Tensor  # [unit]: penalty of the open unit
 
     def __init__(
         self,
@@ -70,50 +69,42 @@ class Gates(LearnableEdit):
         self._check(model)
         count, device = len(self.units), model.device
         self.log_alpha = nn.Parameter(torch.full((count,), start, device=device))
-        self.shift = torch.zeros((), device=device)  # what the competition adds to log α
+        self.shift = torch.zeros((), device=device)  # added to log α by the competition
         sizes = [float(len(unit)) for unit in self.units]
         self.register_buffer("fixed", torch.full((count,), -1.0, device=device))
-        self.register_buffer("hardly", torch.tensor(False, device=device))
+        self.register_buffer("undertrained", torch.tensor(False, device=device))
         self.register_buffer("sizes", torch.tensor(sizes, device=device))
         self.register_buffer("prices", self._prices(), persistent=False)
-        begun = float(self._open_share(self.log_alpha.detach()))
-        self.target = None if keep is None else TargetShare(keep / len(model.heads), begun)
-        self.values = self.still()
+        initial = float(self._open_share(self.log_alpha.detach()))
+        self.target = None if keep is None else TargetShare(keep / len(model.heads), initial)
+        self.values = self.without_noise()
 
     def _check(self, model: AttentionModel) -> None:
         if (self.penalty is None) == (self.keep is None):
-            raise HeadscopeError(
-                "what shall open heads cost?", where="gate", expected="either `penalty` or `keep`"
-            )
+            raise HeadscopeError("gates require either `penalty` or `keep`")
         if self.keep is not None:
             self._check_reachable(self.keep, len(model.heads))
-        by_stack = self.penalty if isinstance(self.penalty, Mapping) else {}
-        prices = by_stack.values() if isinstance(self.penalty, Mapping) else [self.penalty or 0.0]
-        where = "`penalty`"
-        for price in prices:
-            if not (price >= 0 and math.isfinite(price)):
-                raise HeadscopeError(f"{price} is no penalty", where=where, expected="0 or more")
+        by_stack = self.penalty if isinstance(self.penalty, Mapping) else {"": self.penalty or 0.0}
         stacks = sorted({head.stack for head in model.heads})
-        for stack in sorted(set(by_stack) - set(stacks)):
-            expected = f"some of {', '.join(stacks)}"
-            raise HeadscopeError(f"there is no {stack}", where=where, expected=expected)
+        for stack, price in by_stack.items():
+            if not (price >= 0 and math.isfinite(price)):
+                raise HeadscopeError(f"`penalty` must be at least 0, got {price}")
+            if stack and stack not in stacks:
+                what = f"`penalty` must name stacks of the model ({', '.join(stacks)}), got {stack}"
+                raise HeadscopeError(what)
 
     def _check_reachable(self, keep: int, most: int) -> None:
         if not 1 <= keep <= most:
-            raise HeadscopeError(
-                f"{keep} heads cannot be kept", where="`keep`", expected=f"1 to {most}"
-            )
+            raise HeadscopeError(f"`keep` must be 1 to {most}, got {keep}")
         possible = [number for number in range(1, most + 1) if _sums(self.units)[0] >> number & 1]
         if keep not in possible:
             nearest = [n for n in possible if n < keep][-1:] + [n for n in possible if n > keep][:1]
             raise HeadscopeError(
-                f"{keep} heads cannot be kept, as some share weights and stay together",
-                where="`keep`",
-                expected=" or ".join(map(str, nearest)),
+                f"`keep` must be {' or '.join(map(str, nearest))}, as some heads share weights and "
+                f"stay together, got {keep}"
             )
 
     def _prices(self) -> Tensor:
-        """[unit]: what each costs when it is open."""
         penalty = self.penalty
         if isinstance(penalty, Mapping):
             prices = [sum(penalty.get(head.stack, 0.0) for head in unit) for unit in self.units]
@@ -121,14 +112,12 @@ class Gates(LearnableEdit):
             prices = [(penalty or 0.0) * len(unit) for unit in self.units]
         return torch.tensor(prices, device=self.log_alpha.device)
 
-    # As something that is learned
-
     def draw(self, progress: float) -> None:
-        """New noise; from the settling on, none."""
+        """New values, with noise in training mode before they are settled."""
         if self.is_due(progress):
-            chosen = self.chosen()
+            chosen = self.binarize()
             competing = None if self.keep is None else chosen
-            self.hardly.fill_(is_undertrained(self.log_alpha.detach(), self.start, competing))
+            self.undertrained.fill_(is_undertrained(self.log_alpha.detach(), self.start, competing))
             self.fixed.copy_(chosen)
         if self.is_settled:
             self.values = self.fixed
@@ -139,45 +128,43 @@ class Gates(LearnableEdit):
             uniform = torch.rand(len(self.units)).to(self.log_alpha.device)
             self.values = gate_of(self.log_alpha + self.shift, uniform)
         else:
-            self.values = self.still()
+            self.values = self.without_noise()
 
     def cost(self, progress: float) -> Tensor:
-        # Gates that compete need no price.
+        # Gates that compete need no penalty.
         price = 0.0 if self.is_settled or self.target is not None else self.prices
         return (open_probability(self.log_alpha) * price).sum()
 
     def _open_share(self, log_alpha: Tensor) -> Tensor:
-        """Of all heads, how many are open, expected."""
+        """The expected share of heads that are open."""
         return (open_probability(log_alpha) * self.sizes).sum() / self.sizes.sum()
 
     def edit(self) -> Edit:
         return GateEdit(self)
 
-    # What has been learned
-
-    def still(self) -> Tensor:
+    def without_noise(self) -> Tensor:
         """[unit]: the gates without noise."""
         with torch.no_grad():
             return self.fixed.clone() if self.is_settled else gate_of(self.log_alpha + self.shift)
 
-    def chosen(self) -> Tensor:
-        """[unit]: 1 for what is to stay, 0 for the rest. With `keep`, the most open ones up to just so many heads."""
+    def binarize(self) -> Tensor:
+        """[unit]: 1 for open gates, else 0. With `keep`, the most open ones with that number of heads in total."""
         if self.is_settled:
             return self.fixed.clone()
         if self.keep is None:
             return (gate_of(self.log_alpha.detach()) >= 0.5).float()
-        found, left = torch.zeros_like(self.fixed), self.keep
+        is_open, missing = torch.zeros_like(self.fixed), self.keep
         order = torch.argsort(self.log_alpha.detach(), descending=True, stable=True).tolist()
         later = _sums([self.units[unit] for unit in order])[1:]
         for unit, reachable in zip(order, later, strict=True):
             size = len(self.units[unit])
-            # The others can make up what is missing.
-            if size <= left and reachable >> (left - size) & 1:
-                found[unit] = 1.0
-                left -= size
-        return found
+            # Only if later units can add up to the rest.
+            if size <= missing and reachable >> (missing - size) & 1:
+                is_open[unit] = 1.0
+                missing -= size
+        return is_open
 
-    def heads(self, values: Sequence[float]) -> dict[Head, float]:
+    def by_head(self, values: Sequence[float]) -> dict[Head, float]:
         """A number for every head from one for every unit."""
         return {
             head: value for unit, value in zip(self.units, values, strict=True) for head in unit
@@ -185,15 +172,15 @@ class Gates(LearnableEdit):
 
 
 def _sums(units: Sequence[tuple[Head, ...]]) -> list[int]:
-    """For each place, and for the end: bit n is set where some of the units from there on have n heads together."""
-    found = [1]
+    """For each index, and for the end: bit n is set if some of the units from there on have n heads in total."""
+    sums = [1]
     for unit in reversed(units):
-        found.append(found[-1] | found[-1] << len(unit))
-    return found[::-1]
+        sums.append(sums[-1] | sums[-1] << len(unit))
+    return sums[::-1]
 
 
 class GateEdit(Edit):
-    """Every head's output times its gate of the moment; gradients flow into the gates."""
+    """Every head's output times its current gate; gradients flow into the gates."""
 
     def __init__(self, gates: Gates) -> None:
         self.gates = gates

@@ -1,17 +1,16 @@
-"""What `gate`, `learn_mask` and `compare_masks` share: three splits, the intact model, one run per target."""
+"""Base class of `gate`, `learn_mask` and `compare_masks`: three splits, the intact model, one training per target."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypedDict, TypeVar
 
 import torch
 
@@ -27,6 +26,7 @@ from headscope.errors import HeadscopeError
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource, load
+from headscope.model.reading import TextReading
 from headscope.pruning.pareto_front import changes
 from headscope.study.journal import check_or_write_header
 from headscope.study.run_record import (
@@ -42,17 +42,26 @@ from headscope.study.study_dir import write_tables
 from headscope.tasks import Judged, Task, task_of
 from headscope.tasks.base import Item, Prepared, check_apart, sample_evenly
 from headscope.tasks.inference import evaluate
+from headscope.training.finetune import describe_epoch
 from headscope.training.from_scratch import build_model
+from headscope.training.learnable_edit import LearnableEdit
 from headscope.training.loop import Diverged, LoopSettings, Training
-from headscope.training.resumable import BEST, DIVERGED, STATE, Resumable
+from headscope.training.result import Divergence, EpochRecord, History
+from headscope.training.resumable import (
+    BEST,
+    DIVERGED,
+    STATE,
+    Resumable,
+    check_smaller_rate,
+    write_divergence,
+)
 
-RESULT, HEADER = "found.json", "header.json"
-LOOKED_AT = 500  # largest number of examples that are evaluated after every epoch
+RESULT, HEADER = "result.json", "header.json"
+MAX_SELECTION = 500  # largest number of examples that are evaluated after every epoch
 # packages that determine the numbers
 CODE = ("model", "data", "tasks", "masks", "training", "ablation", "pruning", "learning")
 HELD_OUT = 0.1  # share of a corpus without splits that is not trained on
-StudyWriter = Callable[[Study, Path], None]  # writes a study into a directory
-Result = dict[str, Any]  # what one training found, as JSON
+StudyWriter = Callable[[Study, Path], None]  # writes figures and page of a study into a directory
 C = TypeVar("C", bound=TrainingConfig)
 
 
@@ -63,64 +72,101 @@ class TrainingTarget(Protocol):
     def name(self) -> str: ...
 
 
-def read_splits(
-    task: Task, data: TaskData, *, trains: bool = True
-) -> tuple[list[Path], tuple[list[Item], list[Item], list[Item]]]:
-    """The files, and the examples to train on, to select on and to report on.
+class Collapse(TypedDict, total=False):
+    """A training that was stopped since all gates had closed, and its best epoch before that, if there is one."""
 
-    trains  whether a train file is needed; without one there is only the split to report on
-    """
+    what: str
+    where: str
+    step: int
+    kept_epoch: int
+    left: int
+    metric: float
+
+
+class RunResult(TypedDict, total=False):
+    """The result of one training, as JSON."""
+
+    history: History
+    learning_rate: float
+    row: dict[str, Any]  # of the table `front` or `learned_masks`
+    note: str
+    gates: list[float]
+    collapsed: Collapse
+    closed: bool  # whether a mask is closed wherever it may be
+    open: dict[str, float]  # open share of the mask of each group
+
+
+RunResults = Mapping[str, RunResult]  # by the name of the target
+
+
+def write_nothing(study: Study, folder: Path) -> None:
+    """Write no figures and no page."""
+
+
+class Splits(NamedTuple):
+    """The files of a task's data, and the examples to train on, to select on and to report on."""
+
+    files: list[Path]
+    train: list[Item]
+    select: list[Item]
+    report: list[Item]
+
+
+def read_splits(task: Task, data: TaskData, *, trains: bool = True) -> Splits:
+    """Read the splits. trains: whether a train file is needed; without one there is only the split to report on."""
     assert data.report_on is not None
     if not trains:
         file = find_split(data.data, data.report_on, task=task.name)
-        return [file], ([], [], task.items(file, data.report_on, limit=data.report_limit))
-    select_on = [] if data.select_on is None else [data.select_on]
-    names = ["train", *select_on, data.report_on]
-    limits = [data.limit, *[LOOKED_AT for _ in select_on], data.report_limit]
-    files = [find_split(data.data, split, task=task.name) for split in names]
+        return Splits([file], [], [], task.items(file, data.report_on, limit=data.report_limit))
+    limits = (
+        ("train", data.limit),
+        (data.select_on, MAX_SELECTION),
+        (data.report_on, data.report_limit),
+    )
+    splits = [(name, limit) for name, limit in limits if name is not None]
+    files = [find_split(data.data, name, task=task.name) for name, _ in splits]
     if files[0] in files[1:]:
         if not task.is_free_of_labels:
-            raise HeadscopeError(
-                "there is no train file",
-                where=data.data,
-                expected="a directory with a train file and a dev file",
-            )
-        return files[:1], _hold_out(task, data, files[0])
-    train, *select, report = (
-        task.items(file, split, limit=limit)
-        for file, split, limit in zip(files, names, limits, strict=True)
-    )
-    selected = select[0] if select else []
-    check_apart(selected, report, "`report_on`")
-    return sorted(set(files)), (train, selected, report)
+            expected = "a directory with a train file and a dev file"
+            raise HeadscopeError("there is no train file", where=data.data, expected=expected)
+        return _hold_out(task, data, files[0])
+    items = [
+        task.items(file, name, limit=limit)
+        for file, (name, limit) in zip(files, splits, strict=True)
+    ]
+    select = items[1] if len(items) == 3 else []
+    check_apart(select, items[-1], "`report_on`")
+    return Splits(sorted(set(files)), items[0], select, items[-1])
 
 
-def _hold_out(task: Task, data: TaskData, file: Path) -> tuple[list[Item], list[Item], list[Item]]:
-    """A corpus: one block of texts in ten is held out, half of it to select on and half to report on."""
+def _hold_out(task: Task, data: TaskData, file: Path) -> Splits:
+    """Splits of a corpus: of the held-out blocks of texts, one half is to select on and one to report on."""
     items = task.items(file, "train", limit=None)
     check_held_out(HELD_OUT, len(items), str(file))
-    held = [index for index in range(len(items)) if is_held_out(index, HELD_OUT)]
-    select = [items[index] for index in held if index % BLOCK < BLOCK // 2]
-    report = [items[index] for index in held if index % BLOCK >= BLOCK // 2]
-    train = [item for index, item in enumerate(items) if not is_held_out(index, HELD_OUT)]
-    return (
+    train: list[Item] = []
+    select: list[Item] = []
+    report: list[Item] = []
+    for index, item in enumerate(items):
+        half = select if index % BLOCK < BLOCK // 2 else report
+        (half if is_held_out(index, HELD_OUT) else train).append(item)
+    return Splits(
+        [file],
         sample_evenly(train, data.limit, file),
-        sample_evenly(select, LOOKED_AT, file),
+        sample_evenly(select, MAX_SELECTION, file),
         sample_evenly(report, data.report_limit, file),
     )
 
 
-class Learning(Generic[C]):
-    """The examples and the intact model, ready for one training after another.
+class LearningRuns(ABC, Generic[C]):
+    """The examples and the intact model, and one training after another.
 
     can_reduce_rate   whether a run whose loss became NaN may be resumed with a smaller learning rate
-    of_targets        options that say which trainings there are, or only how results are shown: a resumed run may
-                      have others
+    options_of_targets  options that define the trainings, or only how results are shown: a resumed run may have others
     """
 
     can_reduce_rate: ClassVar[bool] = False
-    of_targets: ClassVar[tuple[str, ...]] = ()
-    out: Path  # the directory of the study; temporary if `run.out` is None
+    options_of_targets: ClassVar[tuple[str, ...]] = ()
+    out: Path  # the final directory of the study; temporary if `run.out` is None
 
     def __init__(
         self, model: ModelSource, config: C, data: TaskData, reading: Reading, run: Run
@@ -134,30 +180,30 @@ class Learning(Generic[C]):
             self.scratch = config
         self.started = time.perf_counter()
         self._check_model()
-        files, items = read_splits(self.task, data, trains=self.trains)
-        self.labels = self.task.labels(items[0] or items[2])
-        self.texts: list[str] = (
-            [text for item in items[0] for text in item.texts] if self.scratch else []
-        )
+        splits = read_splits(self.task, data, trains=self.trains)
+        self.labels = self.task.labels(splits.train or splits.report)
+        self.texts: list[str] = []  # a new tokenizer is learned from them
+        if self.scratch is not None:
+            self.texts = [text for item in splits.train for text in item.texts]
         self.whole = self._open(run.seed, run)
         self.task.check(self.whole)
-        self.whole.reading.check(self.whole.name)  # what cannot be saved is not trained
+        self.whole.reading.check(self.whole.name)  # refuse now what cannot be saved after training
         self.train_on, self.select_on, self.report_on = (
-            self.task.prepare(self.whole, split, max_length=data.max_length)
-            if split
+            self.task.prepare(self.whole, items, max_length=data.max_length)
+            if items
             else Prepared([], [], [], None, Counts())
-            for split in items
+            for items in (splits.train, splits.select, splits.report)
         )
-        self.draws = resamples_for(self.task, len(items[2]))
-        self.files = describe_files(files)
+        self.draws = resamples_for(self.task, len(splits.report))
+        self.files = describe_files(splits.files)
         self.options = recorded(data, reading, run, config)
-        options = self.options.items()
+        excluded = self.options_of_targets
         self.header: Section = {
             "model": describe_model(self.whole)["sha256"],
             "reading": self.whole.reading.record(),
             "task": self._describe_task(),
             "data": self.files,
-            "config": {name: value for name, value in options if name not in self.of_targets},
+            "config": {k: value for k, value in self.options.items() if k not in excluded},
             "code": hash_code(*CODE),
             "versions": versions(),
         }
@@ -166,6 +212,17 @@ class Learning(Generic[C]):
     def trains(self) -> bool:
         """Whether a train file is needed."""
         return True
+
+    @abstractmethod
+    def train(self, target: Any, folder: Path) -> RunResult:
+        """Train for one target; writes its files into the folder."""
+
+    @abstractmethod
+    def study(self, results: RunResults, folder: Path) -> Study:
+        """The study of all trainings, whose files are in directories of `folder`."""
+
+    def check_results(self, results: RunResults, folder: Path) -> None:
+        """Raise an error for results that make no study; `folder` is kept as it is."""
 
     def _check_model(self) -> None:
         if not isinstance(self.model, AttentionModel):
@@ -181,16 +238,15 @@ class Learning(Generic[C]):
             )
 
     def _open(self, seed: int, run: Run) -> AttentionModel:
-        """The model as it is before training; a model that was passed in is not copied."""
+        """The model before training; a model that was passed in is not copied."""
         torch.manual_seed(seed)  # determines new weights
-        reading = replace(self.reading, open_special=False)  # for the masks, not for loading
+        reading = replace(self.reading, open_special=False)  # an option of masks, not of loading
         kind, labels = self.task.model_class, self.labels
         if self.scratch is None:
             return open_model(self.model, reading, run, model_class=kind, labels=labels)
         assert not isinstance(self.model, AttentionModel)
-        model = build_model(
-            self.model, self.scratch, self.texts, model_class=kind, labels=labels, run=run
-        )
+        scratch, texts = self.scratch, self.texts
+        model = build_model(self.model, scratch, texts, model_class=kind, labels=labels, run=run)
         model.untrained = ()  # new parameters are about to be trained
         model.reading = model.reading.overridden(reading.pooling, reading.prompt)
         return model
@@ -200,17 +256,36 @@ class Learning(Generic[C]):
         model = self._open(seed, replace(self.run, log=no_log))
         return model.copy() if model is self.model else model
 
-    def reload(self, spec: str | Path, **how: Any) -> AttentionModel:
+    def reload(
+        self, source: str | Path, reading: TextReading, labels: Sequence[str] = ()
+    ) -> AttentionModel:
         """Another model for the same task, on the device and in the precision of this one."""
-        kind, device = self.task.model_class, str(self.whole.device)
-        dtype = str(self.whole.model.dtype).removeprefix("torch.")
-        return load(spec, model_class=kind, device=device, dtype=dtype, **how)
+        return load(
+            source,
+            model_class=self.task.model_class,
+            labels=labels,
+            device=str(self.whole.device),
+            dtype=str(self.whole.model.dtype).removeprefix("torch."),
+            reading=reading,
+        )
 
-    def resume_training(self, training: Training, target: Any, folder: Path) -> Resumable:
-        """The training for a target, restored if it was begun. target: a dataclass."""
-        run = Resumable(training, folder, {**self.header, "target": asdict(target)}, may_slow=True)
-        run.restore(self.run.log)
-        return run
+    def start_training(
+        self,
+        model: AttentionModel,
+        folder: Path,
+        identity: Mapping[str, object],
+        *,
+        settings: LoopSettings | None = None,
+        learned: LearnableEdit | None = None,
+        frozen: bool = False,
+    ) -> Resumable:
+        """A training of the model, restored from its folder. identity: what distinguishes it from the run's others."""
+        inputs = model, self.task, self.train_on, settings or self.settings
+        training = Training(*inputs, learned=learned, frozen=frozen)
+        header = {**self.header, **identity}
+        resumable = Resumable(training, folder, header, may_slow=self.can_reduce_rate)
+        resumable.restore(self.run.log)
+        return resumable
 
     @cached_property
     def before(self) -> Judged:
@@ -218,14 +293,14 @@ class Learning(Generic[C]):
         return evaluate(self.whole, self.task, self.report_on)
 
     def judge_changes(self, after: AttentionModel) -> Section:
-        """The changes on the split to report on, as in the front of a search."""
+        """Columns SELECTION and CHANGE of a table: the model on the split to select on and the split to report on."""
         task, is_whole = self.task, after is self.whole
         reported = self.before if is_whole else evaluate(after, task, self.report_on)
-        chosen_on = evaluate(after, task, self.select_on)
+        selected = evaluate(after, task, self.select_on)
         return {
-            "selection_loss": float(chosen_on.losses.mean()),
-            "selection_metric": float(self.task.measure(chosen_on.scores)[self.task.metrics[0]]),
-            **changes(self.task, self.before, reported, self.draws),
+            "selection_loss": float(selected.losses.mean()),
+            "selection_metric": float(task.measure(selected.scores)[task.metrics[0]]),
+            **changes(task, self.before, reported, self.draws),
         }
 
     def _describe_task(self) -> Section:
@@ -245,7 +320,7 @@ class Learning(Generic[C]):
         }
 
     def section(self, content: Section) -> Section:
-        """What was learned, for the run record: reading, task, data and metric, and `content`."""
+        """A section of the run record: reading, task, data and metric, and `content`."""
         return {
             "reading": self.header["reading"],
             **self._describe_task(),
@@ -259,93 +334,75 @@ class Learning(Generic[C]):
         """The run record with these sections, the config and the duration."""
         seconds = round(time.perf_counter() - self.started, 1)
         durations = {self.config.command: seconds}
-        every: RunRecord = {**sections, "config": self.options, "durations": durations}
-        return build_record(self.whole, every, command=self.run.typed, seed=self.settings.seed)
+        record: RunRecord = {**sections, "config": self.options, "durations": durations}
+        return build_record(self.whole, record, command=self.run.typed, seed=self.settings.seed)
 
     def report_progress(self, name: str, done: int, total: int) -> None:
         """Report the steps of the training of this target."""
         self.run.progress(done, total, f"{name}, steps")
 
-    @contextmanager
-    def train_each(
-        self, targets: Sequence[TrainingTarget], train: Callable[[Any, Path], Result]
-    ) -> Iterator[tuple[Path, list[Result]]]:
-        """Train for each target in a directory of its own in `run.out`; finished trainings are not repeated.
+    def log_epoch(self, name: str, epoch: EpochRecord, details: str) -> None:
+        """Log an epoch. Call this after the state is saved: an epoch that was logged is not trained again."""
+        self.run.log(f"{name}: {describe_epoch(epoch)}, {details}")
 
-        Without `run.out` the directory is temporary.
+    def make_study(self, targets: Sequence[TrainingTarget], write: StudyWriter) -> Study:
+        """Train for each target in a directory of its own in `run.out`, and write the study, unless there is no `out`.
+
+        Trainings that were finished before are not repeated.
         """
-        names = [target.name for target in targets]
-        with ExitStack() as stack:
-            out = self.run.out
-            if out is None:
-                temporary = tempfile.TemporaryDirectory(prefix="headscope-")
-                out = Path(stack.enter_context(temporary)) / "study"
-            self.out = out
-            overwrite, resume, kept = (
-                self.run.overwrite,
-                self.run.resume,
-                [HEADER, DIVERGED, *names],
-            )
-            folder = stack.enter_context(
-                atomic_directory(out, overwrite=overwrite, resume=resume, keep=kept)
-            )
+        run, names = self.run, [target.name for target in targets]
+        kept = [HEADER, DIVERGED, *names]
+        with atomic_directory(
+            run.out, overwrite=run.overwrite, resume=run.resume, keep=kept
+        ) as folder:
+            self.out = run.out or folder
             self._write_header(folder)
             try:
-                results = [
-                    self._train_once(target, folder / target.name, train) for target in targets
-                ]
+                results = {target.name: self._train_once(target, folder) for target in targets}
                 self.check_results(results, folder)
             except BaseException as error:
-                self._leave(folder, error)
+                self._note_error(folder, error)
                 raise
             for name in names:
                 for file in (RESULT, STATE, BEST, DIVERGED):
                     (folder / name / file).unlink(missing_ok=True)
             (folder / HEADER).unlink()
-            yield folder, results
+            study = self.study(results, folder)
+            if run.out is not None:
+                write_tables(study, folder)
+                write(study, folder)
+        return study
 
-    def write(self, study: Study, folder: Path, write: StudyWriter) -> None:
-        """Write the study, unless there is no `run.out`."""
-        if self.run.out is not None:
-            write_tables(study, folder)
-            write(study, folder)
-
-    def _train_once(
-        self, target: TrainingTarget, folder: Path, train: Callable[[Any, Path], Result]
-    ) -> Result:
+    def _train_once(self, target: TrainingTarget, parent: Path) -> RunResult:
+        folder = parent / target.name
         if not (folder / RESULT).exists():
             folder.mkdir(exist_ok=True)
-            result = {**train(target, folder), "learning_rate": self.settings.learning_rate}
-            (folder / RESULT).write_text(json.dumps(result), "utf-8")
-        read: Result = json.loads((folder / RESULT).read_text("utf-8"))
-        return read
-
-    def check_results(self, results: Sequence[Result], folder: Path) -> None:
-        """Refuse results that make no study; `folder` is kept as it is."""
+            rate = self.settings.learning_rate
+            trained: RunResult = {**self.train(target, folder), "learning_rate": rate}
+            (folder / RESULT).write_text(json.dumps(trained), "utf-8")
+        result: RunResult = json.loads((folder / RESULT).read_text("utf-8"))
+        return result
 
     def _write_header(self, folder: Path) -> None:
         """Write the header of the run. After a loss of NaN it is the same run with a smaller learning rate."""
         header, note = self.header, folder / DIVERGED
         if note.exists() and (folder / HEADER).exists():
-            diverged = json.loads(note.read_text("utf-8"))
+            divergence: Divergence = json.loads(note.read_text("utf-8"))
             rate = json.loads((folder / HEADER).read_text("utf-8"))["config"]["learning_rate"]
-            if rate == diverged["learning_rate"]:
-                if self.settings.learning_rate >= rate:
-                    what = f"{diverged['what']} with a rate of {rate:g}"
-                    raise HeadscopeError(what, where="`learning_rate`", expected="a smaller one")
+            if rate == divergence["learning_rate"]:
+                check_smaller_rate(self.settings.learning_rate, divergence)
                 header = {**header, "config": {**header["config"], "learning_rate": rate}}
         check_or_write_header(folder / HEADER, header)
         (folder / HEADER).write_text(json.dumps(self.header), "utf-8")
         note.unlink(missing_ok=True)
 
-    def _leave(self, folder: Path, error: BaseException) -> None:
-        """After an error, keep what is finished and note how to resume; if nothing is finished, delete it all."""
+    def _note_error(self, folder: Path, error: BaseException) -> None:
+        """After an error, keep what is finished and note how to resume; if nothing is finished, delete everything."""
         if not any((path / name).exists() for path in folder.iterdir() for name in (RESULT, STATE)):
             self.delete_trainings(folder)
         elif isinstance(error, Diverged) and self.can_reduce_rate:
             rate = self.settings.learning_rate
-            note = {"what": error.what, "learning_rate": rate}
-            (folder / DIVERGED).write_text(json.dumps(note), "utf-8")
+            write_divergence(error, rate, folder)
             if "`resume=True`" not in (error.fix or ""):
                 smaller = f"a smaller `learning_rate` than {rate:g}"
                 error.fix = f"What is done is kept: go on with `resume=True` and {smaller}"
@@ -358,16 +415,12 @@ class Learning(Generic[C]):
                 shutil.rmtree(path)
 
 
-def by_name(targets: Sequence[TrainingTarget], results: Sequence[Result]) -> dict[str, Result]:
-    """The results by the name of their target."""
-    return {target.name: result for target, result in zip(targets, results, strict=True)}
-
-
-def describe_trainings(results: Mapping[str, Result]) -> Section:
+def describe_trainings(results: RunResults) -> Section:
     """Epochs, learning rates and notes of each training, for the run record."""
+    histories = {name: result["history"] for name, result in results.items()}
     return {
-        "epochs": {name: result["epochs"] for name, result in results.items()},
+        "epochs": {name: history["epochs"] for name, history in histories.items()},
         "learning_rates": {name: result["learning_rate"] for name, result in results.items()},
         "notes": [result["note"] for result in results.values() if result.get("note")],
-        "diverged": {name: r["diverged"] for name, r in results.items() if "diverged" in r},
+        "diverged": {name: h["diverged"] for name, h in histories.items() if "diverged" in h},
     }

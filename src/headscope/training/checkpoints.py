@@ -1,4 +1,4 @@
-"""Models along the way of a training: which steps, writing them, and finding them again."""
+"""Models kept during a training: at which steps, writing them and finding them again."""
 
 from __future__ import annotations
 
@@ -13,62 +13,58 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.saving import write_model
 
 FOLDER = "checkpoints"
-EARLIEST = 0.01  # the share of the steps at which the second checkpoint stands
+EARLIEST = 0.01  # position of the second checkpoint, as a share of all steps
 _NAME = re.compile(r"step-(\d{6,})")
 
 
 def steps_to_keep(total: int, count: int) -> list[int]:
-    """`count` steps: 0, before any training, and from a hundredth of all to the last, by their logarithm.
+    """`count` steps: 0, then geometrically spaced from a hundredth of all steps to the last.
 
-    Where that would name a step twice the next ones are taken.
+    Steps that would coincide are moved to the next free ones.
     """
     if not 2 <= count <= total + 1:
-        what = f"{count} cannot be kept of {total} steps"
-        raise HeadscopeError(what, where="`checkpoints`", expected=f"2 to {total + 1}")
+        what = f"a training of {total} steps can keep 2 to {total + 1} checkpoints, got {count}"
+        raise HeadscopeError(what, where="`checkpoints`")
     first = max(1.0, EARLIEST * total) if count > 2 else float(total)
-    spread = np.geomspace(first, total, count - 1)
-    found = [0]
-    for place, step in enumerate(spread):
-        latest = total - (count - 2 - place)  # the others need a step each
-        found.append(min(max(found[-1] + 1, round(step)), latest))
-    return found
+    steps = [0]
+    for index, step in enumerate(np.geomspace(first, total, count - 1)):
+        latest = total - (count - 2 - index)  # each of the others needs a step
+        steps.append(min(max(steps[-1] + 1, round(step)), latest))
+    return steps
 
 
 def write_checkpoint(model: AttentionModel, folder: Path, step: int) -> None:
-    """A model directory for this step; whole or not there."""
-    place = folder / FOLDER / f"step-{step:06d}"
-    beside = place.with_name(f".{place.name}")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    write_model(model, beside)
-    shutil.rmtree(place, ignore_errors=True)
-    beside.rename(place)
+    """Write the model directory of a step, complete or not at all."""
+    final = folder / FOLDER / f"step-{step:06d}"
+    temporary = final.with_name(f".{final.name}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    write_model(model, temporary)
+    shutil.rmtree(final, ignore_errors=True)
+    temporary.rename(final)
 
 
 def drop_checkpoints(folder: Path, after: int) -> None:
-    """Throw away those of later steps: a run that goes on makes them again."""
-    for step, place in _found(folder / FOLDER):
+    """Delete the checkpoints of later steps: a resumed run writes them again."""
+    for step, path in _find_checkpoints(folder):
         if step > after:
-            shutil.rmtree(place)
+            shutil.rmtree(path)
 
 
 def read_checkpoints(trained: str | Path) -> list[tuple[int, Path]]:
-    """(step, directory) of a trained model, in the order of the steps."""
+    """(step, directory) of each checkpoint of a trained model, in order."""
     if not Path(trained).is_dir():
         raise HeadscopeError(
             "there is no such directory", where=trained, expected="a model trained by headscope"
         )
-    found = _found(Path(trained) / FOLDER)
-    if len(found) < 2:
-        raise HeadscopeError(
-            "no checkpoints here" if not found else "only one checkpoint here",
-            where=trained,
-            expected="a model trained with `checkpoints=N`",
-        )
-    return found
+    checkpoints = _find_checkpoints(Path(trained))
+    if len(checkpoints) < 2:
+        number = "only one checkpoint" if checkpoints else "no checkpoints"
+        what = f"a trained model must have two checkpoints or more, got {number}"
+        raise HeadscopeError(what, where=trained, fix="Train it with `checkpoints=N`")
+    return checkpoints
 
 
-def _found(folder: Path) -> list[tuple[int, Path]]:
-    places = folder.iterdir() if folder.is_dir() else ()
-    named = [(match, place) for place in places if (match := _NAME.fullmatch(place.name))]
-    return sorted((int(match[1]), place) for match, place in named)
+def _find_checkpoints(folder: Path) -> list[tuple[int, Path]]:
+    matches = ((_NAME.fullmatch(path.name), path) for path in (folder / FOLDER).glob("step-*"))
+    return sorted((int(match[1]), path) for match, path in matches if match)

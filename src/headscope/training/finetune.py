@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 
@@ -21,8 +20,7 @@ from headscope.errors import HeadscopeError
 from headscope.masks import Masked
 from headscope.masks.open_model import check_loaded, open_model
 from headscope.model.attention_model import AttentionModel
-from headscope.model.fix_heads import fix as fixed
-from headscope.model.fix_heads import read_patterns
+from headscope.model.fix_heads import fix, read_patterns
 from headscope.model.load import ModelSource, load
 from headscope.model.saving import write_model
 from headscope.model.weights_hash import weights_sha256
@@ -32,8 +30,14 @@ from headscope.tasks.base import Prepared, two_files
 from headscope.tasks.inference import evaluate
 from headscope.training.from_scratch import build_model
 from headscope.training.loop import LoopSettings, Step, Training
-from headscope.training.result import TrainingResult, training_record, write_trained
-from headscope.training.resumable import BEST, resumable_run, write_whole
+from headscope.training.result import (
+    EpochRecord,
+    TrainingRecord,
+    TrainingResult,
+    training_record,
+    write_training,
+)
+from headscope.training.resumable import BEST, resumable_run, save_atomically
 
 
 def finetune(
@@ -49,48 +53,53 @@ def finetune(
         task.smoothing = config.label_smoothing
     elif config.label_smoothing:
         raise HeadscopeError(
-            f"{task.name} has no tokens to smooth over", where="`label_smoothing`", expected="0"
+            f"must be 0 for {task.name}, which has no target tokens, got {config.label_smoothing:g}",
+            where="`label_smoothing`",
         )
     select_on = data.select_on or "dev"
     files = _files(task, data.data, select_on)
     train_items = task.items(files[0], "train", limit=data.limit)
     dev_items = task.items(files[1], select_on)
-    torch.manual_seed(run.seed)  # the weights of a new classifier follow from it
+    torch.manual_seed(run.seed)  # determines the weights of a new classifier
     loaded = _open(model, task, config, train_items, reading, run)
     train = task.prepare(loaded, train_items, max_length=data.max_length)
     dev = task.prepare(loaded, dev_items, max_length=data.max_length)
     teacher = config.teacher
     if teacher is not None and not isinstance(teacher, AttentionModel):
         teacher = load(teacher, model_class=task.model_class, device=run.device)
-    header = {
+    header: TrainingRecord = {
         "config": recorded(config, data, reading, run),
         "model": describe_model(loaded),
         "task": task.name,
         "data": describe_files(files),
         "columns": task.columns,
         "labels": task.renamed,
-        **({} if teacher is None else {"teacher": weights_sha256(teacher)}),
-        "versions": versions(),
     }
-    training = Training(loaded, task, train, LoopSettings.from_config(config, run.seed), teacher)
+    if teacher is not None:
+        header["teacher"] = weights_sha256(teacher)
+    header["versions"] = versions()
+    settings = LoopSettings.from_config(config, run.seed)
+    training = Training(loaded, task, train, settings, teacher)
     is_main = training.accelerator.is_main_process
     with resumable_run(training, run, header, config.checkpoints) as resumable:
         best = resumable.folder / BEST
-        epochs: list[dict[str, Any]] = resumable.told.setdefault("epochs", [])
+        epochs = resumable.history.setdefault("epochs", [])
         for step in resumable.steps():
             run.progress(step.number, step.total, "steps")
             if step.ends_epoch:
                 epochs.append(evaluate_epoch(loaded, task, dev, step))
                 if is_best(epochs) and is_main:
-                    write_whole(loaded.model.state_dict(), best)
+                    save_atomically(loaded.model.state_dict(), best)
                 resumable.save()
-                run.log(describe_epoch(epochs[-1]))  # after saving: what is logged is kept
-        content = {"epochs": epochs, "best": max(epochs, key=_goodness)}
-        record = training_record(run, header, content, resumable.told, started)
+                run.log(
+                    describe_epoch(epochs[-1])
+                )  # after saving: an epoch that was logged is kept
+        content: TrainingRecord = {"epochs": epochs, "best": max(epochs, key=_goodness)}
+        record = training_record(run, header, content, resumable.history, started)
         if is_main:
             loaded.model.load_state_dict(torch.load(best, weights_only=True))
             if run.out is not None:
-                write_trained(loaded, record, resumable.folder)
+                write_training(loaded, record, resumable.folder)
     return TrainingResult(loaded, record, run.out)
 
 
@@ -103,22 +112,21 @@ def _open(
     run: Run,
 ) -> AttentionModel:
     """The model to train, with the classes of the training examples."""
-    labels = task.labels(items)
+    kind, labels = task.model_class, task.labels(items)
     if config.from_scratch:
         texts = (text for item in items for text in item.texts)
-        loaded = build_model(
-            _source(model), config, texts, model_class=task.model_class, labels=labels, run=run
-        )
+        source = _source(model)
+        loaded = build_model(source, config, texts, model_class=kind, labels=labels, run=run)
         loaded.reading = loaded.reading.overridden(reading.pooling, reading.prompt)
     elif isinstance(model, AttentionModel):
         check_loaded(reading, run)
         loaded = _copy_for(task, model, labels)
     else:
         unmasked = replace(reading, mask=None, open_special=False)  # heads are fixed before
-        loaded = open_model(model, unmasked, run, model_class=task.model_class, labels=labels)
+        loaded = open_model(model, unmasked, run, model_class=kind, labels=labels)
     loaded.reading.check(loaded.name)  # refuse now what could not be saved after the training
     if config.fix is not None:
-        loaded = fixed(loaded, read_patterns(config.fix, loaded.heads))
+        loaded = fix(loaded, read_patterns(config.fix, loaded.heads))
     loaded.untrained = ()  # new weights are trained now
     if reading.mask is not None:
         loaded.wear(Masked(reading.mask, open_special=reading.open_special))
@@ -128,30 +136,29 @@ def _open(
 
 
 def _source(model: ModelSource) -> str | Path:
-    """Where the architecture of a model is read from."""
+    """The files that the architecture of a model is read from."""
     if not isinstance(model, AttentionModel):
         return model
     if model.path is None:
         raise HeadscopeError(
-            "`from_scratch=True` requires the name or directory of a model",
+            "`from_scratch=True` requires the name or directory of a model, got one without files",
             where=model.name,
-            expected="a model with files",
         )
     return model.path
 
 
 def _copy_for(task: Task, model: AttentionModel, labels: Sequence[str]) -> AttentionModel:
-    """A copy of a loaded model, with the task's head on it: written to a temporary directory and loaded."""
+    """A copy of a loaded model with the task's head: written to a temporary directory and loaded."""
     kind, device, reading = task.model_class, str(model.device), model.reading
     with TemporaryDirectory() as folder:
         write_model(model, Path(folder))
-        copied = load(folder, model_class=kind, labels=labels, device=device, reading=reading)
-    copied.name, copied.path, copied.revision = model.name, model.path, model.revision
-    return copied
+        copy = load(folder, model_class=kind, labels=labels, device=device, reading=reading)
+    copy.name, copy.path, copy.revision = model.name, model.path, model.revision
+    return copy
 
 
 def _files(task: Task, data: str | Path, select_on: str) -> list[Path]:
-    """The files to train on and to validate on, or a refusal."""
+    """The files to train on and to validate on."""
     expected = "a directory with a train file and a dev file"
     if two_files(data) is not None:
         fix = "Put each split into one file, with a tab between: paste train.en train.fr > data/train.tsv"
@@ -162,7 +169,8 @@ def _files(task: Task, data: str | Path, select_on: str) -> list[Path]:
     return files
 
 
-def evaluate_epoch(model: AttentionModel, task: Task, dev: Prepared, step: Step) -> dict[str, Any]:
+def evaluate_epoch(model: AttentionModel, task: Task, dev: Prepared, step: Step) -> EpochRecord:
+    """Loss and metrics after an epoch."""
     judged = evaluate(model, task, dev)
     metrics = metrics_of(task, judged)
     name = task.metrics[0]
@@ -176,17 +184,18 @@ def evaluate_epoch(model: AttentionModel, task: Task, dev: Prepared, step: Step)
     }
 
 
-def describe_epoch(epoch: dict[str, Any]) -> str:
+def describe_epoch(epoch: EpochRecord) -> str:
+    """A log line."""
     value = epoch["value"]
     metric = "undefined (one answer to all)" if value is None else f"{value:.4f}"
     return f"epoch {epoch['epoch']}: dev loss {epoch['dev_loss']:.4f}, {epoch['metric']} {metric}"
 
 
-def _goodness(epoch: dict[str, Any]) -> tuple[float, float]:
-    """The metric, and of epochs as good the lower loss; an undefined metric is below all."""
+def _goodness(epoch: EpochRecord) -> tuple[float, float]:
+    """Key by which epochs are ranked: the metric, then the lower loss; an undefined metric is below all."""
     return -math.inf if epoch["value"] is None else epoch["value"], -epoch["dev_loss"]
 
 
-def is_best(epochs: list[dict[str, Any]]) -> bool:
-    """Whether the last one is better than all before it."""
-    return all(_goodness(epochs[-1]) > _goodness(one) for one in epochs[:-1])
+def is_best(epochs: Sequence[EpochRecord]) -> bool:
+    """Whether the last epoch is better than all before it."""
+    return all(_goodness(epochs[-1]) > _goodness(epoch) for epoch in epochs[:-1])

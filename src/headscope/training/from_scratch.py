@@ -1,4 +1,4 @@
-"""Models with new weights: the architecture of a configuration, its tokenizer taken or learned from texts."""
+"""Models with new weights: the architecture of a configuration, with a given or a new tokenizer."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def build_model(
     tokenizer: str | Path | None = None,
     max_length: int | None = None,
 ) -> AttentionModel:
-    """The model before the first step; its weights follow from torch's seed.
+    """A model with random weights, determined by torch's seed.
 
-    texts      what a tokenizer is learned from, if `sizes.vocabulary` is set
+    texts      texts from which a tokenizer is learned, if `sizes.vocabulary` is set
     tokenizer  the model whose tokenizer is used instead of the configuration's own
     """
     if not isinstance(source, Source):
         source = read_source(source, run.revision, run.log)
-    made = None
+    new_tokenizer = None
     if sizes.vocabulary is not None:
         run.log(f"learning {sizes.vocabulary} tokens from the texts")
         translates = source.config.is_encoder_decoder
-        made = train_tokenizer(texts, sizes.vocabulary, translates=translates)
+        new_tokenizer = train_tokenizer(texts, sizes.vocabulary, translates=translates)
     elif tokenizer is not None:
-        made = read_source(tokenizer, say=run.log).tokenizer()
+        new_tokenizer = read_source(tokenizer, say=run.log).tokenizer()
     return new_model(
         source,
-        tokenizer=made,
+        tokenizer=new_tokenizer,
         model_class=model_class,
         sizes=sizes,
         labels=labels,

@@ -1,4 +1,4 @@
-"""pretrain: masked language modelling from new weights on a text corpus, with other masked tokens in every epoch."""
+"""pretrain: masked language modelling from new weights on a text corpus, with dynamic masking."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from headscope.config.pretrain import PretrainConfig
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
 from headscope.config.training import ModelSizes
+from headscope.data.examples import Example
 from headscope.data.held_out import check_held_out, is_held_out
 from headscope.data.pack_sequences import pack
 from headscope.errors import HeadscopeError
@@ -34,7 +35,13 @@ from headscope.tasks.masked import DynamicMasking
 from headscope.tasks.per_token import IGNORED
 from headscope.training.from_scratch import build_model
 from headscope.training.loop import LoopSettings, Training
-from headscope.training.result import TrainingResult, training_record, write_trained
+from headscope.training.result import (
+    MomentRecord,
+    TrainingRecord,
+    TrainingResult,
+    training_record,
+    write_training,
+)
 from headscope.training.resumable import Resumable, resumable_run
 
 SMALL = {"layers": 4, "heads": 4, "hidden": 128, "intermediate": 512}
@@ -52,18 +59,18 @@ def pretrain(config: PretrainConfig, data: TextData, reading: Reading, run: Run)
     the whole corpus are held out.
     """
     started = time.perf_counter()
-    source, sizes, tokenizer = _source(config, run)
+    new = _architecture(config, run)
     max_length = data.max_length or config.defaults["max_length"]
     corpus = Corpus(data.corpus, data.texts, False, data.column, data.limit)
     texts = _Texts(corpus, config.held_out)
     torch.manual_seed(run.seed)
     model = build_model(
-        source,
-        sizes,
+        new.source,
+        new.sizes,
         texts.train(),
         model_class=DynamicMasking.model_class,
         run=run,
-        tokenizer=tokenizer,
+        tokenizer=new.tokenizer,
         max_length=max_length,
     )
     if reading.mask is not None:
@@ -71,40 +78,46 @@ def pretrain(config: PretrainConfig, data: TextData, reading: Reading, run: Run)
     task = DynamicMasking(seed=run.seed)
     task.check(model)
     task.set_vocabulary(model)
-    train, held = texts.packed(model, max_length)
-    if len(held.items) > MAX_HELD_OUT:
-        held = _few(held)
-    held = task.mask_tokens(model, held)
-    header = {
+    train = texts.pack(model, max_length, held_out=False)
+    held_out = _limit(texts.pack(model, max_length, held_out=True))
+    held_out = task.mask_tokens(model, held_out)
+    header: TrainingRecord = {
         "config": recorded(config, data, reading, run),
         "model": describe_model(model),
         "task": "masked",
-        "data": texts.corpus.describe() | {"held_out": config.held_out},
+        "data": corpus.describe() | {"held_out": config.held_out},
         "versions": versions(),
     }
-    baseline = unigram(train, held, model)
-    share = f"{100 * texts.held_out:.1f} % of the texts"
-    told = f"frequencies alone: loss {baseline['loss']:.3f}, the commonest token: accuracy {baseline['accuracy']:.4f}"
-    run.log(f"{len(train.items)} sequences, {len(held.items)} held out ({share}); {told}")
-    training = Training(
-        model, task, train, LoopSettings.from_config(config, run.seed, config.steps)
+    baseline = unigram(train, held_out, model)
+    share = f"{100 * texts.held_out_share:.1f} % of the texts"
+    run.log(
+        f"{len(train.items)} sequences, {len(held_out.items)} held out ({share}); frequencies alone: "
+        f"loss {baseline['loss']:.3f}, the commonest token: accuracy {baseline['accuracy']:.4f}"
     )
+    settings = LoopSettings.from_config(config, run.seed, config.steps)
+    training = Training(model, task, train, settings)
     with resumable_run(training, run, header, config.checkpoints) as resumable:
-        _train(resumable, task, held, run)
-        content = {
-            "sequences": {"train": asdict(train.counts), "held_out": asdict(held.counts)},
-            "held_out_share": texts.held_out,
+        _train(resumable, task, held_out, run)
+        content: TrainingRecord = {
+            "sequences": {"train": asdict(train.counts), "held_out": asdict(held_out.counts)},
+            "held_out_share": texts.held_out_share,
             "baseline": baseline,
-            "moments": resumable.told["moments"],
+            "moments": resumable.history["moments"],
         }
-        record = training_record(run, header, content, resumable.told, started)
+        record = training_record(run, header, content, resumable.history, started)
         if training.accelerator.is_main_process and run.out is not None:
-            write_trained(model, record, resumable.folder)
+            write_training(model, record, resumable.folder)
     return TrainingResult(model, record, run.out)
 
 
-def _source(config: PretrainConfig, run: Run) -> tuple[Source, ModelSizes, str | Path | None]:
-    """The architecture, its size, and whose tokenizer it gets; without an architecture those of a small BERT."""
+class _NewModel(NamedTuple):
+    source: Source
+    sizes: ModelSizes
+    tokenizer: str | Path | None  # the model whose tokenizer is used; None: its own, or a new one
+
+
+def _architecture(config: PretrainConfig, run: Run) -> _NewModel:
+    """The architecture, its size and tokenizer; by default those of a small BERT."""
     from transformers import BertConfig
 
     if config.architecture is None:
@@ -113,106 +126,99 @@ def _source(config: PretrainConfig, run: Run) -> tuple[Source, ModelSizes, str |
             small["intermediate"] = None
         tokenizer = config.tokenizer or (None if config.vocabulary is not None else TOKENIZER)
         sizes = ModelSizes(**small, vocabulary=config.vocabulary)
-        return Source("bert", BertConfig(**NO_DROPOUT)), sizes, tokenizer
+        return _NewModel(Source("bert", BertConfig(**NO_DROPOUT)), sizes, tokenizer)
     source = read_source(config.architecture, say=run.log)
     if source.config.is_encoder_decoder:
+        finetune = command_line("finetune", "MODEL", task="translation", from_scratch=True)
         raise HeadscopeError(
-            f"{source.config.model_type} is an encoder-decoder",
+            f"must be an encoder such as bert, got {source.config.model_type}, an encoder-decoder",
             where="`architecture`",
-            expected="an encoder, such as bert",
-            fix="Train it to translate: "
-            + command_line("finetune", "MODEL", task="translation", from_scratch=True),
+            fix=f"Train it to translate: {finetune}",
         )
-    return source, config, config.tokenizer
+    return _NewModel(source, config, config.tokenizer)
 
 
 class _Texts:
-    """A corpus in two: what is learned from, and what is held out, in blocks of neighbouring texts."""
+    """A corpus in two parts: texts to train on, and held-out blocks of neighbouring texts."""
 
-    def __init__(self, corpus: Corpus, held_out: float) -> None:
-        check_held_out(held_out, corpus.total, corpus.name)
-        self.corpus, self.share = corpus, held_out
+    def __init__(self, corpus: Corpus, share: float) -> None:
+        check_held_out(share, corpus.total, corpus.name)
+        self.corpus, self.share = corpus, share
 
     @property
-    def held_out(self) -> float:
+    def held_out_share(self) -> float:
         """The share that is held out in whole blocks."""
-        return sum(map(self._is_held, range(self.corpus.total))) / self.corpus.total
-
-    def _is_held(self, number: int) -> bool:
-        return is_held_out(number, self.share)
+        total = self.corpus.total
+        return sum(is_held_out(number, self.share) for number in range(total)) / total
 
     def train(self) -> Iterator[str]:
-        return (str(text.first) for i, text in enumerate(self.corpus) if not self._is_held(i))
+        return (str(text.first) for text in self._texts(False))
 
-    def packed(self, model: AttentionModel, max_length: int) -> tuple[Prepared, Prepared]:
-        """Sequences to learn from, and those that are held out."""
-        sides = []
-        for held in (False, True):
-            texts = (text for i, text in enumerate(self.corpus) if self._is_held(i) == held)
-            sequences, counts = pack(model, texts, max_length=max_length)
-            if not sequences:
-                what = "no text in it has tokens"
-                raise HeadscopeError(what, where=self.corpus.name, expected="text")
-            items = [Item((), None) for _ in sequences]
-            parts: list[tuple[int, ...]] = [(i,) for i in range(len(items))]
-            sides.append(Prepared(items, sequences, parts, None, counts))
-        return sides[0], sides[1]
+    def _texts(self, held_out: bool) -> Iterator[Example]:
+        texts = enumerate(self.corpus)
+        return (text for number, text in texts if is_held_out(number, self.share) == held_out)
 
-
-def _few(held: Prepared) -> Prepared:
-    """MAX_HELD_OUT of the sequences, evenly spread."""
-    chosen = [i * len(held.items) // MAX_HELD_OUT for i in range(MAX_HELD_OUT)]
-    sequences = [replace(held.sequences[i], index=n) for n, i in enumerate(chosen)]
-    items, parts = held.items[:MAX_HELD_OUT], held.parts[:MAX_HELD_OUT]
-    return Prepared(items, sequences, parts, None, held.counts)
+    def pack(self, model: AttentionModel, max_length: int, *, held_out: bool) -> Prepared:
+        """One of the parts as sequences of `max_length` tokens."""
+        sequences, counts = pack(model, self._texts(held_out), max_length=max_length)
+        if not sequences:
+            what = "a corpus must have texts with tokens, got none"
+            raise HeadscopeError(what, where=self.corpus.name)
+        items = [Item((), None) for _ in sequences]
+        return Prepared(items, sequences, [(i,) for i in range(len(items))], None, counts)
 
 
-def unigram(train: Prepared, held: Prepared, model: AttentionModel) -> dict[str, float]:
-    """What one reaches without a model, by how frequent tokens are where one learns: the commonest is always said.
+def _limit(held_out: Prepared) -> Prepared:
+    """At most MAX_HELD_OUT of the sequences, evenly spaced."""
+    total = len(held_out.items)
+    if total <= MAX_HELD_OUT:
+        return held_out
+    chosen = (held_out.sequences[i * total // MAX_HELD_OUT] for i in range(MAX_HELD_OUT))
+    sequences = [replace(sequence, index=number) for number, sequence in enumerate(chosen)]
+    items, parts = held_out.items[:MAX_HELD_OUT], held_out.parts[:MAX_HELD_OUT]
+    return Prepared(items, sequences, parts, None, held_out.counts)
 
-    The loss is that of relative frequencies, one added to each of the vocabulary's counts.
+
+def unigram(train: Prepared, held_out: Prepared, model: AttentionModel) -> dict[str, float]:
+    """Accuracy and loss of a baseline that knows only the token frequencies of the training texts.
+
+    It always predicts the most frequent token; the loss is that of add-one smoothed frequencies.
     """
-    assert held.labels is not None
+    assert held_out.labels is not None
     counts = Counter(token for sequence in train.sequences for token in sequence.source.ids)
     for token in model.marks.special:
         del counts[token]
-    asked = [label for labels in held.labels for label in labels if label != IGNORED]
+    targets = [label for labels in held_out.labels for label in labels if label != IGNORED]
     total = sum(counts.values()) + model.model.config.vocab_size
     common = max(sorted(counts), key=counts.__getitem__)
-    losses = [math.log(total / (counts[label] + 1)) for label in asked]
-    return {
-        "accuracy": sum(label == common for label in asked) / len(asked),
-        "loss": float(np.mean(losses)),
-    }
+    losses = [math.log(total / (counts[label] + 1)) for label in targets]
+    accuracy = sum(label == common for label in targets) / len(targets)
+    return {"accuracy": accuracy, "loss": float(np.mean(losses))}
 
 
-def _train(resumable: Resumable, task: DynamicMasking, held: Prepared, run: Run) -> None:
-    """Train to the end and evaluate on the held-out texts at a few steps."""
-    moments: list[dict[str, Any]] = resumable.told.setdefault("moments", [])
+def _train(resumable: Resumable, task: DynamicMasking, held_out: Prepared, run: Run) -> None:
+    """Train to the end; evaluate on the held-out texts at a few steps."""
+    moments = resumable.history.setdefault("moments", [])
     model, total = resumable.training.model, resumable.training.total
-    due = {round(total * (i + 1) / MOMENTS) for i in range(MOMENTS)} | resumable.to_keep
+
+    def evaluate_at(step: int, train_loss: float | None) -> MomentRecord:
+        metrics = metrics_of(task, evaluate(model, task, held_out))
+        return {
+            "step": step,
+            "train_loss": train_loss,
+            "loss": metrics["loss"]["value"],
+            "accuracy": metrics["accuracy"]["value"],
+            "metrics": metrics,
+        }
+
     if not moments:
-        moments.append(_measured(model, task, held, resumable.training.number, None))
+        moments.append(evaluate_at(resumable.training.number, None))
+    due = {round(total * (i + 1) / MOMENTS) for i in range(MOMENTS)} | resumable.checkpoint_steps
     for step in resumable.steps():
         run.progress(step.number, step.total, "steps")
         if step.number in due:
-            moments.append(_measured(model, task, held, step.number, step.loss))
-            loss, accuracy = moments[-1]["loss"], moments[-1]["accuracy"]
-            what = f"held out: loss {loss:.3f}, accuracy {accuracy:.4f}"
-            run.log(f"step {step.number} of {total}: {what}")
+            moments.append(evaluate_at(step.number, step.loss))
+            result = f"loss {moments[-1]['loss']:.3f}, accuracy {moments[-1]['accuracy']:.4f}"
+            run.log(f"step {step.number} of {total}: held out: {result}")
         if step.ends_epoch:
             resumable.save()
-
-
-def _measured(
-    model: AttentionModel, task: DynamicMasking, held: Prepared, step: int, train_loss: float | None
-) -> dict[str, Any]:
-    """Loss and accuracy at the masked tokens of the held-out texts, with intervals."""
-    metrics = metrics_of(task, evaluate(model, task, held))
-    return {
-        "step": step,
-        "train_loss": train_loss,
-        "loss": metrics["loss"]["value"],
-        "accuracy": metrics["accuracy"]["value"],
-        "metrics": metrics,
-    }

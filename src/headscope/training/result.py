@@ -5,36 +5,102 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from headscope.atomic_dir import atomic_directory
 from headscope.config.shared import Run
 from headscope.model.attention_model import AttentionModel
 from headscope.model.saving import write_model
 from headscope.study.result import Result
-from headscope.study.schema.record import SCHEMA, Section
+from headscope.study.schema.record import SCHEMA, FileRecord, ModelRecord, Section
 from headscope.training.checkpoints import FOLDER
 
 if TYPE_CHECKING:
     import pandas as pd
 
 RECORD = "training.json"
-MEASURED = ("epochs", "moments")  # keys of the record: what finetune and pretrain measured
+Metrics = dict[str, dict[str, float | None]]  # value, low and high of the loss and each metric
+
+
+class EpochRecord(TypedDict):
+    """An epoch, evaluated on the split to select on."""
+
+    epoch: int  # from 1
+    train_loss: float
+    dev_loss: float
+    metric: str
+    value: float | None  # of the metric; None if it is undefined
+    metrics: Metrics
+    heads: NotRequired[int]  # heads that gates keep
+
+
+class MomentRecord(TypedDict):
+    """A pre-training step, evaluated on the held-out texts."""
+
+    step: int
+    train_loss: float | None
+    loss: float | None
+    accuracy: float | None
+    metrics: Metrics
+
+
+class Divergence(TypedDict):
+    """A loss that became NaN with this learning rate."""
+
+    what: str
+    learning_rate: float
+    resumed_from: NotRequired[int]  # step
+
+
+class History(TypedDict, total=False):
+    """What a training recorded so far. It is saved with every state, as JSON."""
+
+    epochs: list[EpochRecord]
+    moments: list[MomentRecord]
+    trace: list[tuple[int, list[float]]]  # step, gate of each head
+    diverged: list[Divergence]
+
+
+class TrainingRecord(TypedDict, total=False):
+    """The content of training.json."""
+
+    schema: int
+    command: str | None
+    config: Section
+    model: ModelRecord
+    task: str
+    data: list[FileRecord] | Section
+    columns: Mapping[str, str]
+    labels: Mapping[str, str]
+    teacher: str
+    versions: dict[str, str]
+    # finetune
+    epochs: list[EpochRecord]
+    best: EpochRecord
+    # pretrain
+    sequences: dict[str, Section]
+    held_out_share: float
+    baseline: dict[str, float]
+    moments: list[MomentRecord]
+    # both
+    diverged: list[Divergence]
+    seconds: float
 
 
 @dataclass(frozen=True)
 class TrainingResult(Result):
     """A trained model.
 
-    model   the model with the weights that were kept
+    model   the model with the weights of the best epoch, or of the last step
     record  configuration, data, losses and metrics: the content of training.json
     path    the directory it was written to; None if it was not written
     """
 
     model: AttentionModel
-    record: dict[str, Any] = field(repr=False)
+    record: TrainingRecord = field(repr=False)
     path: Path | None = None
 
     @property
@@ -42,44 +108,49 @@ class TrainingResult(Result):
         """Loss and metrics with intervals, by epoch (`epochs`) or by step (`moments`)."""
         import pandas as pd
 
+        evaluations = {
+            "epochs": self.record.get("epochs"),
+            "moments": self.record.get("moments"),
+        }
         return {
-            name: pd.DataFrame([_row(measured) for measured in self.record[name]])
-            for name in MEASURED
-            if name in self.record
+            name: pd.DataFrame([_row(evaluation) for evaluation in listed])
+            for name, listed in evaluations.items()
+            if listed is not None
         }
 
     def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
         """Write the model and its record to a directory, with the checkpoints if there are some."""
         with atomic_directory(out, overwrite=overwrite, record=RECORD) as folder:
-            write_trained(self.model, self.record, folder)
+            write_training(self.model, self.record, folder)
             if self.path is not None and (self.path / FOLDER).is_dir():
                 shutil.copytree(self.path / FOLDER, folder / FOLDER)
         return Path(out)
 
 
 def training_record(
-    run: Run, header: Section, content: Section, told: Section, started: float
-) -> Section:
-    """The content of training.json. told: of the resumed training; started: by `time.perf_counter`."""
-    return {
+    run: Run, header: TrainingRecord, content: TrainingRecord, history: History, started: float
+) -> TrainingRecord:
+    """The content of training.json. started: time by `time.perf_counter`."""
+    record = {
         "schema": SCHEMA,
         "command": run.typed,
         **header,
         **content,
-        "diverged": told.get("diverged", []),
+        "diverged": history.get("diverged", []),
         "seconds": round(time.perf_counter() - started, 1),
     }
+    return cast("TrainingRecord", record)
 
 
-def write_trained(model: AttentionModel, record: dict[str, Any], folder: Path) -> None:
+def write_training(model: AttentionModel, record: TrainingRecord, folder: Path) -> None:
     """Write the files of the model and training.json."""
     write_model(model, folder)
     (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
-def _row(measured: dict[str, Any]) -> dict[str, Any]:
+def _row(evaluation: EpochRecord | MomentRecord) -> dict[str, Any]:
     """One row of a table: every metric with its value, low and high in columns."""
-    row = {name: value for name, value in measured.items() if name != "metrics"}
-    for name, metric in measured["metrics"].items():
+    row = {name: value for name, value in evaluation.items() if name != "metrics"}
+    for name, metric in evaluation["metrics"].items():
         row |= {name: metric["value"], f"{name}_low": metric["low"], f"{name}_high": metric["high"]}
     return row

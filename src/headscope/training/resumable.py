@@ -1,10 +1,10 @@
-"""Training that can be killed at any step: its state in a folder, and going on from it to the same result."""
+"""Training that can be stopped at any step: its state in a folder, from which it goes on to the same result."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,119 +12,136 @@ from typing import Any
 import torch
 
 from headscope.atomic_dir import atomic_directory
-from headscope.config.shared import Run
+from headscope.config.shared import Run, no_log
 from headscope.errors import HeadscopeError
 from headscope.study.journal import check_same_run
 from headscope.training.checkpoints import FOLDER, drop_checkpoints, steps_to_keep, write_checkpoint
 from headscope.training.loop import Diverged, Step, Training
-from headscope.training.result import RECORD
+from headscope.training.result import RECORD, Divergence, History
 
 STATE, BEST = "state.pt", "best.pt"
-DIVERGED = "diverged.json"  # beside the state of a run whose loss became NaN after it
-EVERY = 120.0  # seconds between saved states: what a kill can cost
+DIVERGED = "diverged.json"  # written if the loss becomes NaN after the saved state
+EVERY = 120.0  # seconds between saved states: at most this much work is lost
 
 
 class Resumable:
-    """A training with its folder. `told` is what was found so far, as JSON can say it: it is saved with every state.
+    """A training with its folder.
 
-    checkpoints  so many models along the way, for those who want to look back
-    may_slow     after a loss that is NaN it may go on from its last state with a smaller learning rate
+    history      what was recorded so far; saved with every state
+    checkpoints  number of models to keep during the training
+    may_slow     after a loss of NaN the run may go on from its last state with a smaller learning rate
     """
 
     def __init__(
         self,
         training: Training,
         folder: Path,
-        header: dict[str, Any],
+        header: Mapping[str, object],
         *,
         checkpoints: int | None = None,
         may_slow: bool = False,
     ) -> None:
         self.training, self.folder, self.may_slow = training, folder, may_slow
         self.header: dict[str, Any] = json.loads(json.dumps(header))
-        self.told: dict[str, Any] = {}
-        count = checkpoints
-        self.to_keep = set() if count is None else set(steps_to_keep(training.total, count))
+        self.history: History = {}
+        total = training.total
+        self.checkpoint_steps = (
+            set() if checkpoints is None else set(steps_to_keep(total, checkpoints))
+        )
+        self._rate = training.settings.learning_rate
         self._is_main = training.accelerator.is_main_process
         self._saved: int | None = None  # the step of the state on disk
 
-    def restore(self, say: Callable[[str], None] = lambda line: None) -> None:
-        """Take up the state that is there, if there is one; a run of other options is refused."""
+    def restore(self, log: Callable[[str], None] = no_log) -> None:
+        """Restore the saved state, if there is one; a run with other options is refused."""
         if (self.folder / STATE).exists():
             state = torch.load(self.folder / STATE, weights_only=True)
-            left = json.loads(state.pop("told"))
-            lost = self._read_note(left.get("learning_rate"))
-            self._check(left["header"], lost)
+            run = json.loads(state.pop("run"))
+            divergence = self._read_divergence(run["learning_rate"])
+            self._check(run["header"], divergence)
             self.training.restore(state)
-            self.told, self._saved = left["told"], self.training.number
-            say(f"going on from step {self.training.number} of {self.training.total}")
-            if lost:
-                self._begin_again(lost)
+            self.history, self._saved = run["history"], self.training.number
+            log(f"going on from step {self.training.number} of {self.training.total}")
+            if divergence is not None:
+                self._restart(divergence)
         if self._is_main:
             drop_checkpoints(self.folder, after=-1 if self._saved is None else self._saved)
 
-    def _read_note(self, rate: float | None) -> dict[str, Any]:
-        """The note that this run left when its loss became NaN; empty if there is none. rate: of the saved state."""
+    def _read_divergence(self, rate: float) -> Divergence | None:
+        """The note that this run wrote when its loss became NaN. rate: that of the saved state."""
         if not (self.folder / DIVERGED).exists():
-            return {}
-        note: dict[str, Any] = json.loads((self.folder / DIVERGED).read_text("utf-8"))
-        return note if note["learning_rate"] == rate else {}
+            return None
+        note: Divergence = json.loads((self.folder / DIVERGED).read_text("utf-8"))
+        return note if note["learning_rate"] == rate else None
 
-    def _check(self, then: dict[str, Any], lost: dict[str, Any]) -> None:
-        """Refuse another run. After a loss that was NaN, a smaller learning rate is the same run."""
-        now = self.header
-        if lost:
-            if self.training.settings.learning_rate >= lost["learning_rate"]:
-                what = f"{lost['what']} with a rate of {lost['learning_rate']:g}"
-                raise HeadscopeError(what, where="`learning_rate`", expected="a smaller one")
-            then, now = _without_rate(then), _without_rate(now)
-        check_same_run(then, now, self.folder / STATE)
+    def _check(self, saved: dict[str, Any], divergence: Divergence | None) -> None:
+        """Refuse another run. After a loss of NaN, a smaller learning rate is the same run."""
+        header = self.header
+        if divergence is not None:
+            check_smaller_rate(self._rate, divergence)
+            saved, header = _without_rate(saved), _without_rate(header)
+        check_same_run(saved, header, self.folder / STATE)
 
-    def _begin_again(self, lost: dict[str, Any]) -> None:
-        """Remember what went wrong; from here on it is the run of the smaller rate."""
-        self.told.setdefault("diverged", []).append({**lost, "resumed_from": self.training.number})
+    def _restart(self, divergence: Divergence) -> None:
+        """Record the divergence; from here on this is the run with the smaller rate."""
+        note: Divergence = {**divergence, "resumed_from": self.training.number}
+        self.history.setdefault("diverged", []).append(note)
         self.save()  # when this is done, every process has read the note
         if self._is_main:
             (self.folder / DIVERGED).unlink()
 
     def steps(self) -> Iterator[Step]:
-        """The steps, with the state saved every two minutes; whoever asks saves at the end of an epoch."""
+        """The steps, with the state saved every two minutes; the caller saves at the end of an epoch."""
         last = time.monotonic()
-        self._keep(self.training.number)
+        self._write_checkpoint(self.training.number)
         try:
             for step in self.training:
-                self._keep(step.number)
+                self._write_checkpoint(step.number)
                 yield step
-                if self.training.agree(time.monotonic() - last > EVERY) and not step.ends_epoch:
+                if (
+                    self.training.any_process(time.monotonic() - last > EVERY)
+                    and not step.ends_epoch
+                ):
                     self.save()
                     last = time.monotonic()
         except Diverged as error:
             if self.may_slow and self._saved is not None:
-                self._note(error)
+                self._note_divergence(error)
             raise
 
-    def _keep(self, number: int) -> None:
-        if self._is_main and number in self.to_keep:
-            write_checkpoint(self.training.model, self.folder, number)
+    def _write_checkpoint(self, step: int) -> None:
+        if self._is_main and step in self.checkpoint_steps:
+            write_checkpoint(self.training.model, self.folder, step)
 
-    def _note(self, error: Diverged) -> None:
-        """Say what is left to go on from: the state on disk is from before, and stays."""
-        rate = self.training.settings.learning_rate
+    def _note_divergence(self, error: Diverged) -> None:
+        """Name the saved state in the error and in a note; the state is from before the divergence."""
         error.fix = (
             f"The state of step {self._saved} is kept: go on from it with `resume=True` and a smaller `learning_rate` "
-            f"than {rate:g}"
+            f"than {self._rate:g}"
         )
         if self._is_main:
-            note = {"what": error.what, "learning_rate": rate}
-            (self.folder / DIVERGED).write_text(json.dumps(note), "utf-8")
+            write_divergence(error, self._rate, self.folder)
 
     def save(self) -> None:
-        rate = self.training.settings.learning_rate
-        told = json.dumps({"header": self.header, "told": self.told, "learning_rate": rate})
-        state = self.training.state() | {"told": told}
+        """Save the state, the history and the header."""
+        run = {"header": self.header, "history": self.history, "learning_rate": self._rate}
+        state = self.training.state() | {"run": json.dumps(run)}
         if self._is_main:
-            write_whole(state, self.folder / STATE)
+            save_atomically(state, self.folder / STATE)
         self._saved = self.training.number
+
+
+def check_smaller_rate(rate: float, divergence: Divergence) -> None:
+    """Refuse to resume a run whose loss became NaN with the same or a larger learning rate."""
+    if rate >= divergence["learning_rate"]:
+        what = f"{divergence['what']} with a rate of {divergence['learning_rate']:g}"
+        raise HeadscopeError(what, where="`learning_rate`", expected="a smaller one")
+
+
+def write_divergence(error: Diverged, rate: float, folder: Path) -> None:
+    """Write the note by which a resumed run may have a smaller learning rate."""
+    note: Divergence = {"what": error.what, "learning_rate": rate}
+    (folder / DIVERGED).write_text(json.dumps(note), "utf-8")
 
 
 def _without_rate(header: Any) -> Any:
@@ -136,9 +153,9 @@ def _without_rate(header: Any) -> Any:
 
 @contextmanager
 def resumable_run(
-    training: Training, run: Run, header: dict[str, Any], checkpoints: int | None
+    training: Training, run: Run, header: Mapping[str, object], checkpoints: int | None
 ) -> Iterator[Resumable]:
-    """A training with its folder, restored with `run.resume`. The folder becomes `run.out`; without it is temporary.
+    """A training with its folder, restored with `run.resume`. The folder becomes `run.out`, or is temporary without it.
 
     With several processes only the first creates and fills it. The files of the training state are deleted at the end.
     """
@@ -150,23 +167,21 @@ def resumable_run(
             resumable.restore(run.log)
         return resumable
 
-    if accelerator.is_main_process:
-        states = (STATE, BEST, DIVERGED)
-        kept, overwrite, resume = (*states, FOLDER), run.overwrite, run.resume
-        with atomic_directory(
-            run.out, overwrite=overwrite, resume=resume, keep=kept, record=RECORD
-        ) as folder:
-            accelerator.wait_for_everyone()
-            yield open_in(folder)
-            for name in states:
-                (folder / name).unlink(missing_ok=True)
-    else:
-        accelerator.wait_for_everyone()  # what an earlier run left is read after the first has cleared up
+    if not accelerator.is_main_process:
+        accelerator.wait_for_everyone()  # the first process deletes what an earlier run left, before it is read
         yield open_in(Path(f"{run.out}.partial"))
+        return
+    states = (STATE, BEST, DIVERGED)
+    options = {"overwrite": run.overwrite, "resume": run.resume}
+    with atomic_directory(run.out, **options, keep=(*states, FOLDER), record=RECORD) as folder:
+        accelerator.wait_for_everyone()
+        yield open_in(folder)
+        for name in states:
+            (folder / name).unlink(missing_ok=True)
 
 
-def write_whole(content: Any, path: Path) -> None:
-    """Whole or not there: a kill while it is written leaves the one before."""
-    beside = path.with_suffix(".tmp")
-    torch.save(content, beside)
-    beside.replace(path)
+def save_atomically(content: Any, path: Path) -> None:
+    """Save with torch; a process killed while it writes leaves the previous file."""
+    temporary = path.with_suffix(".tmp")
+    torch.save(content, temporary)
+    temporary.replace(path)
