@@ -44,7 +44,7 @@ def main() -> None:
     )
     prepared = task.prepare(model, items, max_length=options.max_length)
     fast = Sweep(model, task, prepared, batch_size=options.batch_size)
-    plain = Sweep(model, task, prepared, batch_size=options.batch_size, plainly=True)
+    plain = Sweep(model, task, prepared, batch_size=options.batch_size, method="plain")
     groups = fast.groups(variants_of(model, "head"))
     block = list(range(len(prepared.items)))
     seconds = {"fast": 0.0, "plain": 0.0}
@@ -77,7 +77,7 @@ def main() -> None:
     result: dict[str, Any] = {
         "benchmark": "sweep",
         "model": options.model or "minilm, random classifier",
-        "way": fast.way,
+        "way": fast.method,
         "examples": len(prepared.items),
         "tokens": prepared.counts.tokens,
         "threads": options.threads,

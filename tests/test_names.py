@@ -6,7 +6,6 @@ import sys
 from typing import get_args
 
 from headscope.ablation.ablation_targets import KINDS
-from headscope.ablation.sweep import Mode
 from headscope.analysis.token_maps import TOKEN_LENSES
 from headscope.config import names
 from headscope.data.encode import Long
@@ -34,7 +33,6 @@ def test_the_names_are_those_of_the_registries() -> None:
     assert tuple(name for name in TOKENS if name != "all") == names.MASKED_TOKENS
     assert {name: defaults_of(make) for name, make in PATTERNS.items()} == names.MASKS
     assert KINDS == names.KINDS
-    assert get_args(Mode) == names.MODES
     assert RULES == names.RULES
     assert OBJECTIVES == names.OBJECTIVES
     assert tuple(FORMS) == names.FORMS

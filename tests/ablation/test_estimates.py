@@ -56,11 +56,10 @@ def test_the_scores_that_pruning_goes_by_are_those_of_estimates() -> None:
 
 def test_a_file_is_an_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing else lists estimates: a new file has its place behind the ones that are listed first."""
-    package = tmp_path / "config"
     folder = tmp_path / "ablation" / "estimates"
     folder.mkdir(parents=True)
     for name in ("norm", "attention_flow", "gradient", "_shared", "__init__"):
         (folder / f"{name}.py").touch()
-    monkeypatch.setattr(names, "__file__", str(package / "names.py"))
-    listed = names._files_in("ablation", "estimates", first=("gradient", "norm"))
+    monkeypatch.setattr(names, "PACKAGE", tmp_path)
+    listed = names._files_in("ablation/estimates", first=("gradient", "norm"))
     assert listed == ("gradient", "norm", "attention-flow")

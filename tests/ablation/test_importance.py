@@ -211,8 +211,10 @@ def test_a_run_that_is_stopped_while_it_draws_keeps_its_journal(
     assert command(*WORDS, "--out", "study").exit_code == 130
     assert lines(Path("study.partial") / NAME) == 4
     monkeypatch.setattr(writer, "write_report", lambda study, folder, **_: None)
-    monkeypatch.setattr(sweep.Sweep, "_changed", lambda *_: pytest.fail("a unit was run again"))
-    monkeypatch.setattr(sweep.Sweep, "_strays", lambda *_: None)
+    monkeypatch.setattr(
+        sweep.Sweep, "_replayed_answers", lambda *_: pytest.fail("a unit was run again")
+    )
+    monkeypatch.setattr(sweep.Sweep, "_find_difference", lambda *_: None)
     assert command(*WORDS, "--out", "study", "--resume").exit_code == 0
     assert not Path("study/half.svg").exists()
     assert not Path("study", NAME).exists()

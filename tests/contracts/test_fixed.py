@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headscope.ablation.sweep import nearest_patterns
+from headscope.ablation.modes.fixed import nearest_patterns
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention import Attention

@@ -10,7 +10,8 @@ from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM
 
 from headscope.ablation.ablation_targets import variants_of
-from headscope.ablation.sweep import Sweep, nearest_patterns
+from headscope.ablation.modes.fixed import nearest_patterns
+from headscope.ablation.sweep import Sweep
 from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
@@ -207,13 +208,13 @@ def test_importance_of_a_fixed_model_is_that_of_the_edited_one() -> None:
     fixed = fix(model, patterns)
     sweeps = [
         Sweep(fixed, task, prepared, batch_size=3),
-        Sweep(model, task, prepared, batch_size=3, plainly=True),
+        Sweep(model, task, prepared, batch_size=3, method="plain"),
     ]
     with model.edited(Fixed(patterns)):
         units = [
             list(one.run(0, range(8), one.groups(variants_of(one.model, "head")))) for one in sweeps
         ]
-    assert sweeps[0].way == "reuse"
+    assert sweeps[0].method == "reuse"
     for one, other in zip(*units, strict=True):
         assert one.group == other.group
         assert abs(one.losses - other.losses).max() < 1e-5

@@ -11,7 +11,9 @@ from transformers import AutoModelForSequenceClassification
 
 from headscope import Ablate, Head
 from headscope.ablation.ablation_targets import Variant, variants_of
+from headscope.ablation.modes import mode_class
 from headscope.ablation.sweep import Sweep, Unit
+from headscope.config.names import MODES
 from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.tasks.base import Prepared, Task
@@ -63,7 +65,7 @@ def test_removing_each_head_equals_the_plain_masked_loop(family: str) -> None:
     model, task, prepared = shared(family), Means(), means_of(family)
     variants = variants_of(model, "head")
     sweep = Sweep(model, task, prepared, batch_size=3)
-    assert sweep.way == ("plain" if family == "xlnet" else "reuse"), sweep.notes
+    assert sweep.method == ("plain" if family == "xlnet" else "reuse"), sweep.notes
     assert bool(sweep.notes) == (family == "xlnet")
     found = units_of(sweep, variants)
     intact = evaluate(model, task, prepared).losses
@@ -82,7 +84,7 @@ def test_a_classifier_s_logits_equal_the_plain_run(family: str) -> None:
     task, prepared = classes_of(family)
     variants = variants_of(model, "head")
     sweep = Sweep(model, task, prepared, batch_size=4)
-    assert (sweep.way == "rows") == (family in BY_ROW), (sweep.way, sweep.notes)
+    assert (sweep.method == "rows") == (family in BY_ROW), (sweep.method, sweep.notes)
     found = units_of(sweep, variants)
     for variant in variants:
         wanted = masked_loop(model, task, prepared, variant.heads)
@@ -104,18 +106,20 @@ def test_every_kind_of_ablation_equals_the_plain_masked_loop(family: str, kind: 
 
 
 @pytest.mark.parametrize("family", ["albert", "bert", "marian", "gpt2", "xlnet"])
-@pytest.mark.parametrize("mode", ["mean", "uniform", "fixed"])
+@pytest.mark.parametrize("mode", MODES[1:])
 def test_other_ablations_equal_the_plain_run(family: str, mode: Any) -> None:
     model, task, prepared = shared(family), Means(), means_of(family)
     sites = sites_in_use(model, task, prepared)
     assert (
         len(sites) < len(model.sites) or family != "xlnet"
     )  # its second stream has nothing to do here
-    if mode == "fixed":
-        sites = tuple(site for site in sites if site.stack != "cross")
+    stacks = mode_class(mode).stacks
+    sites = tuple(site for site in sites if stacks is None or site.stack in stacks)
     variants = [one for one in variants_of(model, "head", sites=sites) if one.heads[0].head < 2]
     fast = units_of(Sweep(model, task, prepared, mode=mode, batch_size=3), variants)
-    plain = units_of(Sweep(model, task, prepared, mode=mode, batch_size=3, plainly=True), variants)
+    plain = units_of(
+        Sweep(model, task, prepared, mode=mode, batch_size=3, method="plain"), variants
+    )
     zero = units_of(Sweep(model, task, prepared, batch_size=3), variants)
     for variant in variants:
         wanted = losses_of(plain, variant)
@@ -127,7 +131,7 @@ def test_other_ablations_equal_the_plain_run(family: str, mode: Any) -> None:
 
 
 def test_the_mean_is_that_of_real_tokens() -> None:
-    from headscope.ablation.sweep import mean_results
+    from headscope.ablation.modes.mean import mean_results
 
     model, task, prepared = shared("bert"), Means(), means_of("bert")
     means = mean_results(model, task, prepared, batch_size=3)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headscope.ablation.sweep import mean_results
+from headscope.ablation.modes.mean import mean_results
 from headscope.config.checks import repair_names
 from headscope.errors import HeadscopeError
 from headscope.model.anatomy import anatomy

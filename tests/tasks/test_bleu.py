@@ -16,7 +16,8 @@ from headscope import Ablate
 from headscope.ablation.ablation_targets import variants_of
 from headscope.ablation.estimates.gradient import terms
 from headscope.ablation.estimates.norm import output_norms
-from headscope.ablation.sweep import Sweep, mean_results
+from headscope.ablation.modes.mean import mean_results
+from headscope.ablation.sweep import Sweep
 from headscope.tasks import get_task
 from headscope.tasks.bleu import Bleu
 from headscope.tasks.inference import evaluate
@@ -100,7 +101,7 @@ def test_a_sweep_takes_no_shortcut_and_its_edits_reach_every_token(tmp_path: Pat
     model, task = translator(), Bleu("bleu")
     prepared = task.prepare(model, task.items(written(tmp_path)))
     sweep = Sweep(model, task, prepared)
-    assert sweep.way == "plain"
+    assert sweep.method == "plain"
     assert sweep.notes == ["bleu judges what the model says itself: every head is a whole run"]
     groups = sweep.groups(variants_of(model, "site"))
     units = list(sweep.run(0, list(range(12)), groups))

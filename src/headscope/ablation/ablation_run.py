@@ -66,10 +66,10 @@ class AblationRun:
             mode=self.config.mode,
             batch_size=self.config.batch_size,
             seed=self.run_config.seed,
-            fixed=dict(self.config.patterns or {}),
+            patterns=self.config.patterns or {},
         )
-        self.method, self.notes = sweep.way, sweep.notes
-        self.patterns = {str(head): name for head, name in sweep.fixed.items()}
+        self.method, self.notes = sweep.method or "", sweep.notes
+        self.patterns = {str(head): name for head, name in sweep.replacement.patterns.items()}
         for note in sweep.notes:
             self.run_config.log(f"note: {note}")
         what = "heads" if self.config.kind == ("head",) else "heads or sets of heads"

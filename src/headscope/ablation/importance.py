@@ -20,6 +20,7 @@ from headscope.ablation.chance import chance_note
 from headscope.ablation.estimates import EstimateInputs, compute_estimate
 from headscope.ablation.estimates.gradient import compute_terms
 from headscope.ablation.evaluate import open_for
+from headscope.ablation.modes import mode_class
 from headscope.ablation.significance import metrics_of
 from headscope.config.importance import ImportanceConfig
 from headscope.config.names import ESTIMATES
@@ -154,8 +155,8 @@ class _Importances:
         self.model, self.task, self.prepared = model, task, prepared
         self.config, self.run_config = config, run
         sites = sites_in_use(model, task, prepared)
-        if config.mode == "fixed":  # cross-attention has no fixed pattern
-            sites = tuple(site for site in sites if site.stack in ("encoder", "decoder"))
+        stacks = mode_class(config.mode).stacks
+        sites = tuple(site for site in sites if stacks is None or site.stack in stacks)
         self.heads = tuple(head for head in model.heads if head.site in sites)
         self.ablation = AblationRun(model, task, prepared, config, run, sites)
         self.durations: dict[str, float] = {}

@@ -65,7 +65,7 @@ class ImportanceConfig(Config):
         choices=names.KINDS,
         is_list=True,
     )
-    mode: Literal["zero", "mean", "uniform", "fixed"] = option(
+    mode: str = option(
         "zero",
         "What replaces an ablated head: zero, mean (its average output), uniform (attention 1/n) or fixed (its nearest "
         "fixed pattern)",

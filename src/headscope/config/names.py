@@ -104,7 +104,7 @@ ESTIMATES = _files_in(
 )
 IMPORTANCES = ("ablation", *ESTIMATES)  # importance --by
 KINDS = ("head", "only", "site", "layer", "all", "pair", "shared")
-MODES = ("zero", "mean", "uniform", "fixed")
+MODES = _files_in("ablation/modes", first=("zero", "mean", "uniform", "fixed"))
 RULES = ("voita", "attnlrp")
 
 SEARCHES = _files_in("pruning/searches")

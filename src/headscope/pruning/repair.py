@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headscope.ablation.sweep import mean_results
+from headscope.ablation.modes.mean import mean_results
 from headscope.config.checks import check_choice
 from headscope.config.names import REPAIRS
 from headscope.heads import Head, Site

@@ -248,9 +248,9 @@ class Selection:
         """Sequential test of the candidates: those that cannot be among the first `keep` drop out early."""
         size, inputs = self.batch_size, (self.task, self.prepared)
         if self._method is None:
-            self._method = Sweep(self.model, *inputs, batch_size=size).way
-        cut, seed, proven = self.cut(removed), self.seed, self._method
-        sweep = Sweep(cut, *inputs, batch_size=size, seed=seed, proven=proven)
+            self._method = Sweep(self.model, *inputs, batch_size=size).method
+        cut, seed, method = self.cut(removed), self.seed, self._method
+        sweep = Sweep(cut, *inputs, batch_size=size, seed=seed, method=method)
         variants = {unit: Variant("head", str(unit), self.units[unit]) for unit in candidates}
         judged: dict[int, list[Judged]] = {unit: [] for unit in candidates}
         live = list(candidates)

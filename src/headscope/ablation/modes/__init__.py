@@ -1,0 +1,59 @@
+"""What replaces the output of an ablated head: one mode per file, found by itself.
+
+A file defines `MODE`, a subclass of `AblationMode`. The name of the file is the name for `importance --mode`;
+`config/names` lists the files without importing them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from importlib import import_module
+from typing import ClassVar
+
+from torch import Tensor
+
+from headscope.config.checks import check_choice
+from headscope.config.names import MODES
+from headscope.heads import Head
+from headscope.model.attention_model import AttentionModel
+from headscope.model.edits import Edit
+from headscope.tasks.base import Prepared, Task
+
+
+class AblationMode(ABC):
+    """What replaces the heads of one model on one set of examples.
+
+    is_zero   the heads add nothing
+    stacks    the stacks whose heads can be replaced; None: all
+    patterns  the fixed pattern of each head, if heads are replaced by patterns
+    """
+
+    is_zero: ClassVar[bool] = False
+    stacks: ClassVar[tuple[str, ...] | None] = None
+
+    def __init__(self, patterns: Mapping[Head, str]) -> None:
+        """patterns: those chosen on other examples, if any."""
+        self.patterns = dict(patterns)
+
+    def prepare(  # noqa: B027 (optional)
+        self, model: AttentionModel, task: Task, prepared: Prepared, batch_size: int
+    ) -> None:
+        """Compute what the mode needs from the examples."""
+
+    def replaces(self, head: Head) -> bool:
+        return True
+
+    def constant(self, head: Head) -> Tensor | None:
+        """[head width]: the new output if it is the same for all inputs, else None."""
+        return None
+
+    @abstractmethod
+    def edit(self, heads: tuple[Head, ...]) -> Edit:
+        """The edit that replaces these heads."""
+
+
+def mode_class(name: str) -> type[AblationMode]:
+    check_choice(name, MODES, "`mode`", "is not an ablation mode")
+    mode: type[AblationMode] = import_module(f"{__name__}.{name.replace('-', '_')}").MODE
+    return mode
