@@ -29,7 +29,7 @@ from headscope.learning.gates import Gates
 from headscope.learning.learned_mask import LearnedMask
 from headscope.masks import Masked, read_mask
 from headscope.model.attention_model import AttentionModel
-from headscope.model.latency import interleaved, median, working_bytes
+from headscope.model.latency import median_interval, peak_bytes, time_interleaved
 from headscope.tasks import get_task
 from headscope.tasks.base import Item, batch_of
 from headscope.training.learnable_edit import LearnableEdit
@@ -50,7 +50,7 @@ def gates(model: AttentionModel, mask: str) -> LearnableEdit:
 
 
 def masked(model: AttentionModel, mask: str) -> None:
-    model.wear(Masked(mask))
+    model.edit_permanently(Masked(mask))
 
 
 def learned_mask(model: AttentionModel, mask: str) -> LearnableEdit:
@@ -85,14 +85,16 @@ def main() -> None:
 def training(options: argparse.Namespace, items: list[Item]) -> Iterator[dict[str, Any]]:
     """A step under each case over a plain one."""
     steps = [_steps(case, items, options) for case, _ in CASES.values()]
-    times = interleaved(steps, options.repeats, lambda done, total: None, CLOCKS[options.clock])
+    times = time_interleaved(
+        steps, options.repeats, lambda done, total: None, CLOCKS[options.clock]
+    )
     for place, (name, (_, goal)) in enumerate(CASES.items()):
-        ratio, low, high = median(times[:, place] / times[:, 0])
+        ratio, low, high = median_interval(times[:, place] / times[:, 0])
         yield {
             "benchmark": "learned training",
             "case": name,
             **_rounded(ratio, low, high, times[:, place]),
-            "working_mb": round(working_bytes(steps[place], torch.device("cpu")) / 1e6),
+            "working_mb": round(peak_bytes(steps[place], torch.device("cpu")) / 1e6),
             "goal": goal,
         }
 
@@ -103,7 +105,7 @@ def _steps(case: Case, items: list[Item], options: argparse.Namespace) -> Callab
     model = _classifier()
     learned = case(model, options.mask)
     if learned is not None:
-        model.wear(learned.edit())
+        model.edit_permanently(learned.edit())
     prepared = task.prepare(model, items, max_length=LENGTH)
     course = iter(
         Training(
@@ -131,9 +133,9 @@ def forward(options: argparse.Namespace, items: list[Item]) -> Iterator[dict[str
             model(batch)
 
     runs = [lambda name=name: run(name) for name in edits]  # type: ignore[misc]
-    times = interleaved(runs, options.repeats, lambda done, total: None, CLOCKS[options.clock])
+    times = time_interleaved(runs, options.repeats, lambda done, total: None, CLOCKS[options.clock])
     for place, name in enumerate(edits):
-        ratio, low, high = median(times[:, place] / times[:, 0])
+        ratio, low, high = median_interval(times[:, place] / times[:, 0])
         yield {
             "benchmark": "learned forward",
             "case": name,
@@ -168,7 +170,7 @@ def _rounded(ratio: float, low: float, high: float, seconds: Any) -> dict[str, A
     return {
         "ratio": round(ratio, 3),
         "interval": interval,
-        "milliseconds": round(1e3 * median(seconds)[0], 1),
+        "milliseconds": round(1e3 * median_interval(seconds)[0], 1),
     }
 
 

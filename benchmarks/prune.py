@@ -26,7 +26,14 @@ import headscope
 from headscope.config.search import BY, STEP
 from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
-from headscope.model.latency import fastest, forward_of, inputs_of, interleaved, median, thinned
+from headscope.model.latency import (
+    fastest_quarter,
+    median_interval,
+    prune_share,
+    sample_batch,
+    time_interleaved,
+    timed_forward,
+)
 from headscope.pruning import searches
 from headscope.pruning.scores import scores_by
 from headscope.pruning.subset_evaluator import Selection, SubsetState
@@ -51,12 +58,14 @@ def main() -> None:
 
 def speed(options: argparse.Namespace) -> Row:
     model = headscope.load(options.model)
-    models = [thinned(model, share) for share in SHARES]
-    batch = inputs_of(model, options.batch_size, options.length)
+    models = [prune_share(model, share) for share in SHARES]
+    batch = sample_batch(model, options.batch_size, options.length)
     blocks = [_block_calls(one, batch) for one in models]
-    runs = [forward_of(one, batch) for one in models] + [call for calls in blocks for call in calls]
-    times = interleaved(runs, options.repeats, lambda done, total: None)  # [turn, run]
-    whole, of_blocks = _parted(fastest(times)[None], len(blocks[0]))
+    runs = [timed_forward(one, batch) for one in models] + [
+        call for calls in blocks for call in calls
+    ]
+    times = time_interleaved(runs, options.repeats, lambda done, total: None)  # [turn, run]
+    whole, of_blocks = _parted(fastest_quarter(times)[None], len(blocks[0]))
     measured, bound = _gained(whole, of_blocks)
     each, bound_of_each = _gained(*_parted(times, len(blocks[0])))
     return {
@@ -70,7 +79,9 @@ def speed(options: argparse.Namespace) -> Row:
         "speed_up": np.round(measured[0], 3).tolist(),
         "bound": np.round(bound[0], 3).tolist(),
         "of_the_bound": np.round((measured / bound)[0], 3).tolist(),
-        "interval": [np.round(median(ratio)[1:], 3).tolist() for ratio in (each / bound_of_each).T],
+        "interval": [
+            np.round(median_interval(ratio)[1:], 3).tolist() for ratio in (each / bound_of_each).T
+        ],
         "goal": 0.9,
     }
 
@@ -96,7 +107,7 @@ def _block_calls(model: AttentionModel, batch: dict[str, torch.Tensor]) -> list[
         )
         for name in names
     ]
-    forward_of(model, batch)()
+    timed_forward(model, batch)()
     for handle in handles:
         handle.remove()
 

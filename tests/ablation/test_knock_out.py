@@ -13,7 +13,7 @@ from headscope.model.edits import Ablate
 from headscope.model.knockout import KnockOut
 from headscope.model.lenses import LENSES
 from headscope.model.tokens import Batch
-from headscope.model.value_zeroing import zeroed
+from headscope.model.value_zeroing import zero_values
 from headscope.statistics import select_statistics
 from tiny import batch_for, examples, in_double, shared, tiny
 
@@ -70,7 +70,7 @@ def test_value_zeroing_s_rows_are_means_of_its_maps() -> None:
     for head in model.heads:
         turns, specials, selves = [], [], []
         for batch in batches:
-            cells = zeroed(model, batch, by_head=True)["encoder"][head.site][head.head]
+            cells = zero_values(model, batch, by_head=True)["encoder"][head.site][head.head]
             special = batch.layout.encoder.special[0].tolist()  # type: ignore[union-attr]
             rows = [row / row.sum() for row in cells]
             turns.append(np.mean([row.sum() for row in cells]))

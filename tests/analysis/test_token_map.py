@@ -120,13 +120,13 @@ def test_a_head_s_gradients_add_up_to_what_its_output_adds() -> None:
     import torch
 
     from headscope.model.edits import Gate
-    from headscope.model.scalar_output import said
+    from headscope.model.scalar_output import scalar_output
 
     model = worded(BertForMaskedLM)
     cells = headscope.look(model, TEXT, lens="gradient").stacks[0].weights
     gates = {head: torch.ones((), requires_grad=True) for head in model.heads}
     with model.edited(Gate(gates)):  # type: ignore[arg-type]
-        said(model, encode_input(model, TEXT, None))[0].backward()
+        scalar_output(model, encode_input(model, TEXT, None))[0].backward()
     for head, gate in gates.items():
         assert gate.grad is not None
         assert cells[head.layer, head.head].sum() == pytest.approx(

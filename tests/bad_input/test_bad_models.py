@@ -21,8 +21,7 @@ from safetensors.torch import load_file, save_file
 from said import WORDS, Run, save_tokenizer
 
 from headscope.model.families import families
-from headscope.model.resolve_spec import find_folder
-from headscope.model.short_names import HUB_IDS
+from headscope.model.resolve_spec import HUB_IDS, find_folder
 from headscope.model.zoo import MODELS
 
 FAMILIES = ", ".join(families())

@@ -16,11 +16,11 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, Uniform
-from headscope.model.fix_heads import fix, read_patterns, written
+from headscope.model.fix_heads import fix, format_patterns, read_patterns
 from headscope.model.fixed_attention import TokenPositions
 from headscope.model.fixed_patterns import LOOK_AHEAD, PATTERNS, Fixed
 from headscope.model.surgery import prune
-from headscope.model.weights_hash import weights_sha256
+from headscope.model.weights import weights_sha256
 from tiny import (
     DECODERS,
     FAMILIES,
@@ -152,7 +152,7 @@ def test_the_fixed_model_is_the_edited_one(family: str) -> None:
     assert sum(p.numel() for p in fixed.model.parameters()) < sum(
         p.numel() for p in model.model.parameters()
     )
-    fixed.canary()
+    fixed.self_check()
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_patterns_are_read_as_they_are_written(tmp_path: Path) -> None:
         "encoder.0.2": "end",
     }
     path = tmp_path / "patterns.txt"
-    path.write_text(f"# mine\n\n{written(found, heads)}")
+    path.write_text(f"# mine\n\n{format_patterns(found, heads)}")
     assert read_patterns(str(path), heads) == found
 
 

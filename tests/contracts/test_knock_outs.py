@@ -19,7 +19,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, MaskScores
 from headscope.model.knockout import KnockOut
 from headscope.model.tokens import Batch
-from headscope.model.value_zeroing import knocked_out, value_zeroing, zeroed
+from headscope.model.value_zeroing import knockout_effects, value_zeroing, zero_values
 from tiny import FAMILIES, at_real_tokens, batch_for, examples, in_double, outputs, shared, tiny
 
 ONE = ((7, 3),)
@@ -140,7 +140,7 @@ def test_value_zeroing_is_that_of_a_run_for_every_token(family: str) -> None:
     model = in_double(shared(family))
     batch = one(family, model)
     found = value_zeroing(model, batch)
-    turned = zeroed(model, batch)
+    turned = zero_values(model, batch)
     assert not model.is_open
     tolerance = 1e-9 if next(model.model.parameters()).dtype == torch.float64 else 1e-5
     tolerance = (
@@ -172,7 +172,7 @@ def test_a_head_that_says_nothing_turns_nothing() -> None:
     projection = model.model.encoder.layer[1].attention.output.dense
     with torch.no_grad():
         projection.weight[:, 8:16] = 0  # head 1 of four, 8 wide
-    found = zeroed(model, one("bert", model), by_head=True)["encoder"]
+    found = zero_values(model, one("bert", model), by_head=True)["encoder"]
     assert found[Site("encoder", 1)].shape == (4, 7, 7)
     assert (found[Site("encoder", 1)][1] == 0).all()
     for head in (0, 2, 3):
@@ -182,7 +182,10 @@ def test_a_head_that_says_nothing_turns_nothing() -> None:
 def test_one_head_alone_is_its_layer() -> None:
     model = tiny("bert", num_attention_heads=1)
     batch = one("bert", model)
-    together, alone = zeroed(model, batch)["encoder"], zeroed(model, batch, by_head=True)["encoder"]
+    together, alone = (
+        zero_values(model, batch)["encoder"],
+        zero_values(model, batch, by_head=True)["encoder"],
+    )
     for site in together:
         np.testing.assert_array_equal(together[site], alone[site])
 
@@ -190,9 +193,9 @@ def test_one_head_alone_is_its_layer() -> None:
 def test_how_many_tries_share_a_batch_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     model = in_double(shared("marian"))
     batch = one("marian", model)
-    whole, other = zeroed(model, batch, by_head=True), knocked_out(model, batch)
+    whole, other = zero_values(model, batch, by_head=True), knockout_effects(model, batch)
     monkeypatch.setattr("headscope.model.value_zeroing.ROW_TOKENS", 27)
-    parts, others = zeroed(model, batch, by_head=True), knocked_out(model, batch)
+    parts, others = zero_values(model, batch, by_head=True), knockout_effects(model, batch)
     for stack in whole:
         np.testing.assert_allclose(other[stack], others[stack], atol=1e-9)
         for site in whole[stack]:
@@ -203,7 +206,7 @@ def test_how_many_tries_share_a_batch_changes_nothing(monkeypatch: pytest.Monkey
 def test_the_map_of_knock_outs_is_that_of_single_runs(family: str) -> None:
     model = in_double(shared(family))
     batch = one(family, model)
-    for stack, values in knocked_out(model, batch).items():
+    for stack, values in knockout_effects(model, batch).items():
         if stack == "encoder" and model.is_encoder_decoder:
             continue  # its last states are not the model's output
         _, key_side = batch.layout.sides(stack)  # type: ignore[misc]

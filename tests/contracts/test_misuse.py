@@ -46,15 +46,15 @@ def test_a_model_in_training_mode_is_refused() -> None:
     model = tiny("bert")
     model.model.train()
     with pytest.raises(HeadscopeError, match="training mode"):
-        model.canary()
+        model.self_check()
 
 
 @pytest.mark.usefixtures("safe_bfloat16")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_the_canary_lives_in_every_dtype(dtype: torch.dtype) -> None:
+def test_the_self_check_passes_in_every_dtype(dtype: torch.dtype) -> None:
     model = tiny("bert")
     model.model.to(dtype)
-    assert model.canary() <= 32 * torch.finfo(dtype).eps
+    assert model.self_check() <= 32 * torch.finfo(dtype).eps
 
 
 def test_a_score_of_minus_infinity_leaves_the_entropy_defined() -> None:
@@ -126,10 +126,10 @@ def test_the_bundled_pairs_are_refused_as_single_texts() -> None:
         list(read_examples(["wikipedia-pairs"]))
 
 
-def test_the_canary_looks_at_the_model_without_the_edits_around_it() -> None:
+def test_the_self_check_looks_at_the_model_without_the_edits_around_it() -> None:
     model = tiny("bert")
     with model.edited(headscope.Ablate(model.heads)):
-        assert model.canary() < 1e-5
+        assert model.self_check() < 1e-5
         assert [type(edit).__name__ for edit in model.edits] == ["Ablate"]
     assert model.edits == ()
 
@@ -182,14 +182,14 @@ def test_the_encoder_of_an_encoder_decoder_stands_alone() -> None:
     config = copy.deepcopy(tiny("t5").model.config)
     model = AttentionModel(T5EncoderModel(config).eval(), None)
     assert {site.stack for site in model.sites} == {"encoder"}
-    assert model.canary() < 1e-5
+    assert model.self_check() < 1e-5
 
 
 def test_the_decoder_of_an_encoder_decoder_stands_alone() -> None:
     config = copy.deepcopy(tiny("bart").model.config)
     model = AttentionModel(BartForCausalLM(config).eval(), None)
     assert {site.stack for site in model.sites} == {"decoder"}
-    assert model.canary() < 1e-5
+    assert model.self_check() < 1e-5
 
 
 @pytest.mark.parametrize("setting", ["add_cross_attention", "is_decoder"])

@@ -434,34 +434,36 @@ def test_watching_with_a_cache_is_refused(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_canary_lives(family: str) -> None:
-    assert shared(family).canary() < 1e-5
+def test_the_self_check_passes(family: str) -> None:
+    assert shared(family).self_check() < 1e-5
 
 
 @pytest.mark.parametrize("family", ["bert", "bart", "gpt2", "vit"])
-def test_the_canary_dies_when_watching_changes_outputs(
+def test_the_self_check_fails_when_observing_changes_outputs(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = seam_module.attend_in_chunks
     monkeypatch.setattr(seam_module, "attend_in_chunks", lambda *args: right(*args) * 1.01)
-    with pytest.raises(HeadscopeError, match="the canary died"):
-        tiny(family).canary()
+    with pytest.raises(HeadscopeError, match="self-check failed"):
+        tiny(family).self_check()
 
 
 @pytest.mark.parametrize("family", ["bert", "mpnet", "xlnet", "deberta-v2", "t5"])
-def test_the_canary_dies_when_edits_do_nothing(
+def test_the_self_check_fails_when_edits_do_nothing(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Seam, "edit_output", lambda self, site, output: output)
     with pytest.raises(HeadscopeError, match="ablating all heads changes nothing"):
-        tiny(family).canary()
+        tiny(family).self_check()
 
 
 @pytest.mark.parametrize("family", ["bert", "mpnet"])
-def test_the_canary_dies_when_nobody_is_told(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_self_check_fails_when_no_observer_is_called(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Seam, "is_watched", lambda self, site: False)
-    with pytest.raises(HeadscopeError, match="2 sites were not seen"):
-        tiny(family).canary()
+    with pytest.raises(HeadscopeError, match="2 sites were not observed"):
+        tiny(family).self_check()
 
 
 # Editing outputs
@@ -836,7 +838,7 @@ def test_a_model_with_a_head_on_top_is_watched_and_edited(family: str) -> None:
         expected = without(model, *heads)(**batch.inputs).logits
         with model.edited(Ablate(heads)):
             torch.testing.assert_close(model(batch).logits, expected, rtol=1e-5, atol=1e-5)
-    assert model.canary() < 1e-5
+    assert model.self_check() < 1e-5
 
 
 @pytest.mark.parametrize("family", ENCODER_DECODERS)

@@ -100,7 +100,7 @@ def test_a_layer_may_lose_all_its_heads(case: str) -> None:
     assert differ(outputs(cut, case), ablated(model, heads, case)) < tolerance(model)
     assert site in cut.sites
     assert not [head for head in cut.heads if head.site == site]
-    cut.canary()
+    cut.self_check()
 
 
 @pytest.mark.parametrize("family", representative(FAMILIES))
@@ -329,7 +329,7 @@ def test_a_cut_that_went_wrong_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     def wrong(core, projection, places, heads, group):  # type: ignore[no-untyped-def]
         return slices(core, projection, [(place + 1) % heads for place in places], heads, group)
 
-    slices = surgery.slices
-    monkeypatch.setattr(surgery, "slices", wrong)
+    slices = surgery.head_slices
+    monkeypatch.setattr(surgery, "head_slices", wrong)
     with pytest.raises(HeadscopeError, match="differs from the edited one"):
         prune(tiny("bert"), "0.1")

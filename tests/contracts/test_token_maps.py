@@ -21,8 +21,8 @@ from headscope.model.edits import Edit
 from headscope.model.flow import flow
 from headscope.model.gradient_rollout import gradient_rollout
 from headscope.model.one_input import OneInput
-from headscope.model.rollout import even, is_masked, rollout
-from headscope.model.scalar_output import said
+from headscope.model.rollout import is_masked, rollout, uniform_weights
+from headscope.model.scalar_output import scalar_output
 from reference import token_maps as slow
 from tiny import (
     ENCODER_DECODERS,
@@ -86,7 +86,7 @@ def test_rollout_follows_every_way_down(family: str) -> None:
 def test_the_baseline_is_rollout_of_even_attention_to_what_is_seen(family: str) -> None:
     model = in_double(shared(family))
     batch = batch_for(model, examples(family, seed=3, lengths=ONE))
-    found = rollout(even(OneInput(model, batch).weights), model.sites)
+    found = rollout(uniform_weights(OneInput(model, batch).weights), model.sites)
     weights = {
         place: np.zeros((1, *cells.shape[1:])) for place, cells in library_weights(family).items()
     }
@@ -113,7 +113,7 @@ def test_even_attention_of_three_tokens_in_two_layers() -> None:
     weights = dict.fromkeys(sites, np.array([[[1, 0, 0], [0.9, 0.1, 0], [0.2, 0.1, 0.7]]]))
     assert is_masked(weights)
     assert not is_masked({Site("encoder", 0): np.full((1, 3, 3), 1 / 3)})
-    found = rollout(even(weights), sites)["decoder"]
+    found = rollout(uniform_weights(weights), sites)["decoder"]
     np.testing.assert_allclose(found[0, 0, 2], [1 / 6, 1 / 6, 2 / 3], atol=1e-7)
     np.testing.assert_allclose(found[1, 0, 2], [23 / 72, 17 / 72, 4 / 9], atol=1e-7)
 
@@ -297,18 +297,18 @@ def test_what_is_said_of_one_token_follows_the_target() -> None:
     model = tiny("bert", head=AutoModelForMaskedLM)
     batch = batch_for(model, examples("bert", seed=3, lengths=ONE))
     with torch.no_grad():
-        parts = [float(said(model, batch, target)[0]) for target in range(7)]
-        whole, what = said(model, batch)
+        parts = [float(scalar_output(model, batch, target)[0]) for target in range(7)]
+        whole, what = scalar_output(model, batch)
     assert float(whole) == pytest.approx(sum(parts), rel=1e-5)
     assert what == "the sum of every token's largest logit"
     with pytest.raises(HeadscopeError, match=r"target: there is no token 7\. Expected 0 to 6"):
-        said(model, batch, 7)
+        scalar_output(model, batch, 7)
     classifier = tiny("bert", head=AutoModelForSequenceClassification)
     with pytest.raises(
         HeadscopeError,
         match="target: BertForSequenceClassification says something of the whole input",
     ):
-        said(classifier, batch, 0)
+        scalar_output(classifier, batch, 0)
 
 
 def test_gradients_leave_nothing_behind() -> None:

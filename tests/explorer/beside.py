@@ -10,7 +10,7 @@ from studies import RECORD, made_up
 from transformers import BertForSequenceClassification
 
 from headscope.model.attention_model import AttentionModel
-from headscope.model.weights_hash import weights_sha256
+from headscope.model.weights import weights_sha256
 from headscope.study.study import Study
 from worded import worded
 

@@ -45,9 +45,9 @@ def test_straight_away_every_mask_gives_what_evaluate_gives_under_it(here: Path)
     table = study.tables["mask_table"].set_index("mask")
     assert table.loc["dense", "metric_change"] == 0.0
     for mask in ("no-diagonal", "star", "bigbird"):
-        model = headscope.load("bert", model_class="AutoModelForSequenceClassification").wear(
-            Masked(mask)
-        )
+        model = headscope.load(
+            "bert", model_class="AutoModelForSequenceClassification"
+        ).edit_permanently(Masked(mask))
         found = headscope.evaluate(model, task="sst2", data="glue")
         assert table.loc[mask, "metric"] == pytest.approx(found["metrics"]["accuracy"]["value"])
         assert table.loc[mask, "loss"] == pytest.approx(found["metrics"]["loss"]["value"], rel=1e-6)
@@ -80,9 +80,9 @@ def test_models_are_repaired_and_trained_from_the_start_with_every_seed(here: Pa
     assert table.loc[("from start", "star"), "metric"] == pytest.approx(mine["metric"].mean())
     options = {"epochs": 1, "batch_size": 8, "mask": "star"}
     headscope.finetune("new", "glue", task="sst2", out="by-hand", **options)
-    model = headscope.load("by-hand", model_class="AutoModelForSequenceClassification").wear(
-        Masked("star")
-    )
+    model = headscope.load(
+        "by-hand", model_class="AutoModelForSequenceClassification"
+    ).edit_permanently(Masked("star"))
     found = headscope.evaluate(model, task="sst2", data="glue")
     assert mine.iloc[0]["loss"] == pytest.approx(found["metrics"]["loss"]["value"], rel=1e-6)
 
@@ -214,7 +214,7 @@ def test_a_loaded_model_is_compared_under_special_tokens_and_left_unchanged(here
     task = headscope.TaskData("sst2", "glue")
     how = {"mask": "star", "repair": 1, "open_special": True, "batch_size": 8}
     live = compare_masks(model, task, **how)
-    assert not model.worn
+    assert not model.permanent_edits
     assert all(model.model.state_dict()[name].equal(value) for name, value in before.items())
     pd.testing.assert_frame_equal(
         live.tables["mask_table"], compare_masks("bert", task, **how).tables["mask_table"]

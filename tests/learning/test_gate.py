@@ -446,4 +446,4 @@ def test_what_a_loaded_model_cannot_do_is_refused(here: Path) -> None:
     with pytest.raises(HeadscopeError, match="`resume` requires `out=DIR`"):
         gate(model, task, keep=2, resume=True)
     with pytest.raises(HeadscopeError, match="gate requires a model without edits"):
-        gate(model.wear("0.1"), task, keep=2)
+        gate(model.edit_permanently("0.1"), task, keep=2)

@@ -60,7 +60,7 @@ def test_a_mask_is_learned_written_and_taken_by_evaluate(here: Path) -> None:
     assert row["sparsity"] == pytest.approx(0.5, abs=0.02)
     place = "masks/sparsity-0.5-seed-0"
     worn = headscope.load(place, model_class="AutoModelForSequenceClassification")
-    worn.wear(headscope.Masked(f"{place}/mask.npz"))
+    worn.edit_permanently(headscope.Masked(f"{place}/mask.npz"))
     found = headscope.evaluate(worn, task="sst2", data="glue", split="dev:odd")
     assert found["metrics"]["loss"]["value"] == pytest.approx(row["loss"], rel=1e-6)
     without = headscope.evaluate(place, task="sst2", data="glue", split="dev:odd")

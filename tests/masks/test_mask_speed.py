@@ -148,7 +148,9 @@ def test_ratios_shares_and_times_follow_from_the_clock(
     monkeypatch: pytest.MonkeyPatch, without_compiler: None
 ) -> None:
     turns = {2: np.array([[10.0, 1.0]] * 8), 3: np.array([[1.0, 2.0, 0.5]] * 7 + [[4.0, 4.0, 8.0]])}
-    monkeypatch.setattr(measuring, "interleaved", lambda runs, repeats, progress: turns[len(runs)])
+    monkeypatch.setattr(
+        measuring, "time_interleaved", lambda runs, repeats, progress: turns[len(runs)]
+    )
     found = measure_mask_speed(shared("bert"), "window:width=1", lengths=(20, 10), repeats=8)
     assert (found.heads, found.width, found.site, found.run_length) == (4, 8, "encoder.0", 10)
     assert [row.length for row in found.lengths] == [10, 20]

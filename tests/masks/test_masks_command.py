@@ -118,9 +118,9 @@ def test_a_mask_changes_what_a_task_and_a_study_see(here: Path) -> None:
         for more in ((), ("--mask", "diagonal"))
     )
     assert plain["metrics"]["loss"] != masked["metrics"]["loss"]
-    worn = headscope.load("bert", model_class="AutoModelForSequenceClassification").wear(
-        headscope.Masked("diagonal")
-    )
+    worn = headscope.load(
+        "bert", model_class="AutoModelForSequenceClassification"
+    ).edit_permanently(headscope.Masked("diagonal"))
     assert headscope.evaluate(worn, task="sst2", data="glue")["metrics"] == masked["metrics"]
     (here / "texts.txt").write_text("good bad\nthe cat sat\n")
     done("analyze", "bert", "--corpus", "texts.txt", "--mask", "no-diagonal", "--out", "study")
@@ -136,9 +136,9 @@ def test_importance_under_a_mask_runs_whole_passes_under_it(here: Path) -> None:
     done("importance", "bert", *TASK, "--mask", "diagonal", "--out", "which")
     study = headscope.Study("which")
     assert study.record["importance"]["way"] == "plain"
-    worn = headscope.load("bert", model_class="AutoModelForSequenceClassification").wear(
-        headscope.Masked("diagonal")
-    )
+    worn = headscope.load(
+        "bert", model_class="AutoModelForSequenceClassification"
+    ).edit_permanently(headscope.Masked("diagonal"))
     whole = headscope.evaluate(worn, task="sst2", data="glue")["metrics"]["loss"]["value"]
     with worn.edited(headscope.Ablate("0.1")):
         without = headscope.evaluate(worn, task="sst2", data="glue")["metrics"]["loss"]["value"]
@@ -180,7 +180,7 @@ def test_what_is_no_mask_is_said_before_anything_is_read(here: Path) -> None:
 
 
 def test_a_model_can_be_cut_only_without_its_mask(here: Path) -> None:
-    worn = headscope.load("bert").wear(headscope.Masked("star"))
+    worn = headscope.load("bert").edit_permanently(headscope.Masked("star"))
     with pytest.raises(HeadscopeError, match="watched or edited"):
         headscope.prune(worn, "0.0")
 

@@ -241,7 +241,7 @@ def test_a_model_that_is_partly_bfloat16_is_safe_too(stub: Callable[[str], None]
     assert not torch.backends.mkldnn.enabled
 
 
-@pytest.mark.parametrize("use", ["call", "watch", "canary"])
+@pytest.mark.parametrize("use", ["call", "watch", "self_check"])
 def test_a_model_that_is_cast_later_is_safe(use: str, stub: Callable[[str], None]) -> None:
     model = tiny("bert")
     seen = onednn_during_products(model.model)
@@ -254,7 +254,7 @@ def test_a_model_that_is_cast_later_is_safe(use: str, stub: Callable[[str], None
             with model.watched(lambda attention: None):
                 model.model(input_ids=torch.tensor([[3, 8, 9, 4]]))
         else:
-            model.canary()
+            model.self_check()
     assert seen
     assert not any(seen)
 

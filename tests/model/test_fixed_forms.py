@@ -15,7 +15,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fix_heads import fix
 from headscope.model.surgery import prune
-from headscope.model.weights_hash import weights_sha256
+from headscope.model.weights import weights_sha256
 from worded import saved, translator
 
 PATTERNS = {"0.0": "previous", "1.*": "left"}

@@ -15,7 +15,15 @@ import torch
 from headscope.errors import HeadscopeError
 from headscope.model import latency as speed
 from headscope.model.attention_model import AttentionModel
-from headscope.model.latency import Layers, inputs_of, interleaved, layers, measure, median, thinned
+from headscope.model.latency import (
+    LayerTimes,
+    measure,
+    measure_layers,
+    median_interval,
+    prune_share,
+    sample_batch,
+    time_interleaved,
+)
 from headscope.model.surgery import prune, units
 from tiny import FAMILIES, shared
 
@@ -45,7 +53,7 @@ def by_heads(
 ) -> list[tuple[int, set[tuple[int, ...]]]]:
     """Models run for real, and by the clock take a second and a quarter of one for each head; returns what was run."""
     seen: list[tuple[int, set[tuple[int, ...]]]] = []
-    real = speed.forward_of
+    real = speed.timed_forward
 
     def forward(model: AttentionModel, batch: dict[str, torch.Tensor]) -> Callable[[], Any]:
         run, take = real(model, batch), clock.taking(1 + 0.25 * len(model.heads))
@@ -57,8 +65,8 @@ def by_heads(
 
         return both
 
-    monkeypatch.setattr(speed, "forward_of", forward)
-    monkeypatch.setattr(speed, "working_bytes", lambda run, device: 0)
+    monkeypatch.setattr(speed, "timed_forward", forward)
+    monkeypatch.setattr(speed, "peak_bytes", lambda run, device: 0)
     return seen
 
 
@@ -67,7 +75,7 @@ def test_every_family_can_be_measured_with_fewer_heads(
     family: str, by_heads: list[tuple[int, set[tuple[int, ...]]]]
 ) -> None:
     model = shared(family)
-    found = layers(model, batch_size=2, length=7, repeats=2)
+    found = measure_layers(model, batch_size=2, length=7, repeats=2)
     counts = [round(share * len(model.heads)) for share in found.share]
     assert counts[0] == len(model.heads)
     assert counts[-1] == min(len(unit) for unit in units(model)), "one unit stays, as one must"
@@ -98,7 +106,7 @@ def test_runs_take_turns_forwards_and_backwards_and_the_first_turns_do_not_count
 
         return call
 
-    times = interleaved(
+    times = time_interleaved(
         [run(place) for place in range(3)], 4, lambda done, total: told.append((done, total))
     )
     assert times == pytest.approx(np.outer([2, 3, 4, 5], [1, 2, 3]))
@@ -135,8 +143,8 @@ def test_a_busy_moment_hits_all_alike_and_moves_no_ratio(
 
         return run
 
-    monkeypatch.setattr(speed, "forward_of", forward)
-    monkeypatch.setattr(speed, "working_bytes", lambda run, device: 0)
+    monkeypatch.setattr(speed, "timed_forward", forward)
+    monkeypatch.setattr(speed, "peak_bytes", lambda run, device: 0)
     before, after = measure([model, cut], batch_size=1, length=5, repeats=12)
     assert (after.ratio, after.low) == pytest.approx((0.75, 0.75))
     assert after.high == pytest.approx(0.75 * 9), (
@@ -154,7 +162,9 @@ def test_the_interval_of_a_median_holds_it_95_times_of_100_and_is_the_narrowest_
     count: int,
 ) -> None:
     """The true median is below the k-th of n values as often as fewer than k of n coins show heads."""
-    value, low, high = median(np.random.default_rng(count).permutation(count).astype(float))
+    value, low, high = median_interval(
+        np.random.default_rng(count).permutation(count).astype(float)
+    )
     assert value == (count - 1) / 2
     rank = int(low)
     assert high == count - 1 - rank
@@ -191,28 +201,28 @@ def test_working_memory_is_the_most_that_is_held_at_a_time() -> None:
             del held
 
     for run, wanted in ((together, 6e6), (in_turn, 4e6)):
-        assert wanted <= speed.working_bytes(run, torch.device("cpu")) < wanted + 1e4, run.__name__
+        assert wanted <= speed.peak_bytes(run, torch.device("cpu")) < wanted + 1e4, run.__name__
 
 
 def test_the_batch_is_as_large_as_asked_for() -> None:
-    inputs = inputs_of(shared("bert"), 3, 17)
+    inputs = sample_batch(shared("bert"), 3, 17)
     assert {tuple(value.shape) for value in inputs.values()} == {(3, 17)}
     assert inputs["attention_mask"].all()
     with pytest.raises(HeadscopeError, match="221 tokens are too many"):
-        inputs_of(shared("bert"), 1, 221)
+        sample_batch(shared("bert"), 1, 221)
 
 
 @pytest.mark.parametrize(
     ("share", "left"), [(1.0, [4, 4]), (0.75, [3, 3]), (0.5, [2, 2]), (0.25, [1, 1]), (0, [0, 1])]
 )
 def test_thinning_leaves_the_share_in_every_layer(share: float, left: list[int]) -> None:
-    model = thinned(shared("bert"), share)
+    model = prune_share(shared("bert"), share)
     assert [sum(head.layer == layer for head in model.heads) for layer in range(2)] == left
     assert len(shared("bert").heads) == 8, "the model itself is untouched"
 
 
 def test_between_two_measurements_the_time_is_between_them() -> None:
-    found = Layers((1.0, 0.5, 0.0), (1.0, 0.8, 0.5))
+    found = LayerTimes((1.0, 0.5, 0.0), (1.0, 0.8, 0.5))
     assert [found.at(share) for share in (1.0, 0.75, 0.5, 0.1, 0.0)] == pytest.approx(
         [1.0, 0.9, 0.8, 0.56, 0.5]
     )

@@ -20,7 +20,7 @@ from headscope.model.checkpoint import read_config
 from headscope.model.cut_checkpoint import read_cut_weights
 from headscope.model.manifest import Cut, read_manifest
 from headscope.model.saving import write_model
-from headscope.model.surgery import expanded, prune, removed_heads, units
+from headscope.model.surgery import expand, prune, removed_heads, units
 from sampling import slow
 from tiny import FAMILIES, batch_for, examples, tiny
 
@@ -96,7 +96,7 @@ def test_half_precision_is_that_of_transformers_before_and_after_a_cut(
     assert all(torch.equal(tensor, before[name]) for name, tensor in tensors(model.model).items())
     write_model(cut, tmp_path / "cut")
     back = reread(tmp_path / "cut", cut, dtype=dtype)
-    for one in (cut.model, back.model, expanded(cut)):
+    for one in (cut.model, back.model, expand(cut)):
         assert all(tensor.dtype == kinds[name] for name, tensor in tensors(one).items())
     assert torch.equal(states(back, family), states(cut, family))
 

@@ -72,7 +72,7 @@ def metrics_by_hand(patterns: dict[Any, str]) -> dict[str, Any]:
     """The whole model under the edit, on the split that is reported on."""
     model = headscope.load("bert", model_class="AutoModelForSequenceClassification")
     if patterns:
-        model.wear(headscope.Fixed(patterns))
+        model.edit_permanently(headscope.Fixed(patterns))
     found: dict[str, Any] = headscope.evaluate(model, task="sst2", data="dev.tsv", split="dev:odd")[
         "metrics"
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import headscope
-from headscope.model.random_control import random_twin
+from headscope.model.new_model import random_control
 
 pytestmark = pytest.mark.real
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -18,12 +18,12 @@ DOCUMENTS = DATA / "coref" / "litbank_75docs.conll.gz"
 
 
 @pytest.mark.slow
-def test_no_head_of_a_random_twin_is_called_syntactic_or_a_rare_word_head(
+def test_no_head_of_a_random_control_is_called_syntactic_or_a_rare_word_head(
     zoo_model: Callable[..., Path],
 ) -> None:
     if not TREEBANK.is_file():
         pytest.skip(f"{TREEBANK} is not there")
-    model = random_twin(headscope.load(zoo_model("minilm")), seed=1)
+    model = random_control(headscope.load(zoo_model("minilm")), seed=1)
     study = headscope.analyze(
         model, treebank=TREEBANK, frequency="english", limit=400, statistics=["entropy"]
     )
@@ -35,7 +35,7 @@ def test_no_head_of_a_random_twin_is_called_syntactic_or_a_rare_word_head(
 
 
 @pytest.mark.slow
-def test_no_head_of_a_random_twin_is_called_coreferential(
+def test_no_head_of_a_random_control_is_called_coreferential(
     zoo_model: Callable[..., Path], tmp_path: Path
 ) -> None:
     if not DOCUMENTS.is_file():
@@ -43,7 +43,7 @@ def test_no_head_of_a_random_twin_is_called_coreferential(
     some = tmp_path / "some.conll"
     with gzip.open(DOCUMENTS, "rt", encoding="utf-8") as file:
         some.write_text("#begin document".join("".join(file).split("#begin document")[:9]), "utf-8")
-    model = random_twin(headscope.load(zoo_model("minilm")), seed=1)
+    model = random_control(headscope.load(zoo_model("minilm")), seed=1)
     study = headscope.analyze(model, coreference=some, statistics=["entropy"])
     asked = study.tables["coreference_heads"]
     assert len(asked) == 72

@@ -200,11 +200,11 @@ def test_the_batch_size_changes_nothing(zoo_model) -> None:
         assert (one[column] - many[column]).abs().max() < 1e-6
 
 
-def test_every_zoo_model_at_hand_passes_its_canary(zoo_model) -> None:
+def test_every_zoo_model_at_hand_passes_its_self_check(zoo_model) -> None:
     zoo_model("minilm")
     for name in headscope.model.zoo.MODELS:
         if headscope.model.zoo.find(name) is not None:
-            assert headscope.load(name).canary() < 1e-5
+            assert headscope.load(name).self_check() < 1e-5
 
 
 def test_ablating_one_call_of_albert_changes_only_what_comes_after_it(zoo_model) -> None:

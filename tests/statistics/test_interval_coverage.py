@@ -22,7 +22,7 @@ from headscope.ablation.significance import (
     resamples,
     students_interval,
 )
-from headscope.model.latency import median
+from headscope.model.latency import median_interval
 from headscope.statistics.resampling import ResampledSums, bootstrap_share_interval, interval
 from headscope.study.lens_agreement import _correlated
 from headscope.tables import Moments
@@ -306,7 +306,7 @@ def test_the_mean_over_seeds_is_held(seeds: int) -> None:
 @pytest.mark.parametrize("turns", [7, 20, 30])
 def test_the_median_of_turns_is_held(turns: int) -> None:
     found = np.array(
-        [median(one) for one in np.random.default_rng(9).gamma(2.0, 1.0, (2000, turns))]
+        [median_interval(one) for one in np.random.default_rng(9).gamma(2.0, 1.0, (2000, turns))]
     ).T
     truth = float(np.median(np.random.default_rng(10).gamma(2.0, 1.0, 10**6)))
     assert coverage((found[1], found[2]), truth) >= 0.95 - error(2000)

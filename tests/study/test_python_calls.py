@@ -201,7 +201,9 @@ def test_a_head_may_be_written_in_every_way(model: headscope.AttentionModel, hea
         one for one in FOUR if one != (0, 1)
     ]
     assert headscope.look(model, TEXTS[0], off=heads).off == "0.1"
-    assert model.wear(heads).worn[0].gates.keys() == Ablate(heads).gates.keys()
+    assert (
+        model.edit_permanently(heads).permanent_edits[0].gates.keys() == Ablate(heads).gates.keys()
+    )
 
 
 def test_importance_takes_tuples_and_patterns_by_name(folder: Path) -> None:

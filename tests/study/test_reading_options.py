@@ -34,7 +34,7 @@ from headscope.errors import HeadscopeError
 from headscope.explorer.predictions import EncodedInput as Shown
 from headscope.explorer.predictions import TextVectors, prediction_of
 from headscope.model.load import load
-from headscope.model.scalar_output import said
+from headscope.model.scalar_output import scalar_output
 from worded import glue, saved, sentence, sentiments, table, tokenizer
 
 CHANCE = random.Random(5)
@@ -63,8 +63,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
                 main()
         finally:
             signal.signal(signal.SIGTERM, before)
-        said = capsys.readouterr()
-        return Ran(int(ended.value.code or 0), said.out, said.err)
+        captured = capsys.readouterr()
+        return Ran(int(ended.value.code or 0), captured.out, captured.err)
 
     return command
 
@@ -245,7 +245,7 @@ def test_gradients_are_of_the_pooled_vector(pooling: str, first: Path) -> None:
     states = model(batch)[0].detach().requires_grad_()
     kept = model.model.forward
     model.model.forward = lambda **inputs: type(kept(**inputs))(last_hidden_state=states)  # type: ignore[method-assign]
-    number, what = said(model, batch)
+    number, what = scalar_output(model, batch)
     (slope,) = torch.autograd.grad(number, states)
     assert float(number.detach()) == pytest.approx(1, abs=1e-5)
     assert pooling in ("max",) or pooling in what

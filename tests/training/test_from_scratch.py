@@ -16,7 +16,7 @@ from headscope import FinetuneConfig, ModelSizes, Run, TaskData
 from headscope.commands import app
 from headscope.data.vocabulary import train_tokenizer
 from headscope.errors import HeadscopeError
-from headscope.model.new_model import Source, new_model, resized
+from headscope.model.new_model import Source, new_model, resize_config
 from headscope.tasks import get_task
 from headscope.tasks.base import batch_of
 from worded import PLAIN, glue, saved, translator
@@ -145,7 +145,7 @@ def test_kinds_of_layers_follow_their_number_and_are_saved(layers: int, tmp_path
         "hidden_size": 8,
     }
     config = AutoConfig.for_model(**given, global_attn_every_n_layers=2)
-    made = resized(config, ModelSizes(layers=layers))
+    made = resize_config(config, ModelSizes(layers=layers))
     made.save_pretrained(tmp_path)
     assert AutoConfig.from_pretrained(tmp_path).layer_types == [
         config.layer_types[i % 4] for i in range(layers)

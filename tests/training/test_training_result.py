@@ -46,7 +46,7 @@ def test_a_loaded_model_is_trained_as_its_files_are_and_stays_as_it_was(
 
 
 def test_edits_of_a_loaded_model_are_trained_under(here: Path) -> None:
-    model = headscope.load("classifier").wear(Masked("star"))
+    model = headscope.load("classifier").edit_permanently(Masked("star"))
     live = headscope.finetune(model, "data", task="sst2", **FAST)
     named = headscope.finetune("classifier", "data", task="sst2", mask="star", **FAST)
     assert [edit["mask"] for edit in live.record["model"]["edits"]] == ["star"]

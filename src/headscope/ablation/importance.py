@@ -30,7 +30,7 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.model.fixed_patterns import by_head
+from headscope.model.fixed_patterns import patterns_by_head
 from headscope.study.journal import Journal
 from headscope.study.run_record import (
     build_record,
@@ -80,9 +80,9 @@ def importance(
     model = open_for(task, model, reading, run)
     if existing is not None:
         check_same_model(model, existing, run.out or "study")
-    model.canary()
+    model.self_check()
     if config.patterns is not None:
-        config = replace(config, patterns=by_head(config.patterns, model.heads))
+        config = replace(config, patterns=patterns_by_head(config.patterns, model.heads))
     prepared = task.prepare(model, items, max_length=data.max_length)
     is_labelled = prepared.items[0].target is not None or not config.labels_free
     if not is_labelled:

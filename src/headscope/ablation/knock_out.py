@@ -33,19 +33,19 @@ from headscope.masks.open_model import open_model
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
-from headscope.model.knockout import chosen_tokens, cut_scores
+from headscope.model.knockout import mask_edges, select_tokens
 from headscope.model.lenses import LENSES
 from headscope.model.one_input import OneInput
 from headscope.model.tokens import Batch
 from headscope.model.value_zeroing import (
     ROW_TOKENS,
-    last_states,
+    distance_to_first,
     lengths_of,
-    repeated,
-    shares,
+    normalize_rows,
+    record_last_states,
+    repeat_batch,
     stacks_of,
-    turned_from_first,
-    zeroed,
+    zero_values,
 )
 from headscope.statistics import Statistic, select_statistics
 from headscope.study.inputs import Corpus
@@ -81,7 +81,7 @@ def knock_out(
     model = open_model(model, reading, run)
     if existing is not None:
         check_same_model(model, existing, run.out or "study")
-    model.canary()
+    model.self_check()
     encoder = Encoder(model, max_length=data.max_length)
     scores = KnockOuts(model, config.to, statistics, run.seed)
     for index, example in enumerate(corpus):
@@ -137,7 +137,7 @@ class _Cuts(Edit):
         return (site, False) in self._at
 
     def scores(self, site: Site, scores: Tensor) -> Tensor:
-        return cut_scores(scores, self._edges(site, scores, True))[0]
+        return mask_edges(scores, self._edges(site, scores, True))[0]
 
     def weights(self, site: Site, weights: Tensor) -> Tensor:
         return weights.masked_fill(self._edges(site, weights, False), 0.0)
@@ -194,14 +194,14 @@ class KnockOuts:
         self, batch: Batch, found: NDArray[np.float64], places: dict[Head, int]
     ) -> None:
         raw = OneInput(self.model, batch).weights
-        for stack, sites in zeroed(self.model, batch, by_head=True).items():
+        for stack, sites in zero_values(self.model, batch, by_head=True).items():
             sides = batch.layout.sides(stack)
             assert sides is not None
             for site, turned in sites.items():
                 for head, cells in zip(site.heads(len(turned)), turned, strict=True):
                     found[places[head]] = cells.sum(axis=-1).mean()
                 attention = Attention(site, torch.from_numpy(raw[site])[None], *sides)
-                seen = attention.through(LENS, torch.from_numpy(shares(turned))[None])
+                seen = attention.through(LENS, torch.from_numpy(normalize_rows(turned))[None])
                 seen.row_totals = torch.from_numpy(turned.sum(axis=-1))[None]
                 for statistic in self.statistics:
                     statistic.update(seen)
@@ -210,7 +210,7 @@ class KnockOuts:
         """Every form for every head of the stack; none where the text has no such token, or too few others."""
         sides = batch.layout.sides(stack)
         assert sides is not None
-        chosen = chosen_tokens(self.to, sides[1])[0]
+        chosen = select_tokens(self.to, sides[1])[0]
         others = (~chosen).nonzero()[:, 0].numpy()
         count = int(chosen.sum())
         heads = [head for head in self.model.heads if head.stack == stack]
@@ -233,8 +233,8 @@ class KnockOuts:
             with (
                 torch.inference_mode(),
                 self.model.edited(_Cuts(now)),
-                last_states(self.model, stack) as states,
+                record_last_states(self.model, stack) as states,
             ):
-                self.model(repeated(batch, 1 + len(now)))
-            found += turned_from_first(states[0]).mean(axis=1).tolist()
+                self.model(repeat_batch(batch, 1 + len(now)))
+            found += distance_to_first(states[0]).mean(axis=1).tolist()
         return found

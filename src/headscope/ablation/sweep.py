@@ -20,7 +20,7 @@ from headscope.ablation.modes import mode_class
 from headscope.heads import Head, Site
 from headscope.model.anatomy import Parts, anatomy
 from headscope.model.attention_model import AttentionModel
-from headscope.model.replay import Replay, Shares
+from headscope.model.replay import Replay, SiteOutput
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared, Task, batch_of, plan_batches, sequences_of
 from headscope.tasks.inference import report_out_of_memory
@@ -97,8 +97,10 @@ class Sweep:
                 f"{self.task.name} judges what the model says itself: every head is a whole run"
             )
             return
-        if self.model.worn:
-            self.notes.append(f"the model wears {self.model.worn[0]!r}: every head is a whole pass")
+        if self.model.permanent_edits:
+            self.notes.append(
+                f"the model wears {self.model.permanent_edits[0]!r}: every head is a whole pass"
+            )
             return
         self.parts = anatomy(self.model)
         without = [str(site) for site, part in self.parts.items() if part.projection is None]
@@ -130,7 +132,9 @@ class Sweep:
                 for site in dict.fromkeys((sites[0], sites[len(sites) // 2], sites[-1])):
                     head = next(head for head in heads if head.site == site)
                     variant = Variant("head", str(head), (head,))
-                    answers = self._replayed_answers(replay, batch, variant, replay.shares(site))
+                    answers = self._replayed_answers(
+                        replay, batch, variant, replay.site_output(site)
+                    )
                     expected = self._plain_answers(batch, variant)
                     largest = float(expected.abs().max().clamp_min(1.0))
                     if not torch.allclose(answers, expected, rtol=0, atol=TOLERANCE * largest):
@@ -210,17 +214,17 @@ class Sweep:
                 yield self._plain_answers(batch, variant)
             return
         replay = self._replay(batch) if replay is None else replay
-        shares = replay.shares(group.site)
+        shares = replay.site_output(group.site)
         intact = self._extract(batch, replay.result)
         for variant in group.variants:
             is_single = self.replacement.is_zero and len(variant.heads) == 1
-            if is_single and shares.is_silent(self.model.index_of(variant.heads[0])):
+            if is_single and shares.is_zero(self.model.index_of(variant.heads[0])):
                 yield intact  # the head adds exactly zero
             else:
                 yield self._replayed_answers(replay, batch, variant, shares)
 
     def _replayed_answers(
-        self, replay: Replay, batch: Batch, variant: Variant, shares: Shares
+        self, replay: Replay, batch: Batch, variant: Variant, shares: SiteOutput
     ) -> Tensor:
         site = variant.site
         assert site is not None
@@ -234,10 +238,10 @@ class Sweep:
             for head in variant.heads:
                 result = self._new_result(replay, head, shares)
                 context[:, :, self.model.index_of(head)] = 0 if result is None else result
-            output = shares.silent() + context.flatten(2) @ shares.weight.flatten(1).T
-        return self._extract(batch, replay.changed(site, output, shares))
+            output = shares.without_heads() + context.flatten(2) @ shares.weight.flatten(1).T
+        return self._extract(batch, replay.run_with(site, output, shares))
 
-    def _new_result(self, replay: Replay, head: Head, shares: Shares) -> Tensor | None:
+    def _new_result(self, replay: Replay, head: Head, shares: SiteOutput) -> Tensor | None:
         """What replaces an ablated head's result [sequence, query, head width]; None for zero."""
         mode = self.replacement
         if mode.is_zero:
@@ -246,12 +250,12 @@ class Sweep:
         if constant is not None:
             return constant.expand_as(shares.context[:, :, 0])
         if (
-            shares.under is None
+            shares.edited_context is None
         ):  # heads of a site do not affect each other: one pass serves all of them
             heads = [h for h in self.model.heads if h.site == head.site and mode.replaces(h)]
             with self.model.edited(mode.edit(tuple(heads))):
-                shares.under = replay.context_under(head.site)
-        return shares.under[:, : shares.context.shape[1], self.model.index_of(head)]
+                shares.edited_context = replay.context_under(head.site)
+        return shares.edited_context[:, : shares.context.shape[1], self.model.index_of(head)]
 
     def _plain_answers(self, batch: Batch, variant: Variant) -> Tensor:
         with self.model.edited(self.replacement.edit(variant.heads)):

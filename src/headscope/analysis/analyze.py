@@ -25,7 +25,7 @@ from headscope.data.examples import Example
 from headscope.errors import HeadscopeError
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
-from headscope.model.random_control import random_twin
+from headscope.model.new_model import random_control
 from headscope.statistics import Statistic, select_statistics, stream
 from headscope.statistics.coreference import Coreference
 from headscope.statistics.head_distance import HeadDistance
@@ -105,7 +105,7 @@ def analyze(
     model = open_model(model, reading, run)
     if model.is_encoder_decoder and not (corpus is not None and corpus.pairs):
         run.log("note: without `pairs=True` (source and target) only the encoder runs")
-    model.canary()
+    model.self_check()
     if annotations.frequency == "corpus":
         annotations.frequencies = count_word_frequencies(
             annotations, corpus, sources_only=model.is_encoder_decoder
@@ -310,7 +310,7 @@ class _Passes:
             examples = [Example(text) for text in words]
             passes.append(self._whole("frequency", corpus.name, examples, [rare_words], model))
         if self.config.control:
-            passes.append(self.relations(random_twin(model, self.seed), CONTROL))
+            passes.append(self.relations(random_control(model, self.seed), CONTROL))
         return passes
 
     def relations(self, model: AttentionModel, name: str) -> Pass:

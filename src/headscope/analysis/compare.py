@@ -24,7 +24,7 @@ from headscope.config.texts import TextData
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import as_model
-from headscope.model.weights_hash import weights_sha256
+from headscope.model.weights import weights_sha256
 from headscope.statistics import glossary
 from headscope.study.inputs import Corpus
 from headscope.study.lengths import length_note

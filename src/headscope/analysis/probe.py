@@ -107,7 +107,7 @@ def probe(
         None if config.vectors is None else read_vectors(config.vectors, treebanks.vocabulary())
     )
     model = open_model(model, reading, run)
-    model.canary()
+    model.self_check()
     treebanks.encode(model, data.max_length)
     keys = pieces_of if of_file is None else words_of
     sources = of_file or mean_embeddings(

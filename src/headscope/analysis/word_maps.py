@@ -13,7 +13,7 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Head
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
-from headscope.model.random_control import random_twin
+from headscope.model.new_model import random_control
 from headscope.model.tokens import Tokens
 from headscope.model.word_attention import Pool, word_attention
 
@@ -90,7 +90,7 @@ def _with_special(tokens: Tokens) -> Tokens:
 
 def control_with_embeddings(model: AttentionModel, seed: int) -> AttentionModel:
     """A twin with random weights that keeps the embeddings of tokens, positions and segments."""
-    twin = random_twin(model, seed)
+    twin = random_control(model, seed)
     own = dict(model.model.named_modules())
     with torch.no_grad():
         for name, drawn in twin.model.named_modules():

@@ -14,7 +14,7 @@ from headscope.masks.mask_spec import read_mask
 from headscope.masks.open_model import open_model
 from headscope.masks.speed import DENSE, FLEX, SPARSE, MaskSpeed, measure_mask_speed
 from headscope.model.attention_model import AttentionModel
-from headscope.model.latency import Layers, Speed, layers, measure
+from headscope.model.latency import LayerTimes, Speed, measure, measure_layers
 from headscope.study.result import Result
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class SpeedResult(Result):
     """
 
     name: str
-    layers: Layers | None = None
+    layers: LayerTimes | None = None
     models: tuple[Speed, ...] = ()
     mask: MaskSpeed | None = None
     sequences: int = 0
@@ -116,7 +116,9 @@ def _speed(model: AttentionModel | str | Path, config: SpeedConfig, run: Run) ->
     against = Run(device=run.device, dtype=run.dtype, log=run.log)
     other = None if config.against is None else open_model(config.against, Reading(), against)
     sizes: dict[str, Any] = {"batch_size": config.sequences, "length": config.lengths[0]}
-    by_share = layers(other or loaded, **sizes, repeats=config.repeats, progress=run.progress)
+    by_share = measure_layers(
+        other or loaded, **sizes, repeats=config.repeats, progress=run.progress
+    )
     models = [loaded] if other is None else [other, loaded]
     measured = tuple(measure(models, **sizes, repeats=config.repeats))
     return SpeedResult(

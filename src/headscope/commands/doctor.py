@@ -39,7 +39,7 @@ def doctor() -> None:
         try:
             model = load(name)
             typer.echo(
-                f"model     {name}: {len(model.heads)} heads, watching changes outputs by {model.canary():.0e}"
+                f"model     {name}: {len(model.heads)} heads, watching changes outputs by {model.self_check():.0e}"
             )
         except HeadscopeError as error:
             typer.echo(f"model     {name}: {to_flags(str(error))}")

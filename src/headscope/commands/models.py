@@ -62,7 +62,7 @@ def show(model: Model, config: ShowModelConfig, run: Run, as_json: AsJson = Fals
     """Show how a model's files say that a text becomes one vector: pooling, prompts, length, similarity."""
     from headscope.model.checkpoint import read_config
     from headscope.model.module_files import transformer_folder
-    from headscope.model.reading_files import left_out_of, read_reading
+    from headscope.model.reading_files import describe_left_out, read_reading
     from headscope.model.resolve_spec import find_folder
 
     folder, name, _ = find_folder(model, run.revision, say)
@@ -77,7 +77,7 @@ def show(model: Model, config: ShowModelConfig, run: Run, as_json: AsJson = Fals
     rows = [("model", name), ("family", family), ("class", architecture), *reading.lines()]
     for label, value in rows:
         typer.echo(f"{label:12} {printable(value)}")
-    if (left_out := left_out_of(reading)) is not None:
+    if (left_out := describe_left_out(reading)) is not None:
         typer.echo(f"{'saving':12} {printable(left_out)}")
 
 

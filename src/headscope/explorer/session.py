@@ -33,7 +33,7 @@ from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate
 from headscope.model.one_input import OneInput
-from headscope.model.weights_hash import weights_sha256
+from headscope.model.weights import weights_sha256
 from headscope.report.look.token_axis import TokenAxis, axes_of, axes_payload, escape_controls
 from headscope.tasks.bleu import translate
 

@@ -19,7 +19,7 @@ from headscope.explorer.corpus_examples import CorpusExamples
 from headscope.explorer.responses import JsonObject
 from headscope.heads import Head, HeadSet
 from headscope.model.attention_model import AttentionModel
-from headscope.model.weights_hash import weights_sha256
+from headscope.model.weights import weights_sha256
 from headscope.report.head_cards import cards_of, json_number, roles_by_head
 from headscope.report.page.payload import describe_statistic
 from headscope.report.study_access import (

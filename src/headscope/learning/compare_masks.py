@@ -27,7 +27,7 @@ from headscope.masks import Mask, Masked, read_mask, resolve_mask
 from headscope.masks.mask_spec import add_seed, files_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource
-from headscope.model.weights_hash import weights_sha256
+from headscope.model.weights import weights_sha256
 from headscope.pruning.pareto_front import changes
 from headscope.study.run_record import describe_files
 from headscope.study.schema.record import Section
@@ -129,7 +129,9 @@ class _ComparisonRuns(LearningRuns[CompareMasksConfig]):
         is_new = target.mode == "from start"
         model = self._open_start(target.seed) if is_new else self.open_to_train(target.seed)
         if target.mask != INTACT:
-            model.wear(Masked(target.seeded_mask, open_special=self.reading.open_special))
+            model.edit_permanently(
+                Masked(target.seeded_mask, open_special=self.reading.open_special)
+            )
         if target.mode != "straight":
             epochs = self.config.repair if target.mode == "repaired" else self.settings.epochs
             settings = replace(self.settings, seed=target.seed, epochs=epochs)

@@ -241,7 +241,7 @@ class LearnedMaskEdit(Edit):
                 if self.learned.per == "head" or not rows:
                     rows.append(self.learned.groups.index(group))
 
-    def begins(self, layout: Layout) -> None:
+    def begin_forward(self, layout: Layout) -> None:
         self._layout, self._cache = layout, {}
 
     def changes_mask(self, site: Site) -> bool:

@@ -231,9 +231,9 @@ class LearningRuns(ABC, Generic[C]):
             raise HeadscopeError(
                 "`from_scratch=True` requires the name or path of a model, got a loaded one"
             )
-        if self.model.worn:
+        if self.model.permanent_edits:
             raise HeadscopeError(
-                f"{self.config.command} requires a model without edits, got one with {self.model.worn[0]!r}",
+                f"{self.config.command} requires a model without edits, got one with {self.model.permanent_edits[0]!r}",
                 fix="Load it again without edits",
             )
 
@@ -248,7 +248,7 @@ class LearningRuns(ABC, Generic[C]):
         scratch, texts = self.scratch, self.texts
         model = build_model(self.model, scratch, texts, model_class=kind, labels=labels, run=run)
         model.untrained = ()  # new parameters are about to be trained
-        model.reading = model.reading.overridden(reading.pooling, reading.prompt)
+        model.reading = model.reading.override(reading.pooling, reading.prompt)
         return model
 
     def open_to_train(self, seed: int) -> AttentionModel:

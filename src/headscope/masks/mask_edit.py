@@ -12,7 +12,7 @@ from headscope.heads import Head, Site
 from headscope.masks.mask_spec import read_mask
 from headscope.masks.patterns import Mask
 from headscope.model.edits import Edit
-from headscope.model.tokens import Layout, over_positions
+from headscope.model.tokens import Layout, pattern_over_layout
 
 
 class Masked(Edit):
@@ -37,7 +37,7 @@ class Masked(Edit):
         self._stacks = {head.stack for head in heads} & {"encoder", "decoder"}
         self.of.check(heads)
 
-    def begins(self, layout: Layout) -> None:
+    def begin_forward(self, layout: Layout) -> None:
         self._layout, self._made = layout, {}
 
     def changes_mask(self, site: Site) -> bool:
@@ -47,7 +47,7 @@ class Masked(Edit):
         key = (site.stack if self.of.per == "model" else site, shape)
         if key not in self._made:
             sequences, _, queries, keys = shape
-            made = over_positions(
+            made = pattern_over_layout(
                 self._layout, site.stack, sequences, keys, lambda length: self.of.at(length, site)
             )
             if self.open_special:

@@ -50,7 +50,7 @@ def load_model(model: str | Path, config: LoadConfig, reading: Reading, run: Run
         say=run.log,
     )
     if reading.mask is not None:
-        loaded.wear(Masked(reading.mask, open_special=reading.open_special))
+        loaded.edit_permanently(Masked(reading.mask, open_special=reading.open_special))
     return loaded
 
 

@@ -32,13 +32,13 @@ from headscope.masks.patterns import Mask
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.latency import (
-    fastest,
-    forward_of,
-    inputs_of,
-    interleaved,
-    longest,
-    median,
-    timeable,
+    fastest_quarter,
+    longest_input,
+    median_interval,
+    sample_batch,
+    time_interleaved,
+    timed_call,
+    timed_forward,
 )
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def measure_mask_speed(
     """Dense, masked and block-sparse attention at the shape of a model's first self-attention, under its mask."""
     check_sizes(lengths, batch_size, repeats)
     one = read_mask(mask) if isinstance(mask, str) else mask
-    batch = inputs_of(model, batch_size, longest(model, min(lengths)))
+    batch = sample_batch(model, batch_size, longest_input(model, min(lengths)))
     shape = _shape_of(model, batch)
     whole = (one.at(length, shape.site) for length in sorted(lengths))
     masks = [resolve_mask(allowed, is_causal=shape.is_causal) for allowed in whole]
@@ -128,7 +128,7 @@ def measure_mask_speed(
     for place, allowed in enumerate(masks):
         states = shape.states(model, batch_size, allowed.shape[-1])
         ways, without = _ways(allowed.to(model.device), states, shape, without)
-        by_turn = interleaved(
+        by_turn = time_interleaved(
             [_run(attend, states) for attend in ways.values()],
             repeats,
             lambda done, total, before=place: progress(before * total + done, len(masks) * total),  # type: ignore[misc]
@@ -172,7 +172,7 @@ def _shape_of(model: AttentionModel, batch: dict[str, Tensor]) -> _Shape:
 
     seen: dict[Site, tuple[int, ...]] = {}
     with model.edited(Recorder()):
-        forward_of(model, batch)()
+        timed_forward(model, batch)()
     site = next(site for site in seen if site.stack in ("encoder", "decoder"))
     _, length, heads, width = seen[site]
     is_one_stack = len({site.stack for site in seen}) == 1
@@ -186,8 +186,8 @@ def _besides(
     if not shape.sites:
         return None
     states = shape.states(model, len(next(iter(batch.values()))), shape.length)
-    runs = [forward_of(model, batch), _run(_dense(shape), states)]
-    whole, attention = fastest(interleaved(runs, repeats, lambda done, total: None))
+    runs = [timed_forward(model, batch), _run(_dense(shape), states)]
+    whole, attention = fastest_quarter(time_interleaved(runs, repeats, lambda done, total: None))
     return max(float(whole) - shape.sites * float(attention), 0.0) / shape.length
 
 
@@ -232,8 +232,8 @@ def _row(
     shape: _Shape,
     besides: float | None,
 ) -> SpeedAtLength:
-    seconds, length = fastest(by_turn), allowed.shape[-1]
-    ratios = [median(by_turn[:, place] / by_turn[:, 0]) for place in range(len(names))]
+    seconds, length = fastest_quarter(by_turn), allowed.shape[-1]
+    ratios = [median_interval(by_turn[:, place] / by_turn[:, 0]) for place in range(len(names))]
     dense = shape.sites * float(seconds[0])
     return SpeedAtLength(
         length=length,
@@ -248,4 +248,4 @@ def _row(
 
 
 def _run(attend: Attend, states: tuple[Tensor, ...]) -> Callable[[], Any]:
-    return timeable(lambda: attend(*states), states[0].device)
+    return timed_call(lambda: attend(*states), states[0].device)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from headscope.heads import Site
 from headscope.model.edits import Edit
 from headscope.model.kernels import Call
+from headscope.model.sample_inputs import main_output, sample_inputs
 
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
@@ -111,10 +112,10 @@ class _Dissection(Edit):
                     stack.callback(module.register_forward_pre_hook(self.take).remove)
                     stack.callback(module.register_forward_hook(self.give).remove)
             stack.enter_context(torch.inference_mode())
-            stack.enter_context(model._lifted())
+            stack.enter_context(model.suspend_hooks())
             stack.enter_context(model.edited(self))
             stack.enter_context(model.inspected(self.inspect))
-            model._values(model._sample(batch=2))
+            main_output(model, sample_inputs(model, batch=2))
         return {site: self._parts(site) for site in model.sites if site.numbers}
 
     def _parts(self, site: Site) -> Parts:

@@ -76,7 +76,7 @@ class Attention:
     weights  [sequence, head, query, key]; rows sum to 1
     query    the tokens that look; key: the tokens looked at. The same object where a text attends to itself
     scores   what the softmax was taken of, where known
-    rows     which sequences of the batch these are; kept: which of their query tokens
+    rows     which sequences of the batch these are; query_index: which of their query tokens
     values   what the heads gather from the keys, bias included; None where unknown
 
     Seen through a lens (`AttentionModel.watched(…, lens=…)`), the lens' map stands in the place of the weights:
@@ -90,7 +90,7 @@ class Attention:
 
     examples: tuple[int, ...] = ()
     lens: str = "raw"
-    kept: slice | Tensor = slice(None)
+    query_index: slice | Tensor = slice(None)
     layer: Layer | None = None
     row_totals: Tensor | None = None
     gradient: Tensor | None = None
@@ -118,7 +118,12 @@ class Attention:
         seen = Attention(
             self.site, weights, self.query, self.key, None, self._scratch, self.rows, self._values
         )
-        seen.lens, seen.raw, seen.examples, seen.kept = lens, self, self.examples, self.kept
+        seen.lens, seen.raw, seen.examples, seen.query_index = (
+            lens,
+            self,
+            self.examples,
+            self.query_index,
+        )
         return seen
 
     def buffer(self, name: str) -> Tensor:

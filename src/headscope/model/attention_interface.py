@@ -13,7 +13,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from headscope.errors import HeadscopeError
 from headscope.model.fixed_attention import IMPLEMENTATION as WITH_FIXED
-from headscope.model.fixed_attention import fixed_of, joined
+from headscope.model.fixed_attention import combine_heads, get_fixed_heads
 from headscope.model.kernels import Call
 from headscope.model.seam import Seam
 
@@ -42,7 +42,7 @@ def attend(
     """The attention function that transformers calls for every module whose configuration names it."""
 
     def own() -> Tensor:
-        return attend_with_fixed(
+        return attend_by_library(
             module,
             query,
             key,
@@ -76,13 +76,13 @@ def attend(
         dropout=dropout if module.training else 0.0,
         bias=position_bias,
         is_causal=bool(causal) and attention_mask is None and query.shape[2] > 1,
-        fixed=fixed_of(module),
+        fixed=get_fixed_heads(module),
     )
     seam, name = door
     return seam.attend(name, call, own), None
 
 
-def attend_with_fixed(
+def attend_by_library(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -92,7 +92,7 @@ def attend_with_fixed(
     **others: Any,
 ) -> tuple[Tensor, None]:
     """The library's kernel; of a module with fixed heads for its other heads alone, the fixed ones beside them."""
-    fixed = fixed_of(module)
+    fixed = get_fixed_heads(module)
     if fixed is None:
         plain: Tensor = sdpa_attention_forward(
             module, query, key, value, attention_mask, position_bias=position_bias, **others
@@ -104,11 +104,11 @@ def attend_with_fixed(
         learned = sdpa_attention_forward(
             module, query, key, value[:, places], attention_mask, position_bias=bias, **others
         )[0]
-    return joined(fixed, learned, value, attention_mask, query.shape[2]), None
+    return combine_heads(fixed, learned, value, attention_mask, query.shape[2]), None
 
 
 # Under one name: with no mask function of that name, transformers silently drops padding and causality.
-for _name, _function in ((IMPLEMENTATION, attend), (WITH_FIXED, attend_with_fixed)):
+for _name, _function in ((IMPLEMENTATION, attend), (WITH_FIXED, attend_by_library)):
     AttentionInterface.register(_name, _function)
     AttentionMaskInterface.register(_name, sdpa_mask)
 

@@ -18,7 +18,7 @@ from headscope.errors import HeadscopeError, reason
 from headscope.model.families import families
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
 _WEIGHTS = (  # in transformers' order of preference
     "model.safetensors",
@@ -277,45 +277,6 @@ def _weights_file(folder: Path) -> Path:
         fix = "Fetch the file itself, with git lfs pull say" if "git-lfs" in what else _AGAIN
         raise HeadscopeError(f"the file is {what}", where=path, expected="weights", fix=fix)
     return path
-
-
-def read_tokenizer(folder: Path, model: PreTrainedModel) -> PreTrainedTokenizerBase:
-    """The tokenizer beside a model's weights, refused where it is not this model's."""
-    tokenizer = read_tokenizer_files(folder)
-    rows = model.get_input_embeddings().weight.shape[0]
-    largest = max(tokenizer.get_vocab().values(), default=-1)
-    if largest >= rows:
-        raise HeadscopeError(
-            f"the tokenizer has token ids up to {largest}, but the model embeds only 0 to {rows - 1}",
-            where=folder,
-            expected="tokenizer and weights of one model",
-        )
-    if len(tokenizer) < 0.1 * rows and len(tokenizer) <= len(tokenizer.all_special_ids) + 8:
-        raise HeadscopeError(
-            f"the tokenizer knows {len(tokenizer)} tokens, the model {rows}: its files are missing or of another kind",
-            where=folder,
-            expected="tokenizer.json, or the files the family uses, beside the weights",
-        )
-    return tokenizer
-
-
-def read_tokenizer_files(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a directory, whatever else is in it."""
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as cause:  # every tokenizer class fails in its own way
-        raise HeadscopeError(
-            "the tokenizer "
-            + (
-                "needs code of its own, which headscope never runs"
-                if "trust_remote_code" in str(cause)
-                else f"cannot be read ({reason(cause)})"
-            ),
-            where=folder,
-            expected="tokenizer.json, or the files the family uses, beside the weights",
-        ) from cause
 
 
 def check_finite(model: PreTrainedModel, folder: Path, dtype: str) -> None:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from headscope.heads import Site
 from headscope.model.anatomy import anatomy
 from headscope.model.attention import Attention
+from headscope.model.sample_inputs import main_output, sample_inputs
 
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
@@ -78,7 +79,7 @@ def additions(model: AttentionModel) -> dict[Site, Addition]:
             written.clear()
         normed.append(args[0])
 
-    with ExitStack() as stack, torch.inference_mode(), model._lifted():
+    with ExitStack() as stack, torch.inference_mode(), model.suspend_hooks():
         for name, module in modules.items():
             if name in blocks:
                 stack.callback(
@@ -88,7 +89,7 @@ def additions(model: AttentionModel) -> dict[Site, Addition]:
                 stack.callback(module.register_forward_hook(write).remove)
             if "Norm" in type(module).__name__:
                 stack.callback(module.register_forward_pre_hook(norm).remove)
-        model._values(model._sample(batch=2))
+        main_output(model, sample_inputs(model, batch=2))
     return _placed(parts, found)
 
 

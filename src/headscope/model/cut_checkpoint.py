@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from headscope.errors import HeadscopeError, reason
 from headscope.model.attention_model import family_of
 from headscope.model.checkpoint import check_missing, class_of
-from headscope.model.fixed_attention import settle_fixed
+from headscope.model.fixed_attention import set_fixed_heads
 from headscope.model.manifest import NAME, WEIGHTS, Manifest
-from headscope.model.precision import cast
-from headscope.model.surgery import fit, settle
+from headscope.model.surgery import update_head_attributes, update_linear_sizes
+from headscope.model.weights import cast
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -37,9 +37,9 @@ def read_cut_weights(
     _fill(model, names, tensors)
     family = family_of(config["model_type"], where=folder / "config.json")
     for name, numbers in manifest.modules.items():
-        settle(_submodule(model, names.in_model(name), folder), numbers, family)
+        update_head_attributes(_submodule(model, names.in_model(name), folder), numbers, family)
     for name, fixed in manifest.fixed.items():
-        settle_fixed(_submodule(model, names.in_model(name), folder), fixed)
+        set_fixed_heads(_submodule(model, names.in_model(name), folder), fixed)
     model.tie_weights()
     missing = tuple(sorted(name for name in model.state_dict() if names.in_file(name) is None))
     if missing:
@@ -140,7 +140,7 @@ def _fill(model: PreTrainedModel, names: _Names, tensors: dict[str, Tensor]) -> 
             source = names.in_file(f"{module_name}.{name}".lstrip("."))
             if source is not None:
                 _put(module, name, tensors[source])
-        fit(module)
+        update_linear_sizes(module)
 
 
 def _put(module: nn.Module, name: str, value: Tensor) -> None:

@@ -50,7 +50,7 @@ class Edit:
         """The heads as they were given, before the edit is put on a model."""
         return ()
 
-    def begins(self, layout: Layout) -> None:
+    def begin_forward(self, layout: Layout) -> None:
         """A forward pass over these tokens begins."""
 
     def changes_mask(self, site: Site) -> bool:

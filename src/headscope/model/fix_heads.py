@@ -14,11 +14,11 @@ from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head, HeadSet, Site
 from headscope.model.anatomy import Parts, anatomy, weight_of
 from headscope.model.attention_model import AttentionModel
-from headscope.model.fixed_attention import FixedHeads, fixed_of, settle_fixed
-from headscope.model.fixed_patterns import PATTERNS, Fixed, Patterns, by_head
+from headscope.model.fixed_attention import FixedHeads, get_fixed_heads, set_fixed_heads
+from headscope.model.fixed_patterns import PATTERNS, Fixed, Patterns, patterns_by_head
 from headscope.model.load import as_model
 from headscope.model.manifest import Cut
-from headscope.model.surgery import Slice, cells, origin_of, prove
+from headscope.model.surgery import Slice, block_indices, check_same_outputs, origin_of
 
 RAGANATO = PATTERNS[:7]  # in the order of the paper
 SYNTAX = "such as 3.2=previous,encoder.*.0-6=raganato"
@@ -27,12 +27,12 @@ SYNTAX = "such as 3.2=previous,encoder.*.0-6=raganato"
 def fix(model: AttentionModel | str | Path, patterns: Patterns) -> AttentionModel:
     """A smaller model in which these heads attend by fixed patterns: fix(model, {"3.2": "previous", "4.*": "end"})."""
     model = as_model(model)
-    wanted = by_head(patterns, model.heads)
+    wanted = patterns_by_head(patterns, model.heads)
     projections = check_fix(model, wanted)
     smaller = copy.deepcopy(model.model)
     for name, (query, key) in projections.items():
         site, core = model.attention_modules[name][0], smaller.get_submodule(name)
-        before = fixed_of(core)
+        before = get_fixed_heads(core)
         numbers = site.numbers or ()
         old = (None,) * len(numbers) if before is None else before.patterns
         new = tuple(
@@ -41,12 +41,12 @@ def fix(model: AttentionModel | str | Path, patterns: Patterns) -> AttentionMode
         )
         kept = [place for place, learned in enumerate(_learned(old)) if new[learned] is None]
         width = weight_of(core.get_submodule(query)).shape[0] // len(_learned(old))
-        rows = cells([place * width for place in kept], width)
+        rows = block_indices([place * width for place in kept], width)
         for projection in (core.get_submodule(query), core.get_submodule(key)):
             for parameter in ("weight", "bias"):
                 if getattr(projection, parameter) is not None:
                     Slice(projection, parameter, 0, rows).keep()
-        settle_fixed(core, FixedHeads(new, query, key, width, site.stack == "decoder"))
+        set_fixed_heads(core, FixedHeads(new, query, key, width, site.stack == "decoder"))
     cut = AttentionModel(
         smaller,
         model.tokenizer,
@@ -62,7 +62,7 @@ def fix(model: AttentionModel | str | Path, patterns: Patterns) -> AttentionMode
         ),
         reading=model.reading,
     )
-    prove(model, cut, Fixed(wanted))
+    check_same_outputs(model, cut, Fixed(wanted))
     return cut
 
 
@@ -92,7 +92,7 @@ def check_fix(model: AttentionModel, wanted: Mapping[Head, str]) -> dict[str, tu
 
 
 def _projections(model: AttentionModel, name: str) -> tuple[str, str]:
-    known = fixed_of(model.model.get_submodule(name))
+    known = get_fixed_heads(model.model.get_submodule(name))
     if known is not None:
         return known.query, known.key
     part: Parts = anatomy(model)[model.attention_modules[name][0]]
@@ -173,7 +173,7 @@ def _read(named: str, pattern: str, heads: tuple[Head, ...], where: str) -> dict
         )
     these = HeadSet(named, among=heads)
     if pattern != "raganato":
-        return by_head(dict.fromkeys(these, pattern), heads)
+        return patterns_by_head(dict.fromkeys(these, pattern), heads)
     found: dict[Head, str] = {}
     for site, numbers in these.by_site().items():
         if len(numbers) > len(RAGANATO):
@@ -184,10 +184,10 @@ def _read(named: str, pattern: str, heads: tuple[Head, ...], where: str) -> dict
             )
         for number, name in zip(sorted(numbers), RAGANATO, strict=False):
             found[Head(site.stack, site.layer, number)] = name
-    return by_head(found, heads)
+    return patterns_by_head(found, heads)
 
 
-def written(patterns: Mapping[Head, str], among: Iterable[Head]) -> str:
+def format_patterns(patterns: Mapping[Head, str], among: Iterable[Head]) -> str:
     """A line for each pattern, as `read_patterns` reads it from a file; among: the heads of the model."""
     everyone = tuple(among)
     named = {

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from headscope.model.edits import masked_score
 from headscope.model.fixed_patterns import fixed_pattern
-from headscope.model.tokens import laid_over
+from headscope.model.tokens import pattern_over_tokens
 
 if TYPE_CHECKING:
     from headscope.model.kernels import Call
@@ -56,13 +56,13 @@ class FixedHeads:
         return list(dict.fromkeys(name for name in self.patterns if name is not None))
 
 
-def fixed_of(module: nn.Module) -> FixedHeads | None:
+def get_fixed_heads(module: nn.Module) -> FixedHeads | None:
     """What a module knows of its fixed heads; None where it has none."""
     found: FixedHeads | None = module.__dict__.get(ATTRIBUTE)
     return found
 
 
-def settle_fixed(core: nn.Module, fixed: FixedHeads) -> None:
+def set_fixed_heads(core: nn.Module, fixed: FixedHeads) -> None:
     """Tell an attention module which of its heads are fixed, whether its rows were cut just now or long ago."""
     setattr(core, ATTRIBUTE, fixed)
     if not any(name is not None for name in fixed.patterns):  # all that were are gone
@@ -153,7 +153,7 @@ class TokenPositions:
         return self.taken(running(value * weight), place) / self.taken(running(weight), place)
 
 
-def joined(
+def combine_heads(
     fixed: FixedHeads, learned: Tensor | None, value: Tensor, mask: Tensor | None, queries: int
 ) -> Tensor:
     """The heads' results [batch, query, head, width] in their order: those of the others, and of the fixed ones."""
@@ -168,7 +168,7 @@ def joined(
     return torch.cat(parts, dim=2)[:, :, order]
 
 
-def whole(call: Call) -> Call:
+def expand_fixed_heads(call: Call) -> Call:
     """The call as if its fixed heads had queries and keys."""
     fixed = call.fixed
     assert fixed is not None
@@ -183,7 +183,7 @@ def whole(call: Call) -> Call:
     lowest = masked_score(call.query.dtype)
     logs = {}
     for name in fixed.names:
-        pattern = laid_over(
+        pattern = pattern_over_tokens(
             real,
             lambda length, name=name: fixed_pattern(name, length, fixed.is_causal),  # type: ignore[misc]
         )

@@ -25,7 +25,7 @@ from torch import Tensor
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head, HeadSet, Site
 from headscope.model.edits import Edit, masked_score
-from headscope.model.tokens import Layout, over_positions
+from headscope.model.tokens import Layout, pattern_over_layout
 
 PATTERNS = ("current", "previous", "next", "left", "right", "end", "start", "uniform", "first")
 LOOK_AHEAD = ("next", "right", "end", "start")
@@ -55,7 +55,7 @@ def fixed_pattern(name: str, length: int, is_causal: bool = False) -> Tensor:
     return found / found.sum(dim=-1, keepdim=True)
 
 
-def by_head(patterns: Patterns, heads: tuple[Head, ...]) -> dict[Head, str]:
+def patterns_by_head(patterns: Patterns, heads: tuple[Head, ...]) -> dict[Head, str]:
     """The pattern of each head, of those of a model; what cannot be is refused."""
     found = {}
     for named, name in patterns.items():
@@ -98,10 +98,10 @@ class Fixed(Edit):
 
     def bind(self, heads: tuple[Head, ...]) -> None:
         self._at = {}
-        for head, name in by_head(self.patterns, heads).items():
+        for head, name in patterns_by_head(self.patterns, heads).items():
             self._at.setdefault(head.site, []).append((head.head, name))
 
-    def begins(self, layout: Layout) -> None:
+    def begin_forward(self, layout: Layout) -> None:
         self._layout, self._made = layout, {}
 
     def changes_scores(self, site: Site) -> bool:
@@ -124,7 +124,7 @@ class Fixed(Edit):
         key = (stack, name, keys)
         if key not in self._made:
             causal = stack == "decoder"
-            found = over_positions(
+            found = pattern_over_layout(
                 self._layout, stack, batch, keys, lambda n: fixed_pattern(name, n, causal)
             )
             self._made[key] = found.log().clamp_min(masked_score(scores.dtype)).to(scores)

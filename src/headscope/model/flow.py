@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import maximum_flow
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.one_input import Weights
-from headscope.model.rollout import RolloutStep, Sides, blocks, steps
+from headscope.model.rollout import RolloutStep, Sides, rollout_steps, stack_blocks
 
 UNIT = 2**30  # what a capacity of 1 is as a whole number: widths are rounded to 1e-9
 MOST_WORK = 4e8  # edges that all maximum flows together may meet: some two minutes
@@ -29,9 +29,9 @@ HOW = (
 
 def flow(weights: Weights, sites: Iterable[Site]) -> dict[str, NDArray[np.float32]]:
     """For each stack [layer, 1, query, key]: the flows to the input tokens, as shares of their row."""
-    found, sides = steps(weights, sites)
+    found, sides = rollout_steps(weights, sites)
     check_size(found, sides)
-    return blocks(_flows(found, sides), sides)
+    return stack_blocks(_flows(found, sides), sides)
 
 
 def check_size(found: list[RolloutStep], sides: Sides) -> None:

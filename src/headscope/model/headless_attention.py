@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 
 @cache
-def silenced(attention: Any) -> Any:
+def headless_class(attention: Any) -> Any:
     """The class of such a module, with the forward of the common form: states in, (states, no weights) out."""
 
     class HeadlessAttention(attention):  # type: ignore[misc]
         def forward(self, hidden_states: Tensor, *args: Any, **others: Any) -> tuple[Tensor, None]:
-            keep_pace(
+            advance_cache(
                 self, hidden_states, others.get("past_key_values"), others.get("key_value_states")
             )
-            return what_is_left(self, hidden_states), None
+            return output_without_heads(self, hidden_states), None
 
     return HeadlessAttention
 
@@ -25,10 +25,10 @@ def silenced(attention: Any) -> Any:
 def silence(core: nn.Module) -> None:
     """Make this module of the common form silent."""
     kind: Any = type(core)
-    core.__class__ = silenced(kind)
+    core.__class__ = headless_class(kind)
 
 
-def what_is_left(core: nn.Module, hidden: Tensor) -> Tensor:
+def output_without_heads(core: nn.Module, hidden: Tensor) -> Tensor:
     """Nothing [.., .., 0] where the output projection is outside of the module, else what that adds to nothing."""
     from transformers.pytorch_utils import Conv1D
 
@@ -46,7 +46,7 @@ def what_is_left(core: nn.Module, hidden: Tensor) -> Tensor:
     return hidden[..., :0]
 
 
-def keep_pace(core: nn.Module, hidden: Tensor, past: Any, other_side: Tensor | None) -> int:
+def advance_cache(core: nn.Module, hidden: Tensor, past: Any, other_side: Tensor | None) -> int:
     """Let a cache of earlier tokens know that these were seen, as lengths are read from it; how many were before."""
     own = getattr(past, "self_attention_cache", past)
     if own is None or other_side is not None:

@@ -83,14 +83,14 @@ class Call:
         return masks
 
 
-def narrowed(call: Call, masks: Sequence[Tensor]) -> Call:
+def add_masks(call: Call, masks: Sequence[Tensor]) -> Call:
     """The call with further masks; a query that may then attend to nothing attends to itself."""
     allowed, added = _together([*call.masks(), *masks], call.shape, call.query)
     mask = allowed if added is None else torch.where(allowed, added, torch.finfo(added.dtype).min)
     return replace(call, mask=mask, is_causal=False)
 
 
-def narrowed_scores(scores: Tensor, masks: Sequence[Tensor]) -> Tensor:
+def add_masks_to_scores(scores: Tensor, masks: Sequence[Tensor]) -> Tensor:
     """The same for scores [batch, head, query, key] in which padding is masked already."""
     seen = scores.detach() > masked_score(scores.dtype)
     allowed, added = _together([seen, *masks], (*scores.shape,), scores)
@@ -122,7 +122,7 @@ def _together(
     return allowed | (own & ~allowed.any(dim=-1, keepdim=True)), added
 
 
-def attend_by_kernel(call: Call) -> Tensor:
+def attend_sdpa(call: Call) -> Tensor:
     """[batch, query, head, width] by torch's own kernel, for a mask that the library does not know of."""
     mask = call.mask
     if call.bias is not None and mask is not None:
@@ -142,7 +142,7 @@ def attend_by_kernel(call: Call) -> Tensor:
     return output.transpose(1, 2).contiguous()
 
 
-def attend_plainly(
+def attend_eager(
     call: Call,
     edit_scores: Callable[[Tensor], Tensor],
     edit_weights: Callable[[Tensor], Tensor],
@@ -186,9 +186,9 @@ def attend_in_chunks(
     for chunk in chunks:
         query = call.query[chunk.rows]
         key, value = (
-            states[chunk.rows, :, chunk.key_kept].repeat_interleave(call.groups, dim=1)
+            states[chunk.rows, :, chunk.key_index].repeat_interleave(call.groups, dim=1)
             if call.groups > 1
-            else states[chunk.rows, :, chunk.key_kept]
+            else states[chunk.rows, :, chunk.key_index]
             for states in (call.key, call.value)
         )
         size, keys = query.shape[0], key.shape[2]
@@ -206,11 +206,11 @@ def attend_in_chunks(
         )
         if call.bias is not None:
             scores += call.bias[chunk.rows if call.bias.shape[0] > 1 else slice(None)][
-                ..., chunk.key_kept
+                ..., chunk.key_index
             ]
         for mask in masks:
             _apply_mask(
-                scores, mask[chunk.rows if mask.shape[0] > 1 else slice(None)][..., chunk.key_kept]
+                scores, mask[chunk.rows if mask.shape[0] > 1 else slice(None)][..., chunk.key_index]
             )
         torch.softmax(scores, dim=-1, out=weights)
         torch.bmm(
@@ -219,7 +219,7 @@ def attend_in_chunks(
             out=mixed.view(-1, *mixed.shape[2:]),
         )
         output[chunk.rows] = mixed.transpose(1, 2)
-        see(chunk, weights[:, :, chunk.query_kept], scores[:, :, chunk.query_kept], value)
+        see(chunk, weights[:, :, chunk.query_index], scores[:, :, chunk.query_index], value)
     return output
 
 

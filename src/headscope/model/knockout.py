@@ -20,7 +20,7 @@ from headscope.model.edits import Edit, masked_score
 from headscope.model.tokens import Layout, Tokens
 
 TOKENS = ("all", "special", "classification", "separator", "punctuation", "content")
-Which = str | Collection[int] | Tensor
+TokenSelection = str | Collection[int] | Tensor
 
 
 class KnockOut(Edit):
@@ -38,8 +38,8 @@ class KnockOut(Edit):
 
     def __init__(
         self,
-        to: Which,
-        of: Which = "all",
+        to: TokenSelection,
+        of: TokenSelection = "all",
         *,
         layers: Iterable[int] | None = None,
         heads: Heads | None = None,
@@ -77,7 +77,7 @@ class KnockOut(Edit):
             if self.layers is None or site.layer in self.layers
         }
 
-    def begins(self, layout: Layout) -> None:
+    def begin_forward(self, layout: Layout) -> None:
         self._layout = layout
 
     def changes_scores(self, site: Site) -> bool:
@@ -88,7 +88,7 @@ class KnockOut(Edit):
 
     def scores(self, site: Site, scores: Tensor) -> Tensor:
         edges, queries = self._edges(site, scores)
-        cut, spared = cut_scores(scores, edges)
+        cut, spared = mask_edges(scores, edges)
         self.spared += int((queries & spared.any(dim=1)).sum())
         return cut
 
@@ -106,14 +106,14 @@ class KnockOut(Edit):
         here = torch.zeros(cells.shape[1], dtype=torch.bool, device=cells.device)
         here[[site.index_of(head) for head in self._at[site]]] = True
         query, key = (
-            chosen_tokens(which, side).to(cells.device)
+            select_tokens(which, side).to(cells.device)
             for which, side in zip((self.of, self.to), sides, strict=True)
         )
         edges = here[:, None, None] & query[:, None, :, None] & key[:, None, None, :]
         return edges.expand(cells.shape), sides[0].real.to(cells.device)
 
 
-def cut_scores(scores: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
+def mask_edges(scores: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
     """Scores [sequence, head, query, key] without these edges, and which rows [sequence, head, query] were spared."""
     lowest = masked_score(scores.dtype)
     seen = scores.detach() > lowest
@@ -121,7 +121,7 @@ def cut_scores(scores: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
     return scores.masked_fill(edges & has_left & seen, lowest), (edges & ~has_left).any(dim=-1)
 
 
-def chosen_tokens(which: Which, tokens: Tokens) -> Tensor:
+def select_tokens(which: TokenSelection, tokens: Tokens) -> Tensor:
     """[sequence, token]: the tokens that are meant."""
     if isinstance(which, Tensor):
         return which

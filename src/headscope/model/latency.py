@@ -23,6 +23,7 @@ from headscope.config.speed import REPEATS
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, Site
 from headscope.model.attention_model import AttentionModel
+from headscope.model.sample_inputs import sample_inputs
 from headscope.model.surgery import prune, units
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class Layers:
+class LayerTimes:
     """The model's time by the share of heads that every layer has left, of the whole model's time.
 
     share   from 1 down, as they were cut: heads that share weights go together, and one stays in the model
@@ -72,22 +73,22 @@ class Layers:
         return float(np.interp(share, self.share[::-1], self.time[::-1]))
 
 
-def inputs_of(model: AttentionModel, batch_size: int, length: int) -> dict[str, Tensor]:
+def sample_batch(model: AttentionModel, batch_size: int, length: int) -> dict[str, Tensor]:
     """A batch of `batch_size` sequences of `length` tokens, without padding."""
     check_count(batch_size, "`batch_size`")
     check_count(length, "`length`")
     if not model.family.takes_text:
         return {
             name: value[:1].repeat(batch_size, 1, 1, 1)
-            for name, value in model._sample(batch=1).items()
+            for name, value in sample_inputs(model, batch=1).items()
         }
-    if length > longest(model, length):
+    if length > longest_input(model, length):
         raise HeadscopeError(
             f"{length} tokens are too many",
             where="`length`",
-            expected=f"at most {longest(model, length)}",
+            expected=f"at most {longest_input(model, length)}",
         )
-    sample = model._sample(batch=1)
+    sample = sample_inputs(model, batch=1)
     found = {}
     for name, value in sample.items():
         if value.dim() == 2:
@@ -96,7 +97,7 @@ def inputs_of(model: AttentionModel, batch_size: int, length: int) -> dict[str, 
     return found
 
 
-def longest(model: AttentionModel, wanted: int) -> int:
+def longest_input(model: AttentionModel, wanted: int) -> int:
     """The wanted number of tokens, or the most that the model can read."""
     config = model.model.config
     most = getattr(config, "max_position_embeddings", None)
@@ -115,11 +116,11 @@ def measure(
 ) -> list[Speed]:
     """All models on the same batch, in turns; ratios to the first."""
     check_count(repeats, "`repeats`")
-    batch = inputs_of(models[0], batch_size, length)
-    runs = [forward_of(model, batch) for model in models]
-    by_turn = interleaved(runs, repeats, progress)  # [turn, model]
-    times = fastest(by_turn)
-    ratios = [median(by_turn[:, place] / by_turn[:, 0]) for place in range(len(models))]
+    batch = sample_batch(models[0], batch_size, length)
+    runs = [timed_forward(model, batch) for model in models]
+    by_turn = time_interleaved(runs, repeats, progress)  # [turn, model]
+    times = fastest_quarter(by_turn)
+    ratios = [median_interval(by_turn[:, place] / by_turn[:, 0]) for place in range(len(models))]
     return [
         Speed(
             name=model.name,
@@ -128,7 +129,7 @@ def measure(
             throughput=batch_size / float(seconds),
             parameters=sum(p.numel() for p in model.model.parameters()),
             megabytes=sum(p.numel() * p.element_size() for p in model.model.parameters()) / 1e6,
-            working=working_bytes(run, model.device) / 1e6,
+            working=peak_bytes(run, model.device) / 1e6,
             ratio=ratio,
             low=low,
             high=high,
@@ -137,16 +138,16 @@ def measure(
     ]
 
 
-def layers(
+def measure_layers(
     model: AttentionModel,
     *,
     batch_size: int = 32,
     length: int = 128,
     repeats: int = REPEATS,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Layers:
+) -> LayerTimes:
     """How the model's time falls as every layer loses the same share of its heads."""
-    models = {len(one.heads): one for one in (thinned(model, share) for share in SHARES)}
+    models = {len(one.heads): one for one in (prune_share(model, share) for share in SHARES)}
     found = measure(
         list(models.values()),
         batch_size=batch_size,
@@ -154,12 +155,12 @@ def layers(
         repeats=repeats,
         progress=progress,
     )
-    return Layers(
+    return LayerTimes(
         tuple(count / len(model.heads) for count in models), tuple(one.ratio for one in found)
     )
 
 
-def thinned(model: AttentionModel, share: float) -> AttentionModel:
+def prune_share(model: AttentionModel, share: float) -> AttentionModel:
     """Every site with the first `share` of its heads; of the whole model the last head stays, as one must."""
     if share == 1.0:
         return model
@@ -178,14 +179,14 @@ def thinned(model: AttentionModel, share: float) -> AttentionModel:
     return prune(model, gone) if gone else model
 
 
-def forward_of(model: AttentionModel, batch: dict[str, Tensor]) -> Callable[[], Any]:
+def timed_forward(model: AttentionModel, batch: dict[str, Tensor]) -> Callable[[], Any]:
     """One forward pass, to be timed."""
     place = {name: value.to(model.device) for name, value in batch.items()}
 
-    return timeable(lambda: model(place), model.device)
+    return timed_call(lambda: model(place), model.device)
 
 
-def timeable(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
+def timed_call(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
     """The work without gradients, over when the device is done with it."""
 
     def run() -> None:
@@ -197,7 +198,7 @@ def timeable(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]
     return run
 
 
-def working_bytes(run: Callable[[], Any], device: torch.device) -> int:
+def peak_bytes(run: Callable[[], Any], device: torch.device) -> int:
     """The most bytes that one run holds at a time, beyond what was there before it."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -218,20 +219,20 @@ def working_bytes(run: Callable[[], Any], device: torch.device) -> int:
     return int(held.max(initial=0))
 
 
-def fastest(by_turn: NDArray[np.float64]) -> NDArray[np.float64]:
+def fastest_quarter(by_turn: NDArray[np.float64]) -> NDArray[np.float64]:
     """[run]: the mean of the fastest quarter of the turns, which others on the machine held up least."""
     found: NDArray[np.float64] = np.sort(by_turn, axis=0)[: max(1, len(by_turn) // 4)].mean(axis=0)
     return found
 
 
-def median(values: NDArray[np.float64]) -> tuple[float, float, float]:
+def median_interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
     """The median and its interval: the ranks that it lies between 95 times of 100, whatever the distribution."""
     ranked, count = np.sort(values), len(values)
     rank = max(int(binom.ppf(0.025, count, 0.5)) - 1, 0)
     return float(np.median(ranked)), float(ranked[rank]), float(ranked[count - 1 - rank])
 
 
-def interleaved(
+def time_interleaved(
     runs: Sequence[Callable[[], Any]],
     repeats: int,
     progress: Callable[[int, int], None],

@@ -14,13 +14,14 @@ import torch
 from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel, family_of
 from headscope.model.bfloat16 import ensure_bfloat16
-from headscope.model.checkpoint import check_finite, read_config, read_tokenizer, read_weights
+from headscope.model.checkpoint import check_finite, read_config, read_weights
 from headscope.model.cut_checkpoint import read_cut_weights
 from headscope.model.manifest import Cut, read_manifest
 from headscope.model.module_files import transformer_folder
 from headscope.model.reading import TextReading
 from headscope.model.reading_files import read_reading
 from headscope.model.resolve_spec import find_folder
+from headscope.model.tokenizer import read_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -69,16 +70,16 @@ def load(
         raise HeadscopeError(
             f'"{dtype}" is not a dtype', where="`dtype`", expected=choices(dtype, DTYPES)
         )
-    place = device_named(device)
+    place = resolve_device(device)
     if dtype == "bfloat16" and place.type == "cpu":
         ensure_bfloat16()
     root, name, revision = find_folder(spec, revision, say)
     folder = transformer_folder(root)
-    reading = (reading or read_reading(root)).overridden(pooling, prompt)
+    reading = (reading or read_reading(root)).override(pooling, prompt)
     config = read_config(folder)
     family = family_of(config["model_type"], where=folder / "config.json")
     manifest = read_manifest(folder)
-    with quiet():
+    with silence_transformers():
         if manifest is None:
             model, untrained, notes = read_weights(
                 folder, config, model_class, DTYPES[dtype], labels
@@ -129,7 +130,7 @@ def as_model(model: Loadable, model_class: str | None = None) -> AttentionModel:
     return model() if model_class is None else model(model_class)
 
 
-def device_named(device: str) -> torch.device:
+def resolve_device(device: str) -> torch.device:
     """The device of this name, or a refusal; auto is a GPU if there is one."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -157,7 +158,7 @@ def _why_not(device: str) -> str:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_transformers() -> Iterator[None]:
     """Without transformers' progress bars and load reports: what matters of them is said by us."""
     from transformers.utils import logging as reports
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from headscope.model.attention_model import AttentionModel
-from headscope.model.fix_heads import written
-from headscope.model.reading_files import left_out_of
+from headscope.model.fix_heads import format_patterns
+from headscope.model.reading_files import describe_left_out
 from headscope.model.surgery import origin_of, removed_heads
 
 _LOAD = {
@@ -41,7 +41,7 @@ _FIXED = (
 )
 
 
-def card(model: AttentionModel, form: str, chosen: dict[str, Any]) -> str:
+def format_card(model: AttentionModel, form: str, chosen: dict[str, Any]) -> str:
     origin, removed, fixed = origin_of(model), removed_heads(model), model.fixed
     title = (
         [f"without {len(removed)} of {len(origin.heads)} attention heads"]
@@ -65,7 +65,12 @@ def card(model: AttentionModel, form: str, chosen: dict[str, Any]) -> str:
             else []
         ),
         *(
-            [_FIXED, "", *(f"- {line}" for line in written(fixed, model.heads).splitlines()), ""]
+            [
+                _FIXED,
+                "",
+                *(f"- {line}" for line in format_patterns(fixed, model.heads).splitlines()),
+                "",
+            ]
             if fixed
             else []
         ),
@@ -88,7 +93,7 @@ def _vectors(model: AttentionModel, form: str) -> list[str]:
             "",
         ]
         lines.append(_POOL[form])
-    if (left_out := left_out_of(reading)) is not None:
+    if (left_out := describe_left_out(reading)) is not None:
         lines += ["", f"Files {left_out}."]
     return lines
 

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from headscope.config.training import ModelSizes
 from headscope.errors import HeadscopeError, reason
 from headscope.model.attention_model import AttentionModel, family_of
-from headscope.model.checkpoint import read_config, read_config_file, read_tokenizer_files
-from headscope.model.load import device_named, quiet
+from headscope.model.checkpoint import read_config, read_config_file
+from headscope.model.load import resolve_device, silence_transformers
 from headscope.model.manifest import read_manifest
 from headscope.model.resolve_spec import find_folder
+from headscope.model.tokenizer import read_tokenizer_files
+from headscope.model.weights import cast
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
@@ -70,7 +74,7 @@ class Source:
                 where=self.name,
                 fix='Name one: `tokenizer="minilm"`, or `vocabulary=8000` to learn one from the texts',
             )
-        with quiet():
+        with silence_transformers():
             return read_tokenizer_files(self.folder)
 
 
@@ -93,7 +97,7 @@ def _config(given: dict[str, Any], path: Path) -> PreTrainedConfig:
 
     family_of(given["model_type"], where=path)
     try:
-        with quiet():
+        with silence_transformers():
             return AutoConfig.for_model(**{**given, "dtype": "float32"})
     except Exception as cause:  # wrong values fail in every configuration in its own way
         what = f"no configuration can be made of it ({reason(cause)})"
@@ -102,7 +106,7 @@ def _config(given: dict[str, Any], path: Path) -> PreTrainedConfig:
         ) from cause
 
 
-def resized(config: PreTrainedConfig, sizes: ModelSizes) -> PreTrainedConfig:
+def resize_config(config: PreTrainedConfig, sizes: ModelSizes) -> PreTrainedConfig:
     """The configuration in another size; what a family has no name for is refused."""
     wanted = {name: value for name, value in sizes.sizes().items() if value is not None}
     if "hidden" in wanted:
@@ -152,7 +156,7 @@ def new_model(
     """
     import transformers
 
-    config = resized(source.config, sizes or ModelSizes())
+    config = resize_config(source.config, sizes or ModelSizes())
     is_own = tokenizer is None
     if tokenizer is None:
         tokenizer = source.tokenizer()
@@ -172,7 +176,7 @@ def new_model(
             + ("marian" if "Seq2Seq" in model_class else "bert"),
         )
     try:
-        with quiet():
+        with silence_transformers():
             model = kind.from_config(config).float()
             if (
                 is_own
@@ -195,7 +199,7 @@ def new_model(
             where=source.name,
             fix="Take a tokenizer of its own kind",
         )
-    return AttentionModel(model.to(device_named(device)).eval(), tokenizer, name=source.name)
+    return AttentionModel(model.to(resolve_device(device)).eval(), tokenizer, name=source.name)
 
 
 def _follow(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -226,3 +230,17 @@ def _shorten(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, max_l
             )
         config.max_position_embeddings = max_length + lost
     tokenizer.model_max_length = max_length
+
+
+def random_control(model: AttentionModel, seed: int = 0) -> AttentionModel:
+    """The random-weight control of a model: its architecture and tokenizer with newly drawn weights and embeddings."""
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # the caller's random numbers go on as if nothing was drawn
+        torch.manual_seed(seed)
+        untrained = type(model.model)(copy.deepcopy(model.model.config))
+    cast(untrained, model.model.dtype)
+    untrained = untrained.to(model.device).eval()
+    name = f"{model.name} with random weights"
+    control = AttentionModel(untrained, model.tokenizer, name=name, reading=model.reading)
+    return control.edit_permanently(*model.permanent_edits)

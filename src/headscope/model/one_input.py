@@ -18,7 +18,7 @@ from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.lenses import Lens
-from headscope.model.scalar_output import said
+from headscope.model.scalar_output import scalar_output
 from headscope.model.tokens import Batch
 
 Weights = Mapping[Site, NDArray[np.float64]]  # [head, query, key] at every site that attended
@@ -57,7 +57,7 @@ class OneInput:
             )
         graph = _KeepGraph()
         with self.model.edited(graph), torch.inference_mode(False), torch.enable_grad():
-            number, output = said(self.model, self.batch, self.target)
+            number, output = scalar_output(self.model, self.batch, self.target)
         derivatives = torch.autograd.grad(number, list(graph.by_site.values()), allow_unused=True)
         weights = {site: _to_array(cells) for site, cells in graph.by_site.items()}
         gradients = {

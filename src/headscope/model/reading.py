@@ -45,7 +45,7 @@ class Normalize:
     folder: str
 
     def __call__(self, vectors: Tensor, *, hold_lengths: bool = False) -> Tensor:
-        return normalized(vectors, hold_lengths=hold_lengths)
+        return normalize(vectors, hold_lengths=hold_lengths)
 
     def __str__(self) -> str:
         return "normalise to length 1"
@@ -126,7 +126,7 @@ class TextReading:
         """What the vector of a text is, for the captions of figures."""
         return ", then ".join([IN_WORDS[self.pooling or "mean"], *map(str, self.modules)])
 
-    def overridden(self, pooling: str | None = None, prompt: str | None = None) -> TextReading:
+    def override(self, pooling: str | None = None, prompt: str | None = None) -> TextReading:
         """The reading with the user's pooling and prompt (a text, or the name of a stated prompt)."""
         reading = self
         if (name := checked_pooling(pooling)) is not None:
@@ -236,7 +236,7 @@ class TextReading:
         ]
 
 
-def normalized(vectors: Tensor, *, hold_lengths: bool = False) -> Tensor:
+def normalize(vectors: Tensor, *, hold_lengths: bool = False) -> Tensor:
     """Vectors of length 1. hold_lengths: the length is a constant in the backward pass."""
     lengths: Tensor = (vectors.detach() if hold_lengths else vectors).norm(dim=-1, keepdim=True)
     return vectors / lengths.clamp_min(1e-12)

@@ -353,7 +353,7 @@ def _as_bytes(content: Any) -> bytes:
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def left_out_of(reading: TextReading) -> str | None:
+def describe_left_out(reading: TextReading) -> str | None:
     """A sentence about files of the source that a saved model does not get."""
     names = reading.left_out
     if not names:

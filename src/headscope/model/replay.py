@@ -26,21 +26,21 @@ Forward = Callable[[], Any]  # runs the whole model on one batch
 
 
 @dataclass
-class Shares:
+class SiteOutput:
     """What the heads of one site add to its output, for one batch.
 
     output   [sequence, query, width] after the output projection
     context  [sequence, query, head, head width] before it
     weight   [width, head, head width] of the projection
     before   what the sites before this one in the same block gave, which does not change either
-    under    the context under an edit of the whole site, once somebody has asked for it
+    edited_context  the context under an edit of the whole site, once somebody has asked for it
     """
 
     output: Tensor
     context: Tensor
     weight: Tensor
     before: dict[Site, Tensor] = field(default_factory=dict)
-    under: Tensor | None = None
+    edited_context: Tensor | None = None
 
     def without(self, head: int, instead: Tensor | None = None) -> Tensor:
         """The output as if the head had said nothing, or `instead` [.., .., head width].
@@ -50,11 +50,11 @@ class Shares:
         mine = self.context[:, :, head]
         return self.output - (mine if instead is None else mine - instead) @ self.weight[:, head].T
 
-    def silent(self) -> Tensor:
+    def without_heads(self) -> Tensor:
         """The output as if no head of the site had said anything: what the projection adds by itself."""
         return self.output - self.context.flatten(2) @ self.weight.flatten(1).T
 
-    def is_silent(self, head: int) -> bool:
+    def is_zero(self, head: int) -> bool:
         """Whether the head adds exactly nothing."""
         return not bool((self.context[:, :, head] @ self.weight[:, head].T).any())
 
@@ -88,7 +88,7 @@ class Replay:
         self.last = self.order[-1]
         self.by_row = reads_first and self._can_read_a_row()
 
-    def shares(self, site: Site) -> Shares:
+    def site_output(self, site: Site) -> SiteOutput:
         """What the heads of this site add; runs the blocks below from memory and stops at the projection."""
         part = self.parts[site]
         projection = self.modules[_projection(part)]
@@ -115,14 +115,14 @@ class Replay:
         weight = weight_of(projection)
         if self.by_row and (part.block, part.turn) == self.last:
             context = self._row_context[0]
-        return Shares(
+        return SiteOutput(
             output,
             context.reshape(*context.shape[:-1], heads, -1),
             weight.reshape(weight.shape[0], heads, -1),
             found,
         )
 
-    def changed(self, site: Site, output: Tensor, shares: Shares) -> Any:
+    def run_with(self, site: Site, output: Tensor, shares: SiteOutput) -> Any:
         """The model's result when this site gives `output` [sequence, query, width] after its projection."""
         part = self.parts[site]
         with ExitStack() as stack:

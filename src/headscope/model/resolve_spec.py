@@ -10,8 +10,39 @@ from pathlib import Path
 from headscope.errors import HeadscopeError, choices, reason
 from headscope.model import zoo
 from headscope.model.module_files import transformer_folder
-from headscope.model.short_names import HUB_IDS
 
+# Old short names on the hub: `bert-base-uncased` is `google-bert/bert-base-uncased` today. Supported families only.
+_OWNERS = {
+    "google-bert": """
+        bert-base-uncased bert-base-cased bert-large-uncased bert-large-cased
+        bert-base-multilingual-uncased bert-base-multilingual-cased bert-base-chinese
+        bert-base-german-cased bert-base-german-dbmdz-cased bert-base-german-dbmdz-uncased
+        bert-large-uncased-whole-word-masking bert-large-cased-whole-word-masking
+        bert-large-uncased-whole-word-masking-finetuned-squad
+        bert-large-cased-whole-word-masking-finetuned-squad bert-base-cased-finetuned-mrpc
+    """,
+    "distilbert": """
+        distilbert-base-uncased distilbert-base-cased distilbert-base-german-cased
+        distilbert-base-multilingual-cased distilbert-base-uncased-distilled-squad
+        distilbert-base-cased-distilled-squad distilbert-base-uncased-finetuned-sst-2-english
+        distilroberta-base distilgpt2
+    """,
+    "FacebookAI": """
+        roberta-base roberta-large roberta-large-mnli xlm-roberta-base xlm-roberta-large
+        xlm-roberta-large-finetuned-conll02-dutch xlm-roberta-large-finetuned-conll02-spanish
+        xlm-roberta-large-finetuned-conll03-english xlm-roberta-large-finetuned-conll03-german
+    """,
+    "openai-community": "gpt2 gpt2-medium gpt2-large gpt2-xl roberta-base-openai-detector "
+    "roberta-large-openai-detector",
+    "albert": """
+        albert-base-v1 albert-base-v2 albert-large-v1 albert-large-v2 albert-xlarge-v1 albert-xlarge-v2
+        albert-xxlarge-v1 albert-xxlarge-v2
+    """,
+    "google-t5": "t5-small t5-base t5-large t5-3b t5-11b",
+    "xlnet": "xlnet-base-cased xlnet-large-cased",
+    "almanach": "camembert-base",
+}
+HUB_IDS = {name: f"{owner}/{name}" for owner, names in _OWNERS.items() for name in names.split()}
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "LICEN*", "NOTICE*", "COPYING*")
 

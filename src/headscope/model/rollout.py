@@ -54,7 +54,7 @@ class Sides:
         )
 
 
-def steps(weights: Weights, sites: Iterable[Site]) -> tuple[list[RolloutStep], Sides]:
+def rollout_steps(weights: Weights, sites: Iterable[Site]) -> tuple[list[RolloutStep], Sides]:
     """The sites in the order in which a forward pass comes by, those of stacks that did not attend left out.
 
     A site without heads is the residual connection alone.
@@ -81,11 +81,11 @@ def _matrix(site: Site, weights: Weights, sides: Sides) -> NDArray[np.float64]:
 
 def rollout(weights: Weights, sites: Iterable[Site]) -> dict[str, NDArray[np.float32]]:
     """For each stack [layer, 1, query, key]: the shares of the input tokens after each layer."""
-    found, sides = steps(weights, sites)
-    return blocks(_products(found, sides), sides)
+    found, sides = rollout_steps(weights, sites)
+    return stack_blocks(_products(found, sides), sides)
 
 
-def even(weights: Weights) -> dict[Site, NDArray[np.float64]]:
+def uniform_weights(weights: Weights) -> dict[Site, NDArray[np.float64]]:
     """[1, query, key] of each site: the same weight on every token that a row sees (some head's weight is above 0)."""
     seen = {site: (mixed > 0).any(axis=0, keepdims=True) for site, mixed in weights.items()}
     return {
@@ -106,7 +106,7 @@ def _products(found: list[RolloutStep], sides: Sides) -> Iterator[tuple[Site, ND
         yield step.site, product
 
 
-def blocks(
+def stack_blocks(
     reached: Iterable[tuple[Site, NDArray[np.float64]]], sides: Sides
 ) -> dict[str, NDArray[np.float32]]:
     """The parts of matrices over all tokens that are each stack's, at the end of each layer."""

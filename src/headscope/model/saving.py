@@ -20,12 +20,13 @@ from torch import Tensor, nn
 from headscope.atomic_dir import atomic_directory
 from headscope.errors import HeadscopeError, choices, note, reason
 from headscope.model.attention_model import AttentionModel
-from headscope.model.fixed_attention import fixed_of
-from headscope.model.load import quiet
+from headscope.model.fixed_attention import get_fixed_heads
+from headscope.model.load import silence_transformers
 from headscope.model.manifest import NAME, WEIGHTS, Manifest, write_manifest
-from headscope.model.model_card import card
-from headscope.model.reading_files import left_out_of, write_reading
-from headscope.model.surgery import expanded, origin_of
+from headscope.model.model_card import format_card
+from headscope.model.reading_files import describe_left_out, write_reading
+from headscope.model.sample_inputs import sample_inputs
+from headscope.model.surgery import expand, origin_of
 from headscope.model.tokenizer import write_tokenizer
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def save(
     chosen  how its heads were chosen, for the manifest and the card
     """
     check_form(form)
-    check_form_of(model, form)
+    check_form_fits(model, form)
     with atomic_directory(out, overwrite=overwrite, record=NAME) as folder:
         write_model(model, folder, form=form, chosen=chosen)
     return Path(out)
@@ -62,7 +63,7 @@ def check_form(form: str) -> None:
         _runtime()  # refuses at once what would fail at the end
 
 
-def check_form_of(model: AttentionModel, form: str) -> None:
+def check_form_fits(model: AttentionModel, form: str) -> None:
     """Refuse a form that cannot hold this model, and a model with modules that cannot be written next to it."""
     model.reading.check(model.name)
     if form != "small" and model.fixed:
@@ -81,7 +82,7 @@ def write_model(
     chosen: dict[str, Any] | None = None,
 ) -> None:
     """The files of a model in a folder that is there. One that was not cut is written as transformers does."""
-    check_form_of(model, form)
+    check_form_fits(model, form)
     chosen = dict(chosen or {})
     if model.cut is not None and model.cut.history:
         chosen["history"] = list(model.cut.history)
@@ -89,23 +90,23 @@ def write_model(
         write_tokenizer(model.tokenizer, folder)
     width = getattr(model.model.config, "hidden_size", None)
     write_reading(model.reading, folder, where=model.name, width=width)
-    if (left_out := left_out_of(model.reading)) is not None:
+    if (left_out := describe_left_out(model.reading)) is not None:
         note(f"{model.name}: {left_out}")
     if form == "onnx":
-        with quiet():
+        with silence_transformers():
             model.model.config.save_pretrained(folder)
             _write_onnx(model, folder)
     elif form == "plain" or model.cut is None:
-        with quiet():
-            (expanded(model) if model.cut is not None else model.model).save_pretrained(folder)
+        with silence_transformers():
+            (expand(model) if model.cut is not None else model.model).save_pretrained(folder)
     else:
         _write_small(model, folder)
     if model.cut is not None:
-        write_manifest(manifest_of(model, chosen), folder, form)
-        (folder / "README.md").write_text(card(model, form, chosen), "utf-8")
+        write_manifest(make_manifest(model, chosen), folder, form)
+        (folder / "README.md").write_text(format_card(model, form, chosen), "utf-8")
 
 
-def manifest_of(model: AttentionModel, chosen: dict[str, Any]) -> Manifest:
+def make_manifest(model: AttentionModel, chosen: dict[str, Any]) -> Manifest:
     origin = origin_of(model)
     lost = {
         name: sites[0].numbers or ()
@@ -122,7 +123,7 @@ def manifest_of(model: AttentionModel, chosen: dict[str, Any]) -> Manifest:
         {
             name: fixed
             for name in model.attention_modules
-            if (fixed := fixed_of(model.model.get_submodule(name))) is not None
+            if (fixed := get_fixed_heads(model.model.get_submodule(name))) is not None
         },
         model.reading.left_out,
     )
@@ -131,7 +132,7 @@ def manifest_of(model: AttentionModel, chosen: dict[str, Any]) -> Manifest:
 def _write_small(model: AttentionModel, folder: Path) -> None:
     from safetensors.torch import save_file
 
-    with quiet():
+    with silence_transformers():
         model.model.config.architectures = [type(model.model).__name__]
         model.model.config.save_pretrained(folder)
         if model.model.can_generate() and model.model.generation_config is not None:
@@ -223,7 +224,7 @@ def _dynamic(name: str, value: Tensor) -> dict[int, Any]:
 
 def _example(model: AttentionModel) -> dict[str, Tensor]:
     """Two sequences, the second padded; with the segments of pairs where the model tells them apart."""
-    inputs = model._sample(batch=2)
+    inputs = sample_inputs(model, batch=2)
     segments = getattr(model.model.config, "type_vocab_size", 0) or 0
     takes = "token_type_ids" in inspect.signature(model.model.forward).parameters
     if takes and segments > 1:

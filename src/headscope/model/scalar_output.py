@@ -18,7 +18,9 @@ from headscope.model.relevance.targets import component_along
 from headscope.model.tokens import Batch
 
 
-def said(model: AttentionModel, batch: Batch, target: int | None = None) -> tuple[Tensor, str]:
+def scalar_output(
+    model: AttentionModel, batch: Batch, target: int | None = None
+) -> tuple[Tensor, str]:
     """The number, and in words what it is. target: the token it is about, counted from 0; all by default."""
     output = model(batch)
     logits = getattr(output, "logits", None)

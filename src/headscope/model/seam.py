@@ -20,14 +20,14 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention import Attention, Scratch
 from headscope.model.edits import Edit
-from headscope.model.fixed_attention import whole
+from headscope.model.fixed_attention import expand_fixed_heads
 from headscope.model.kernels import (
     Call,
-    attend_by_kernel,
+    add_masks,
+    add_masks_to_scores,
+    attend_eager,
     attend_in_chunks,
-    attend_plainly,
-    narrowed,
-    narrowed_scores,
+    attend_sdpa,
 )
 from headscope.model.tokens import Chunk, Layout, Marks, Tokens, layout_of
 
@@ -35,7 +35,7 @@ Observer = Callable[[Attention], None]
 CallInspector = Callable[
     [Site, Call], None
 ]  # called before each attention call, with its queries, keys and values
-Backward = Callable[
+GradientObserver = Callable[
     [Attention, Tensor], None
 ]  # told of the loss' derivative by the weights, when it is known
 
@@ -52,13 +52,13 @@ class Seam:
             str, list[Site]
         ] = {}  # the sites of each attention module, in the order of its calls
         self.observers: list[Observer] = []
-        self.behind: list[Backward] = []  # observers of the way back
+        self.gradient_observers: list[GradientObserver] = []  # observers of the way back
         self.edits: list[Edit] = []
-        self.given_layout: Layout | None = None
-        self.recording: list[tuple[str, int]] | None = (
+        self.layout_override: Layout | None = None
+        self.recorded_calls: list[tuple[str, int]] | None = (
             None  # (module, heads) of each call, in the dry run
         )
-        self.inspecting: CallInspector | None = None
+        self.inspector: CallInspector | None = None
         self._layout = Layout()
         self._calls: Counter[str] = Counter()
         self._depth = 0
@@ -71,14 +71,14 @@ class Seam:
         self._depth = 1 if module is self.root else self._depth + 1
         if self._depth == 1:
             self._calls.clear()
-            self._layout = self.given_layout or self._read_layout(module, args, kwargs)
+            self._layout = self.layout_override or self._read_layout(module, args, kwargs)
             for edit in self.edits:
-                edit.begins(self._layout)
+                edit.begin_forward(self._layout)
 
     def end(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Forward hook, also called after an exception (then without output): was every site seen?"""
         self._depth -= 1
-        if self._depth == 0 and output is not None and self.recording is None:
+        if self._depth == 0 and output is not None and self.recorded_calls is None:
             self._check_counts()
 
     def reset(self) -> None:
@@ -118,8 +118,8 @@ class Seam:
         """The site of this call of the module; None in the dry run that finds out which sites there are."""
         occurrence = self._calls[name]
         self._calls[name] += 1
-        if self.recording is not None:
-            self.recording.append((name, heads))
+        if self.recorded_calls is not None:
+            self.recorded_calls.append((name, heads))
             return None
         sites = self.sites[name]
         return sites[occurrence % len(sites)]
@@ -132,7 +132,7 @@ class Seam:
     def mask_scores(self, site: Site | None, scores: Tensor) -> Tensor:
         """Scores [batch, head, query, key] with what the open edits forbid far below, for a family's own softmax."""
         masks = [] if site is None else self._masks(site, tuple(scores.shape), scores.device)  # type: ignore[arg-type]
-        return narrowed_scores(scores, masks) if masks else scores
+        return add_masks_to_scores(scores, masks) if masks else scores
 
     def edit_scores(self, site: Site | None, scores: Tensor) -> Tensor:
         """Apply the open edits to the scores [batch, head, query, key]."""
@@ -161,18 +161,18 @@ class Seam:
 
     @property
     def _has_observers(self) -> bool:
-        return bool(self.observers or self.behind)
+        return bool(self.observers or self.gradient_observers)
 
     def attend(self, name: str, call: Call, own: Callable[[], Tensor]) -> Tensor:
         """The heads' outputs [batch, query, head, width] of one call; `own` runs the library's kernel."""
         site = self.next_site(name, call.shape[1])
         if call.fixed is not None and site is not None and self._is_opened(site):
-            call = whole(call)
-        if self.inspecting is not None and site is not None:
-            self.inspecting(site, call)
+            call = expand_fixed_heads(call)
+        if self.inspector is not None and site is not None:
+            self.inspector(site, call)
         if site is not None and (masks := self._masks(site, call.shape, call.query.device)):
-            call = narrowed(call, masks)
-            own = partial(attend_by_kernel, call)
+            call = add_masks(call, masks)
+            own = partial(attend_sdpa, call)
         written_out = site is not None and any(
             edit.changes_scores(site) or edit.changes_weights(site) for edit in self.edits
         )
@@ -183,13 +183,13 @@ class Seam:
             output = own()
         elif (
             written_out
-            or self.behind
+            or self.gradient_observers
             or call.dropout
             or _needs_graph(call)
             or call.query.dtype.itemsize < 4
         ):
             see = partial(self.show, site) if watched else None
-            output = attend_plainly(
+            output = attend_eager(
                 call, partial(self.edit_scores, site), partial(self.edit_weights, site), see
             )
         else:
@@ -204,13 +204,13 @@ class Seam:
             edit.changes_mask(site) or edit.changes_scores(site) or edit.changes_weights(site)
             for edit in self.edits
         )
-        return edited or self._has_observers or self.inspecting is not None
+        return edited or self._has_observers or self.inspector is not None
 
     def show(self, site: Site, weights: Tensor, scores: Tensor, values: Tensor) -> None:
         """Hand a whole batch's weights [batch, head, query, key] to the observers, padding removed."""
         batch, heads, queries, keys = weights.shape
         chunks, _ = self._chunks(site, (batch, heads, queries, keys), weights.device)
-        if self.behind:
+        if self.gradient_observers:
             if not weights.requires_grad:
                 raise HeadscopeError(
                     f"{site} has no graph, so no gradient will come back",
@@ -222,7 +222,7 @@ class Seam:
             )
         for chunk in chunks if self.observers else ():
             part, raw = _within(chunk, weights.detach()), _within(chunk, scores.detach())
-            kept = values.detach()[chunk.rows][:, :, chunk.key_kept]
+            kept = values.detach()[chunk.rows][:, :, chunk.key_index]
             self._tell(site, chunk, part, raw.to(part.dtype, copy=torch.is_grad_enabled()), kept)
 
     def _tell(
@@ -231,7 +231,7 @@ class Seam:
         attention = Attention(
             site, weights, chunk.query, chunk.key, scores, self._scratch, chunk.rows, values
         )
-        attention.kept = chunk.query_kept
+        attention.query_index = chunk.query_index
         for observer in self.observers:
             observer(attention)
 
@@ -240,14 +240,14 @@ class Seam:
     ) -> None:
         """On the way back: every chunk's weights with the loss' derivative by them."""
         with torch.no_grad():
-            for chunk in chunks if self.behind else ():
-                kept = values[chunk.rows][:, :, chunk.key_kept]
+            for chunk in chunks if self.gradient_observers else ():
+                kept = values[chunk.rows][:, :, chunk.key_index]
                 part = _within(chunk, weights)
                 attention = Attention(
                     site, part, chunk.query, chunk.key, None, self._scratch, chunk.rows, kept
                 )
-                attention.kept = chunk.query_kept
-                for observer in self.behind:
+                attention.query_index = chunk.query_index
+                for observer in self.gradient_observers:
                     observer(attention, _within(chunk, gradient.detach()))
 
     def _chunks(
@@ -286,4 +286,4 @@ def _needs_graph(call: Call) -> bool:
 
 def _within(chunk: Chunk, cells: Tensor) -> Tensor:
     """Cells [batch, head, query, key] of the chunk's real tokens."""
-    return cells[chunk.rows][:, :, chunk.query_kept][:, :, :, chunk.key_kept]
+    return cells[chunk.rows][:, :, chunk.query_index][:, :, :, chunk.key_index]

@@ -21,10 +21,10 @@ from headscope.model.anatomy import anatomy, weight_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, Edit
 from headscope.model.families import Family
-from headscope.model.fixed_attention import fixed_of, settle_fixed
+from headscope.model.fixed_attention import get_fixed_heads, set_fixed_heads
 from headscope.model.manifest import Cut, Origin
-from headscope.model.precision import cast, in_single
-from headscope.model.weights_hash import weights_sha256
+from headscope.model.sample_inputs import main_output, sample_inputs
+from headscope.model.weights import cast, in_float32, weights_sha256
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -102,7 +102,7 @@ def prune(
     layers  whole attention blocks: 5, `[4, 5]`, `"5"` or `"encoder.3,cross.5"`
     """
     remove = _asked(model, heads, layers)
-    check_cut(model, remove)
+    check_prunable(model, remove)
     kept = {
         site: tuple(
             number
@@ -118,10 +118,10 @@ def prune(
     for name, sites in model.attention_modules.items():
         if kept[sites[0]] != sites[0].numbers:
             core = smaller.get_submodule(name)
-            settle(core, kept[sites[0]], model.family)
-            if (fixed := fixed_of(core)) is not None:
+            update_head_attributes(core, kept[sites[0]], model.family)
+            if (fixed := get_fixed_heads(core)) is not None:
                 left = tuple(fixed.patterns[sites[0].index_of(number)] for number in kept[sites[0]])
-                settle_fixed(core, replace(fixed, patterns=left))
+                set_fixed_heads(core, replace(fixed, patterns=left))
     cut = AttentionModel(
         smaller,
         model.tokenizer,
@@ -132,7 +132,7 @@ def prune(
         cut=Cut(origin, kept, _silent(model, kept), () if model.cut is None else model.cut.history),
         reading=model.reading,
     )
-    prove(model, cut, Ablate(remove))
+    check_same_outputs(model, cut, Ablate(remove))
     return cut
 
 
@@ -142,7 +142,7 @@ def _silent(model: AttentionModel, kept: Mapping[Site, tuple[int, ...]]) -> tupl
     return *before, *(name for name, sites in model.attention_modules.items() if not kept[sites[0]])
 
 
-def expanded(model: AttentionModel) -> PreTrainedModel:
+def expand(model: AttentionModel) -> PreTrainedModel:
     """The same function in full shapes: zeros where heads were cut."""
     assert model.cut is not None
     whole: PreTrainedModel = type(model.model)(copy.deepcopy(model.model.config)).eval()
@@ -162,7 +162,7 @@ def expanded(model: AttentionModel) -> PreTrainedModel:
     return whole
 
 
-def settle(core: nn.Module, numbers: tuple[int, ...], family: Family) -> None:
+def update_head_attributes(core: nn.Module, numbers: tuple[int, ...], family: Family) -> None:
     """Tell an attention module which heads it has, whether they were cut just now or long ago."""
     for module in core.modules():
         before = next((getattr(module, name) for name in COUNTS if hasattr(module, name)), 0)
@@ -249,7 +249,7 @@ def _of_layers(model: AttentionModel, layers: Sequence[str]) -> HeadSet:
     return read_heads(model, ",".join(f"{layer.strip()}.*" for layer in layers))
 
 
-def check_cut(model: AttentionModel, remove: HeadSet) -> None:
+def check_prunable(model: AttentionModel, remove: HeadSet) -> None:
     """Refuse what cannot be cut."""
     if model.is_open:
         raise HeadscopeError(
@@ -287,13 +287,13 @@ class Slice:
     module: nn.Module
     name: str
     axis: int
-    cells: Tensor
+    indices: Tensor
 
     def keep(self) -> None:
         whole: Tensor = getattr(self.module, self.name)
-        left = whole.detach().index_select(self.axis, self.cells.to(whole.device)).contiguous()
+        left = whole.detach().index_select(self.axis, self.indices.to(whole.device)).contiguous()
         setattr(self.module, self.name, nn.Parameter(left, requires_grad=whole.requires_grad))
-        fit(self.module)
+        update_linear_sizes(self.module)
 
     def fill(self, part: Tensor | None) -> None:
         """Put the part into the whole parameter, and zeros everywhere else."""
@@ -301,10 +301,10 @@ class Slice:
         with torch.no_grad():
             whole.zero_()
             if part is not None:
-                whole.index_copy_(self.axis, self.cells.to(whole.device), part.to(whole))
+                whole.index_copy_(self.axis, self.indices.to(whole.device), part.to(whole))
 
 
-def slices(
+def head_slices(
     core: nn.Module, projection: nn.Module | None, places: list[int], heads: int, group: int
 ) -> list[Slice]:
     """What belongs to these of a module's heads: rows of its linear layers, and columns of its output projection."""
@@ -314,7 +314,7 @@ def slices(
         f"{type(core).__name__} has no output projection that is a module"
     )
     width = weight_of(projection).shape[1] // heads
-    fixed = fixed_of(core)
+    fixed = get_fixed_heads(core)
     few = () if fixed is None else (core.get_submodule(fixed.query), core.get_submodule(fixed.key))
     found = []
     for module in core.modules():
@@ -332,14 +332,14 @@ def slices(
             ]
         else:  # keys and values that several query heads share
             starts = [place * width for place in dict.fromkeys(place // group for place in places)]
-        found.append(Slice(module, "weight", axis, cells(starts, width)))
+        found.append(Slice(module, "weight", axis, block_indices(starts, width)))
         if module.bias is not None:
-            found.append(Slice(module, "bias", 0, cells(starts, width)))
-    columns = cells([place * width for place in places], width)
+            found.append(Slice(module, "bias", 0, block_indices(starts, width)))
+    columns = block_indices([place * width for place in places], width)
     return [*found, Slice(projection, "weight", int(not isinstance(projection, Conv1D)), columns)]
 
 
-def cells(starts: list[int], width: int) -> Tensor:
+def block_indices(starts: list[int], width: int) -> Tensor:
     return torch.tensor([start + i for start in starts for i in range(width)], dtype=torch.long)
 
 
@@ -362,11 +362,13 @@ def _slices(
                 ]
             else:
                 output = None if projection is None else root.get_submodule(projection)
-                found += slices(core, output, places, len(site.numbers or ()), group_size(model))
+                found += head_slices(
+                    core, output, places, len(site.numbers or ()), group_size(model)
+                )
     return found
 
 
-def fit(module: nn.Module) -> None:
+def update_linear_sizes(module: nn.Module) -> None:
     """Make what a linear layer says of its sizes true."""
     from transformers.pytorch_utils import Conv1D
 
@@ -376,17 +378,17 @@ def fit(module: nn.Module) -> None:
         module.out_features, module.in_features = module.weight.shape
 
 
-def prove(model: AttentionModel, cut: AttentionModel, edit: Edit) -> None:
+def check_same_outputs(model: AttentionModel, cut: AttentionModel, edit: Edit) -> None:
     """Compare the cut model with the edited one on a small padded batch."""
     training, dtype = model.model.training, model.model.dtype
     for one in (model, cut):
         one.model.eval()
     try:
-        with in_single(model.model), in_single(cut.model), torch.no_grad():
-            inputs = model._sample(batch=2)
+        with in_float32(model.model), in_float32(cut.model), torch.no_grad():
+            inputs = sample_inputs(model, batch=2)
             with model.edited(edit):
-                wanted = model._values(inputs)
-            found = cut._values(inputs)
+                wanted = main_output(model, inputs)
+            found = main_output(cut, inputs)
     finally:
         for one in (model, cut):
             one.model.train(training)

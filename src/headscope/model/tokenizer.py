@@ -1,7 +1,7 @@
-"""A tokenizer is written as it was loaded.
+"""The tokenizer of a model's directory: read and checked against the model, and written as it was loaded.
 
 Every call with padding or truncation leaves its settings in the tokenizer, and `save_pretrained` would write those of
-the last call: what is on disk would depend on what the model was used for before.
+the last call: the files would depend on what the model was used for before.
 """
 
 from __future__ import annotations
@@ -10,37 +10,76 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from headscope.errors import HeadscopeError, reason
+
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+EXPECTED_FILES = "tokenizer.json, or the files the family uses, next to the weights"
 Settings = tuple[dict[str, Any] | None, dict[str, Any] | None]  # padding, truncation
 _AS_LOADED: WeakKeyDictionary[PreTrainedTokenizerBase, Settings] = WeakKeyDictionary()
 
 
-def remember(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Its settings as they are when it is first seen; a cut model has the tokenizer of the whole one."""
+def read_tokenizer(folder: Path, model: PreTrainedModel) -> PreTrainedTokenizerBase:
+    """The tokenizer next to a model's weights; an error if it belongs to another model."""
+    tokenizer = read_tokenizer_files(folder)
+    rows = model.get_input_embeddings().weight.shape[0]
+    largest = max(tokenizer.get_vocab().values(), default=-1)
+    if largest >= rows:
+        raise HeadscopeError(
+            f"the tokenizer has token ids up to {largest}, but the model embeds only 0 to {rows - 1}",
+            where=folder,
+            expected="tokenizer and weights of one model",
+        )
+    # Without its files transformers builds a tokenizer of special tokens alone, without a warning.
+    if len(tokenizer) < 0.1 * rows and len(tokenizer) <= len(tokenizer.all_special_ids) + 8:
+        raise HeadscopeError(
+            f"the tokenizer knows {len(tokenizer)} tokens, the model {rows}: its files are missing or of another kind",
+            where=folder,
+            expected=EXPECTED_FILES,
+        )
+    return tokenizer
+
+
+def read_tokenizer_files(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a directory, which need not contain a model."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as cause:  # every tokenizer class fails in its own way
+        what = f"cannot be read ({reason(cause)})"
+        if "trust_remote_code" in str(cause):
+            what = "needs code of its own, which headscope never runs"
+        raise HeadscopeError(
+            f"the tokenizer {what}", where=folder, expected=EXPECTED_FILES
+        ) from cause
+
+
+def remember_settings(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Store the settings of a tokenizer when it is first used; a pruned model has the tokenizer of the whole one."""
     core = _core(tokenizer)
     if core is not None and tokenizer not in _AS_LOADED:
         _AS_LOADED[tokenizer] = core.padding, core.truncation
 
 
 def write_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Its files, with the settings it was loaded with; those of now stay in the tokenizer."""
+    """Write its files with the settings it was loaded with; the tokenizer keeps its present ones."""
     core = _core(tokenizer)
     if core is None or tokenizer not in _AS_LOADED:
         tokenizer.save_pretrained(folder)
         return
-    now = core.padding, core.truncation
+    present = core.padding, core.truncation
     try:
         _set(core, _AS_LOADED[tokenizer])
         tokenizer.save_pretrained(folder)
     finally:
-        _set(core, now)
+        _set(core, present)
 
 
 def _core(tokenizer: PreTrainedTokenizerBase) -> Tokenizer | None:
-    """The part that keeps such settings; tokenizers in Python alone have none."""
+    """The part that stores such settings; tokenizers written in Python have none."""
     core: Tokenizer | None = getattr(tokenizer, "backend_tokenizer", None)
     return core
 

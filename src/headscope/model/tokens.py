@@ -167,8 +167,8 @@ class Chunk:
     """Neighbouring sequences of one batch that are equally long, and where their real tokens are."""
 
     rows: slice
-    query_kept: slice | Tensor
-    key_kept: slice | Tensor
+    query_index: slice | Tensor
+    key_index: slice | Tensor
     query: Tokens
     key: Tokens
 
@@ -209,7 +209,7 @@ class Layout:
         return Layout(moved(self.encoder), moved(self.decoder), moved(self.targets))
 
 
-def over_positions(
+def pattern_over_layout(
     layout: Layout | None, stack: str, batch: int, keys: int, make: Callable[[int], Tensor]
 ) -> Tensor:
     """[sequence or 1, …, key, key]: what `make` gives for each sequence's own length, at its tokens; 1 at padding.
@@ -220,10 +220,10 @@ def over_positions(
     sides = None if layout is None else layout.sides(stack)
     if sides is None or sides[0].real.shape != (batch, keys):
         return make(keys)[None]
-    return laid_over(sides[0].real, make)
+    return pattern_over_tokens(sides[0].real, make)
 
 
-def laid_over(real: Tensor, make: Callable[[int], Tensor]) -> Tensor:
+def pattern_over_tokens(real: Tensor, make: Callable[[int], Tensor]) -> Tensor:
     """The same over the real ones [sequence, key] of some keys; one for all sequences where there is no padding."""
     batch, keys = real.shape
     if bool(real.all()):
@@ -251,10 +251,12 @@ def _chunks(query: Tokens, key: Tokens, heads: int) -> list[Chunk]:
             and _same(keys, start, stop)
         ):
             continue
-        rows, query_kept, key_kept = slice(start, stop), queries[start], keys[start]
-        cut = query.cut(rows, query_kept)
+        rows, query_index, key_index = slice(start, stop), queries[start], keys[start]
+        cut = query.cut(rows, query_index)
         chunks.append(
-            Chunk(rows, query_kept, key_kept, cut, cut if key is query else key.cut(rows, key_kept))
+            Chunk(
+                rows, query_index, key_index, cut, cut if key is query else key.cut(rows, key_index)
+            )
         )
         start = stop
     return chunks

@@ -31,7 +31,7 @@ STACKS = ("encoder", "decoder", "cross")
 
 
 @dataclass(frozen=True)
-class Try:
+class Trial:
     """A token whose values are zeroed, in all heads of a site or in one (its place among them)."""
 
     key: int
@@ -41,7 +41,7 @@ class Try:
 class _Zeroing(Edit):
     """Row r > 0 of the batch does without the values of its try's token, at every site of a stack."""
 
-    def __init__(self, stack: str, tries: list[Try]) -> None:
+    def __init__(self, stack: str, tries: list[Trial]) -> None:
         self.stack, self.tries = stack, tries
 
     def changes_weights(self, site: Site) -> bool:
@@ -60,16 +60,16 @@ class _Zeroing(Edit):
 def value_zeroing(model: AttentionModel, batch: Batch) -> dict[str, NDArray[np.float32]]:
     """For each stack [layer, 1, query, key]: how far the query's state turns, rows divided by their sums."""
     found = {}
-    for stack, moved in zeroed(model, batch).items():
+    for stack, moved in zero_values(model, batch).items():
         layers = 1 + max(site.layer for site in model.sites if site.stack == stack)
         values = np.zeros((layers, 1, *next(iter(moved.values())).shape[1:]))
         for site, turned in moved.items():
-            values[site.layer] = shares(turned)
+            values[site.layer] = normalize_rows(turned)
         found[stack] = values.astype(np.float32)
     return found
 
 
-def zeroed(
+def zero_values(
     model: AttentionModel, batch: Batch, *, by_head: bool = False
 ) -> dict[str, dict[Site, NDArray[np.float64]]]:
     """For each stack and site [1 or head, query, key]: how far each query's state at the layer's output turns."""
@@ -82,7 +82,9 @@ def zeroed(
         sites = [site for site in model.sites if site.stack == stack and site.numbers]
         heads = max(len(site.numbers or ()) for site in sites)
         tries = [
-            Try(key, head) for head in (range(heads) if by_head else (None,)) for key in range(keys)
+            Trial(key, head)
+            for head in (range(heads) if by_head else (None,))
+            for key in range(keys)
         ]
         turned = _tried(model, batch, stack, sites, tries)
         found[stack] = {
@@ -95,7 +97,7 @@ def zeroed(
 
 
 def _tried(
-    model: AttentionModel, batch: Batch, stack: str, sites: list[Site], tries: list[Try]
+    model: AttentionModel, batch: Batch, stack: str, sites: list[Site], tries: list[Trial]
 ) -> dict[Site, NDArray[np.float64]]:
     """[try, query] at every site of the stack, some tries at a time."""
     room = max(1, ROW_TOKENS // max(lengths_of(batch)) - 1)
@@ -109,9 +111,9 @@ def _tried(
             model.edited(_Zeroing(stack, now)),
             _put_back(model, sites, rows) as states,
         ):
-            model(repeated(batch, rows))
+            model(repeat_batch(batch, rows))
         for site in sites:
-            parts[site].append(turned_from_first(states[site][: 1 + len(now)]))
+            parts[site].append(distance_to_first(states[site][: 1 + len(now)]))
     return {site: np.concatenate(one) for site, one in parts.items()}
 
 
@@ -147,7 +149,7 @@ def _put_back(model: AttentionModel, sites: list[Site], rows: int) -> Iterator[d
         yield found
 
 
-def knocked_out(model: AttentionModel, batch: Batch) -> dict[str, NDArray[np.float32]]:
+def knockout_effects(model: AttentionModel, batch: Batch) -> dict[str, NDArray[np.float32]]:
     """For each stack [layer, form, query, key]: how far the query's last state turns when nobody sees the key there.
 
     Forms: what goes to the key is given to the others (before the softmax), or is gone (after it).
@@ -181,14 +183,14 @@ def _last_states_turned(
         unseen = torch.zeros(1 + len(now), keys, dtype=torch.bool)
         unseen[torch.arange(1, 1 + len(now)), torch.tensor(now)] = True
         edit = KnockOut(unseen, heads=heads, renormalise=renormalise)
-        with torch.inference_mode(), model.edited(edit), last_states(model, stack) as states:
-            model(repeated(batch, 1 + len(now)))
-        parts.append(turned_from_first(states[0]))
+        with torch.inference_mode(), model.edited(edit), record_last_states(model, stack) as states:
+            model(repeat_batch(batch, 1 + len(now)))
+        parts.append(distance_to_first(states[0]))
     return np.concatenate(parts)
 
 
 @contextmanager
-def last_states(model: AttentionModel, stack: str) -> Iterator[list[Tensor]]:
+def record_last_states(model: AttentionModel, stack: str) -> Iterator[list[Tensor]]:
     """What the model gives for the tokens of a stack's queries [row, token, width] before any head is put on top."""
     module = model.model.base_model
     if model.is_encoder_decoder and stack == "encoder":
@@ -201,7 +203,7 @@ def last_states(model: AttentionModel, stack: str) -> Iterator[list[Tensor]]:
         handle.remove()
 
 
-def turned_from_first(states: Tensor) -> NDArray[np.float64]:
+def distance_to_first(states: Tensor) -> NDArray[np.float64]:
     """[row - 1, token]: 1 − cosine between each row's states [row, token, width] and those of row 0.
 
     As half the squared distance of the unit vectors, which does not drown in rounding where they hardly differ.
@@ -211,13 +213,13 @@ def turned_from_first(states: Tensor) -> NDArray[np.float64]:
     return turned
 
 
-def shares(turned: NDArray[np.float64]) -> NDArray[np.float64]:
+def normalize_rows(turned: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rows [..., query, key] divided by their sums; a row of nothing stays so."""
     sums = turned.sum(axis=-1, keepdims=True)
     return turned / np.where(sums > 0, sums, 1)
 
 
-def repeated(batch: Batch, rows: int) -> Batch:
+def repeat_batch(batch: Batch, rows: int) -> Batch:
     """One input so many times."""
 
     def again(tensor: Tensor) -> Tensor:

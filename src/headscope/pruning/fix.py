@@ -29,9 +29,9 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.model.attention_model import AttentionModel
-from headscope.model.fix_heads import check_fix, read_patterns, written
+from headscope.model.fix_heads import check_fix, format_patterns, read_patterns
 from headscope.model.fix_heads import fix as fix_heads
-from headscope.model.fixed_patterns import by_head
+from headscope.model.fixed_patterns import patterns_by_head
 from headscope.model.load import ModelSource
 from headscope.pruning.model_result import ModelResult
 from headscope.pruning.pareto_front import (
@@ -70,7 +70,7 @@ class FixResult(ModelResult):
     among: tuple[Head, ...] = field(kw_only=True, repr=False)  # all heads of the model
 
     def write_plan(self, folder: Path) -> None:
-        (folder / "patterns.txt").write_text(written(self.patterns, self.among), "utf-8")
+        (folder / "patterns.txt").write_text(format_patterns(self.patterns, self.among), "utf-8")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def read_inputs(
     if isinstance(config.patterns, str):
         patterns = read_patterns(config.patterns, loaded.heads, where="`patterns`")
     elif config.patterns is not None:
-        patterns = by_head(config.patterns, loaded.heads)
+        patterns = patterns_by_head(config.patterns, loaded.heads)
     heads = _candidates(loaded, config, patterns)
     sizes = config.reported_sizes
     if not isinstance(sizes, int) and max(sizes) > len(heads):

@@ -111,14 +111,14 @@ def judge_once(memory: Memory, key: str, judge: Callable[[], list[Judged]]) -> l
 
 def speeds_of(model: AttentionModel, cut: AttentionModel) -> Speeds:
     """Measure a cut model beside the whole one."""
-    length = speed.longest(model, speed.TIMED[1])
+    length = speed.longest_input(model, speed.TIMED[1])
     measured = speed.measure([model, cut], batch_size=speed.TIMED[0], length=length)
     return [asdict(result) for result in measured]
 
 
 def timed_on(model: AttentionModel) -> str:
     """The batch that `speeds_of` measures with, in words."""
-    return f"{speed.TIMED[0]} sequences of {speed.longest(model, speed.TIMED[1])} tokens"
+    return f"{speed.TIMED[0]} sequences of {speed.longest_input(model, speed.TIMED[1])} tokens"
 
 
 def time_columns(speeds: Speeds) -> TimeColumns:

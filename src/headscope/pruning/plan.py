@@ -13,7 +13,7 @@ from headscope.errors import HeadscopeError, reason
 from headscope.heads import HeadSet
 from headscope.model.attention_model import AttentionModel
 from headscope.model.surgery import original_heads
-from headscope.model.weights_hash import weights_sha256
+from headscope.model.weights import weights_sha256
 
 SCHEMA = 1
 

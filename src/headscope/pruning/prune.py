@@ -22,7 +22,7 @@ from headscope.masks.open_model import open_model
 from headscope.model import surgery
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource
-from headscope.model.saving import check_form, check_form_of
+from headscope.model.saving import check_form, check_form_fits
 from headscope.pruning.dry_run import DryRun, Size
 from headscope.pruning.iterative_pruning import HEADER, STEPS, prune_in_steps
 from headscope.pruning.model_result import ModelResult
@@ -62,13 +62,13 @@ def open_unpruned(
     else:
         check_splits(config, data)
         loaded = open_for(task_of(data), model, reading, run)
-    check_form_of(loaded, config.form)
+    check_form_fits(loaded, config.form)
     if config.recover and loaded.model.dtype != torch.float32:
         raise HeadscopeError(
             "training is done in float32", where="`dtype`", fix="Leave `dtype` or `recover` out"
         )
     if isinstance(config.heads, str):
-        surgery.check_cut(loaded, surgery.read_heads(loaded, config.heads))
+        surgery.check_prunable(loaded, surgery.read_heads(loaded, config.heads))
     return loaded
 
 

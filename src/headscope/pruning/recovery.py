@@ -17,7 +17,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.saving import write_model
-from headscope.model.weights_hash import weights_sha256
+from headscope.model.weights import weights_sha256
 from headscope.study.run_record import describe_files
 from headscope.tasks import task_of
 from headscope.tasks.base import check_apart

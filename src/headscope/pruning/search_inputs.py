@@ -120,7 +120,7 @@ def read_inputs(
     if not isinstance(model, AttentionModel):
         model = open_model(model, reading, run, model_class=task.model_class)
     task.check(model)
-    model.canary()
+    model.self_check()
     selection_set, report_set = (
         task.prepare(model, items, max_length=data.max_length) for items in splits
     )

@@ -12,7 +12,7 @@ from headscope.errors import HeadscopeError
 
 if TYPE_CHECKING:
     from headscope.config.shared import Run
-    from headscope.model.latency import Layers
+    from headscope.model.latency import LayerTimes
     from headscope.pruning.subset_evaluator import Selection, SubsetState
 
 FEWER = 256  # examples that an estimate suggests to select on
@@ -78,18 +78,23 @@ class Pursuit:
                 expected="a model that can do the task, or `heads=N`",
             )
         self.most = heads_to_remove(target, selection)
-        self.layers: Layers | None = None
+        self.layers: LayerTimes | None = None
         if target.speedup is not None:
             from headscope.model import latency as speed
 
             model = selection.model
-            size, length = speed.TIMED[0], speed.longest(model, speed.TIMED[1])  # as it is judged
+            size, length = (
+                speed.TIMED[0],
+                speed.longest_input(model, speed.TIMED[1]),
+            )  # as it is judged
             # A resumed run keeps the times that it began with.
             times = selection.memory.compute_once(
                 "layers",
-                lambda: asdict(speed.layers(model, batch_size=size, length=length, repeats=6)),
+                lambda: asdict(
+                    speed.measure_layers(model, batch_size=size, length=length, repeats=6)
+                ),
             )
-            self.layers = speed.Layers(tuple(times["share"]), tuple(times["time"]))
+            self.layers = speed.LayerTimes(tuple(times["share"]), tuple(times["time"]))
             if target.speedup > self.layers.bound:
                 raise HeadscopeError(
                     f"{target.speedup:g} times is more than head pruning can give here",

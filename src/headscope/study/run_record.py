@@ -16,7 +16,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.natural_language import is_natural_language
 from headscope.model.surgery import removed_heads
-from headscope.model.weights_hash import weights_sha256
+from headscope.model.weights import weights_sha256
 from headscope.model.zoo.wheels import sha256_of
 from headscope.study.schema.record import SCHEMA, FileRecord, ModelRecord, RunRecord
 

@@ -14,7 +14,7 @@ from headscope.data.encode import Sequence as Encoded
 from headscope.data.examples import Example
 from headscope.errors import HeadscopeError, note
 from headscope.model.attention_model import AttentionModel
-from headscope.model.reading import BY_OPTION, TextReading, normalized
+from headscope.model.reading import BY_OPTION, TextReading, normalize
 from headscope.model.relevance.targets import component_along
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared, Task, encode_examples
@@ -106,7 +106,7 @@ def pool_states(
     output: Any, batch: Batch, reading: TextReading, skipped: Tensor | int = 0
 ) -> Tensor:
     """[sequence, width]: one vector a text, of length 1."""
-    return normalized(reading.vectors(output[0], batch.inputs["attention_mask"], skipped).float())
+    return normalize(reading.vectors(output[0], batch.inputs["attention_mask"], skipped).float())
 
 
 def length_of(model: AttentionModel, max_length: int | None) -> int:

@@ -23,7 +23,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.fix_heads import fix, read_patterns
 from headscope.model.load import ModelSource, load
 from headscope.model.saving import write_model
-from headscope.model.weights_hash import weights_sha256
+from headscope.model.weights import weights_sha256
 from headscope.study.run_record import describe_files, describe_model, versions
 from headscope.tasks import Item, Task, task_of
 from headscope.tasks.base import Prepared, two_files
@@ -117,7 +117,7 @@ def _open(
         texts = (text for item in items for text in item.texts)
         source = _source(model)
         loaded = build_model(source, config, texts, model_class=kind, labels=labels, run=run)
-        loaded.reading = loaded.reading.overridden(reading.pooling, reading.prompt)
+        loaded.reading = loaded.reading.override(reading.pooling, reading.prompt)
     elif isinstance(model, AttentionModel):
         check_loaded(reading, run)
         loaded = _copy_for(task, model, labels)
@@ -129,9 +129,9 @@ def _open(
         loaded = fix(loaded, read_patterns(config.fix, loaded.heads))
     loaded.untrained = ()  # new weights are trained now
     if reading.mask is not None:
-        loaded.wear(Masked(reading.mask, open_special=reading.open_special))
+        loaded.edit_permanently(Masked(reading.mask, open_special=reading.open_special))
     elif isinstance(model, AttentionModel):
-        loaded.wear(*model.worn)
+        loaded.edit_permanently(*model.permanent_edits)
     return loaded
 
 

@@ -74,7 +74,7 @@ def pretrain(config: PretrainConfig, data: TextData, reading: Reading, run: Run)
         max_length=max_length,
     )
     if reading.mask is not None:
-        model.wear(MaskedAttention(reading.mask, open_special=reading.open_special))
+        model.edit_permanently(MaskedAttention(reading.mask, open_special=reading.open_special))
     task = DynamicMasking(seed=run.seed)
     task.check(model)
     task.set_vocabulary(model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headscope.model.one_input import OneInput
 from headscope.model.token_map import TokenMap
-from headscope.model.value_zeroing import knocked_out
+from headscope.model.value_zeroing import knockout_effects
 
 FORMS = ("given to others", "gone")
 HOW = (
@@ -16,5 +16,5 @@ HOW = (
 
 def compute_map(text: OneInput) -> TokenMap:
     """Knock-outs of every token of one input, with and without renormalised rows."""
-    maps = knocked_out(text.model, text.batch)
+    maps = knockout_effects(text.model, text.batch)
     return TokenMap("knock-out", maps, HOW, text.tokens(maps), FORMS, shares=False)

@@ -15,7 +15,7 @@ def compute_map(text: OneInput) -> TokenMap:
     how = rollout.HOW.format(sums=rollout.ACROSS if "cross" in maps else rollout.WITHIN)
     if not rollout.is_masked(text.weights):
         return TokenMap("rollout", maps, how, text.tokens(maps))
-    baseline = rollout.rollout(rollout.even(text.weights), text.model.sites)
+    baseline = rollout.rollout(rollout.uniform_weights(text.weights), text.model.sites)
     maps = {
         stack: np.concatenate([cells, baseline[stack]], axis=1) for stack, cells in maps.items()
     }

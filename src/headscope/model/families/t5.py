@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from headscope.model.families.family import Family
-from headscope.model.headless_attention import keep_pace, what_is_left
+from headscope.model.headless_attention import advance_cache, output_without_heads
 
 
 def layers(config: Any) -> dict[str, int]:
@@ -62,7 +62,7 @@ def _silent(attention: Any) -> Any:
             past_key_values: Any = None,
             **others: Any,
         ) -> tuple[Tensor, Tensor, None]:
-            before = keep_pace(self, hidden, past_key_values, key_value_states)
+            before = advance_cache(self, hidden, past_key_values, key_value_states)
             count = hidden.shape[1]
             if position_bias is None and self.has_relative_attention_bias:
                 position_bias = self.compute_bias(
@@ -71,7 +71,7 @@ def _silent(attention: Any) -> Any:
             elif position_bias is None:
                 keys = before + count if key_value_states is None else key_value_states.shape[1]
                 position_bias = hidden.new_zeros(1, 1, count, keys)
-            return what_is_left(self, hidden), position_bias, None
+            return output_without_heads(self, hidden), position_bias, None
 
     return HeadlessT5Attention
 

@@ -62,7 +62,7 @@ class NormLens(Lens):
         addition = self.additions.get(attention.site)
         if addition is None or addition.block not in self._entered:
             return Layer(blocks)
-        states = self._entered[addition.block][attention.rows][:, attention.kept].to(blocks)
+        states = self._entered[addition.block][attention.rows][:, attention.query_index].to(blocks)
         return Layer(blocks, states, addition.gain)
 
     def lengths(self, attention: Attention) -> Tensor:

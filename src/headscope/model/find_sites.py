@@ -1,0 +1,89 @@
+"""The sites of a model: the attention calls of one test forward pass, checked against the configuration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headscope.errors import HeadscopeError
+from headscope.heads import Site
+from headscope.model.families import Family
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def expected_sites(model: PreTrainedModel, family: Family, name: str) -> dict[str, int]:
+    """The number of sites in each stack, by the configuration and the parts that the class has.
+
+    A class may be only the encoder or decoder of its family: then the other stack and `cross` are not expected.
+    """
+    config = model.config
+    expected = family.layers(config)
+    if "cross" in expected:
+        modules = {module.rpartition(".")[2] for module, _ in model.named_modules()}
+        missing = {"encoder", "decoder"} - modules
+        if len(missing) == 1:
+            missing.add("cross")
+            return {stack: count for stack, count in expected.items() if stack not in missing}
+        return expected
+    is_decoder = "encoder" in expected and getattr(config, "is_decoder", False)
+    if is_decoder or getattr(config, "add_cross_attention", False):
+        raise HeadscopeError(
+            f"{type(model).__name__} is configured as a decoder for another model's encoder, which is not supported",
+            where=name,
+            expected="is_decoder and add_cross_attention false in config.json",
+        )
+    return expected
+
+
+def assign_sites(
+    calls: Sequence[tuple[str, int]],
+    expected: Mapping[str, int],
+    kept: Mapping[Site, tuple[int, ...]],
+    family: Family,
+    *,
+    where: str,
+) -> tuple[dict[Site, Site], dict[str, list[Site]]]:
+    """The sites by address, and by attention module in the order of its calls.
+
+    calls     (module name, number of heads) of every attention call of a forward pass
+    expected  the number of sites in each stack
+    kept      the heads left at each site of a pruned model; empty for a whole one
+
+    Each call is given the next layer of its stack. Sites that lost all heads make no call: their layers are left out.
+    """
+    headless = {Site(site.stack, site.layer, ()) for site, numbers in kept.items() if not numbers}
+    layers = {
+        stack: iter([layer for layer in range(count) if Site(stack, layer) not in headless])
+        for stack, count in expected.items()
+    }
+    counts = Counter(site.stack for site in headless)
+    by_address = {site: site for site in headless}
+    by_module: dict[str, list[Site]] = {}
+    for name, heads in calls:
+        sites = by_module.setdefault(name, [])
+        stack = family.stack(name, len(sites))
+        counts[stack] += 1
+        # With more calls than layers any number will do: the count is refused below.
+        layer = next(layers.get(stack, iter(())), counts[stack])
+        address = Site(stack, layer)
+        site = Site(stack, layer, kept.get(address, tuple(range(heads))))
+        assert len(site.numbers or ()) == heads, (
+            f"{site} attends with {heads} heads, not {site.numbers}"
+        )
+        sites.append(site)
+        by_address[address] = site
+    if counts != Counter(expected):
+        called = ", ".join(
+            f"{counts[stack]} of {count} in {stack}" for stack, count in expected.items()
+        )
+        raise HeadscopeError(
+            f"a test forward called {called} attention sites, so numbers would be missing",
+            where=where,
+            fix="Use another model: this class attends in a way that headscope does not support",
+        )
+    order = {stack: i for i, stack in enumerate(expected)}
+    ordered = sorted(by_address.items(), key=lambda item: (order[item[0].stack], item[0].layer))
+    return dict(ordered), by_module

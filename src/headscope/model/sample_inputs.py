@@ -1,0 +1,76 @@
+"""Small inputs to try a model on, and the output by which two runs of it are compared."""
+
+from __future__ import annotations
+
+import inspect
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from headscope.model.bfloat16 import prepare_bfloat16
+
+if TYPE_CHECKING:
+    from headscope.model.attention_model import AttentionModel
+
+TOKENS = 9  # tokens of a sample
+USUAL_IDS = range(3, 40)  # token ids that nearly every vocabulary has, most of them not special
+
+
+def sample_inputs(model: AttentionModel, batch: int) -> dict[str, Tensor]:
+    """A few tokens, or an image of noise, for each sequence; the last third of the second sequence is padding."""
+    config = model.model.config
+    if not model.family.takes_text:
+        size = config.image_size
+        height, width = size if isinstance(size, tuple | list) else (size, size)
+        noise = torch.Generator().manual_seed(0)
+        pixels = torch.randn(batch, config.num_channels, height, width, generator=noise)
+        return {"pixel_values": pixels.to(model.device)}
+    vocabulary, padding = config.vocab_size, getattr(config, "pad_token_id", None)
+    length = min(TOKENS, getattr(config, "max_position_embeddings", None) or TOKENS)
+    usual = range(min(USUAL_IDS.start, vocabulary - 1), min(vocabulary, USUAL_IDS.stop))
+    tokens = [token for token in usual if token != padding][:length]
+    ids = torch.tensor([tokens] * batch, device=model.device)
+    mask = torch.ones_like(ids)
+    if batch > 1:
+        padded = slice(len(tokens) * 2 // 3, None)
+        mask[1, padded] = 0
+        ids[1, padded] = padding if padding is not None and 0 <= padding < vocabulary else 0
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    if model.is_encoder_decoder:
+        # Shorter than the source, so that the axes of cross attention cannot be confused.
+        shorter = slice(max(1, len(tokens) - 2))
+        inputs["decoder_input_ids"] = ids[:, shorter]
+        inputs["decoder_attention_mask"] = mask[:, shorter]
+    further = model.family.dry_inputs(inputs)
+    return inputs | {name: value.to(model.device) for name, value in further.items()}
+
+
+def run_base_model(model: AttentionModel, inputs: dict[str, Tensor]) -> Any:
+    """The output of the model without its head, without a cache."""
+    prepare_for_dtype(model)
+    base = model.model.base_model
+    return base(**inputs, **({"use_cache": False} if accepts(base, "use_cache") else {}))
+
+
+def main_output(model: AttentionModel, inputs: dict[str, Tensor]) -> Tensor:
+    """[number]: the first output of the base model at real tokens, flattened, in float32."""
+    output: Tensor = run_base_model(model, inputs)[0]
+    mask = inputs.get("decoder_attention_mask", inputs.get("attention_mask"))
+    if mask is not None and output.dim() == 3 and output.shape[:2] == mask.shape:
+        output = output[mask.bool()]
+    return output.float().flatten()
+
+
+def prepare_for_dtype(model: AttentionModel) -> None:
+    """Check bfloat16 again: the model may have been cast since it was loaded.
+
+    Only the first parameter is looked at, as this runs before every forward pass.
+    """
+    prepare_bfloat16(*islice(model.model.parameters(), 1))
+
+
+def accepts(module: nn.Module, argument: str) -> bool:
+    """Whether the forward method of a module has an argument of this name."""
+    return argument in inspect.signature(module.forward).parameters
