@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headscope.ablation.ablation_results import LOSS, METRIC
 from headscope.analysis.pattern_substitutes import fixed_pattern_effects
+from headscope.analysis.roles import RULES, UNDETERMINED
 from headscope.report.scale import title_of
 from headscope.report.shared_heads import HeadKey
 from headscope.report.study_access import entry_of, shape_of, stacks_of
@@ -24,21 +25,10 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-UNDETERMINED = "undetermined"
 PATTERN = "js-"  # statistics: the divergence from a fixed pattern
 BEST_RELATIONS = 3
 MOST_EXAMPLE_BYTES = 400_000
 ROLES_WITH_EXAMPLES = (12, 6, 3, 1)  # of one head; fewer where the page would grow too heavy
-
-
-# Roles by how much they say, after those that name a relation, an antecedent or rare words.
-VAGUER = (
-    ("previous token", "next token", "itself"),
-    ("punctuation", "separators", "classification token", "block"),
-    ("sink",),
-    ("special tokens", "confident"),
-    ("broad",),
-)
 
 
 @dataclass(frozen=True)
@@ -92,10 +82,9 @@ def role_label(role: object) -> str:
 
 
 def _vagueness(role: str) -> int:
-    """0 for what needs annotated data to be known; relations of one's own have names of their own."""
-    if RoleName.parse(role).is_positional:
-        return 1
-    return next((rank for rank, names in enumerate(VAGUER, start=1) if role in names), 0)
+    """0 for a role that annotated data show; relations of one's own have names of their own."""
+    kind = RoleName.parse(role).kind
+    return next((rule.vagueness for rule in RULES if rule.role == kind), 0)
 
 
 def is_relation(role: str, study: Study) -> bool:

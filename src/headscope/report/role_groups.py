@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headscope.analysis.roles import RULES
 from headscope.report.drawing.palette import SERIES
 from headscope.report.head_cards import is_relation, role_label
 from headscope.report.text import plain
@@ -25,23 +26,7 @@ FAMILIES = {
     "coreference": "#332288",
     "rare words": SERIES[1],
 }
-SHORT = {
-    "previous token": ("position", "−1"),
-    "next token": ("position", "+1"),
-    "itself": ("position", "self"),
-    "classification token": ("special tokens", "cls"),
-    "separators": ("special tokens", "sep"),
-    "special tokens": ("special tokens", "spec"),
-    "sink": ("sink", "sink"),
-    "punctuation": ("punctuation", "., "),
-    "broad": ("broad", "broad"),
-    "block": ("block", "block"),
-    "confident": ("confident", "conf"),
-    "coreferential": ("coreference", "coref"),
-    "rare words": ("rare words", "rare"),
-}
-
-
+SHORT = {rule.role: (rule.family, rule.short) for rule in RULES if rule.short}
 LONGEST_BRIEF = 4  # signs in the cells of a telephone
 BRIEF = {"broad": "brd", "block": "blk", "coref": "crf"}
 
