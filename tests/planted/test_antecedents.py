@@ -254,7 +254,7 @@ def test_without_the_numbers_of_the_windows_it_is_refused(some: dict[int, Window
         model(batch)
     assert (
         str(said.value)
-        == "it is not known which windows these are. Expected batches run by `stream`."
+        == "the numbers of the examples are unknown. Expected batches run by `stream`."
     )
 
 

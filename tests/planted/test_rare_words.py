@@ -264,7 +264,7 @@ def test_words_that_are_not_those_given_are_refused() -> None:
         statistic().update(attention)
     assert (
         str(unknown.value)
-        == "which examples these sequences are is not known. Expected a pass by stream."
+        == "the numbers of the examples are unknown. Expected batches run by `stream`."
     )
 
 

@@ -298,7 +298,7 @@ def test_heads_of_another_model_are_refused() -> None:
 def test_too_few_rows_are_refused() -> None:
     with pytest.raises(HeadscopeError) as refusal:
         HeadDistance(rows=0)
-    assert str(refusal.value) == "rows: 0 is too few. Expected 1 or more, or None for all."
+    assert str(refusal.value) == "rows: must be at least 1, or None for all, got 0."
 
 
 def test_names_not_asked_for_have_no_rows() -> None:

@@ -14,7 +14,7 @@ from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.tokens import Marks, Tokens
 from headscope.statistics.pattern_classes import PatternClasses, PatternThresholds
-from headscope.statistics.pattern_classifier import PATTERNS, WEIGHTS, classify, trained
+from headscope.statistics.pattern_classifier import PATTERNS, WEIGHTS, classify, load_classifier
 from headscope.tables import Row
 from planted_maps import PlantedMap, planted_maps
 from reference import patterns as twin
@@ -273,10 +273,10 @@ def test_the_network_does_not_mind_rounding_or_the_batch() -> None:
 
 
 def test_the_network_is_small_and_leaves_the_random_numbers_alone() -> None:
-    trained.cache_clear()
+    load_classifier.cache_clear()
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    parameters = sum(parameter.numel() for parameter in trained().parameters())
+    parameters = sum(parameter.numel() for parameter in load_classifier().parameters())
     assert torch.equal(torch.get_rng_state(), before)
     assert parameters < 250_000
     assert WEIGHTS.stat().st_size < 1_000_000

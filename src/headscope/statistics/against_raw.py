@@ -1,12 +1,14 @@
-"""How far is what a lens shows from the weights themselves?
+"""How much do the maps of a lens differ from raw attention?
 
-Asked of every lens but `raw`. What the rows of the map summed to before they were normalised; how the map agrees with
-the raw one: Pearson's correlation over all its cells (Brunner et al. 2020), which a few large weights decide, and the
-cosine of each row, averaged. Through effective attention also the rank of the values: how many dimensions of a row can
-change what the head gives; a sequence too short for it has none.
+Computed for every lens but `raw`: the sum of the map's rows before they were normalised; Pearson's correlation with
+the raw map over all cells (Brunner et al. 2020), which a few large weights decide; and the cosine of each row,
+averaged. For effective attention also the rank of the values: how many dimensions of a row can change the head's
+output; a sequence that is too short has none.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -48,32 +50,28 @@ class AgainstRaw(PerSequence):
     }
 
     def measure(self, attention: Attention) -> Tensor:
-        totals = attention.row_totals
+        totals, rank = attention.row_totals, attention.rank
         assert totals is not None
         products, squares, raw_squares = _products(attention)
         cosines = products / (squares * raw_squares).sqrt()
-        rank = (
-            attention.rank
-            if attention.rank is not None
-            else torch.full_like(totals[..., 0], torch.nan)
-        )
+        if rank is None:
+            rank = torch.full_like(totals[..., 0], torch.nan)
         columns = [totals.mean(dim=2), correlations(attention), cosines.nanmean(dim=2), rank]
         return torch.stack([column.double() for column in columns], dim=-1)
 
 
 def correlations(attention: Attention) -> Tensor:
-    """[sequence, head]: Pearson's, of the lens' map with the raw weights over all cells."""
-    seen, raw = attention.weights, attention.raw.weights
+    """[sequence, head]: Pearson's correlation of the lens' map with the raw weights over all cells."""
+    weights, raw = attention.weights, attention.raw.weights
     products, squares, raw_squares = (sums.sum(dim=2) for sums in _products(attention))
-    cells = seen.shape[2] * seen.shape[3]
-    mean, raw_mean = seen.sum(dim=(2, 3)) / cells, raw.sum(dim=(2, 3)) / cells
+    cells = weights.shape[2] * weights.shape[3]
+    mean, raw_mean = weights.sum(dim=(2, 3)) / cells, raw.sum(dim=(2, 3)) / cells
     spread = (squares / cells - mean**2) * (raw_squares / cells - raw_mean**2)
     return (products / cells - mean * raw_mean) / spread.clamp_min(0).sqrt()
 
 
 def _products(attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
-    """[sequence, head, query] each: of the two maps' rows with each other, and with themselves."""
-    seen, raw = attention.weights, attention.raw.weights
-    pairs = ((seen, raw), (seen, seen), (raw, raw))
-    one, two, three = (torch.einsum("shqk,shqk->shq", *pair) for pair in pairs)
-    return one, two, three
+    """Dot products [sequence, head, query]: rows of the lens with raw rows, with themselves, and raw with raw."""
+    weights, raw = attention.weights, attention.raw.weights
+    dot = partial(torch.einsum, "shqk,shqk->shq")
+    return dot(weights, raw), dot(weights, weights), dot(raw, raw)

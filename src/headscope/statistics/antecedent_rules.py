@@ -1,12 +1,12 @@
-"""Which earlier mention would a rule take, without any model? The baselines that coreference heads are held against.
+"""Which earlier mention does a rule choose, without a model? Baselines for coreference heads.
 
 nearest      the nearest earlier mention
-head_match   the nearest with the same head word; without one there is no answer, which is wrong
-rules        four sieves, the nearest mention of the first sieve that lets any through: the same words; the same head
-             word; number, gender and person that agree; any (the rule system of Clark et al. 2019, after Lee et al.)
+head_match   the nearest with the same head word; without one there is no answer, which counts as wrong
+rules        four sieves, the nearest mention that passes the first sieve any mention passes: the same words; the same
+             head word; number, gender and person that agree; any (the rules of Clark et al. 2019, after Lee et al.)
 
-Number, gender and person come from closed lists of English words and from tags where there are any; what is not known
-agrees with everything. Words are compared without regard to capitals.
+Number, gender and person come from closed lists of English words and from tags if there are any; an unknown feature
+agrees with everything. Case is ignored.
 """
 
 from __future__ import annotations
@@ -46,61 +46,40 @@ _THING = word_set("it its itself")
 
 @dataclass(frozen=True)
 class _Features:
-    """None: not known."""
+    """Number, gender and person of a mention; None if unknown."""
 
     number: str | None
     gender: str | None
     person: int | None
 
     def agree(self, other: _Features) -> bool:
-        pairs = (
-            (self.number, other.number),
-            (self.gender, other.gender),
-            (self.person, other.person),
-        )
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return all(mine is None or its is None or mine == its for mine, its in pairs)
 
 
 def choices_of(
     window: Window, mention: Mention, candidates: Sequence[Mention]
 ) -> dict[str, Mention | None]:
-    """What each of RULES takes among these candidates for the antecedent; None where it has no answer."""
-    by_nearness = sorted(candidates, key=lambda one: (one.head, one.start), reverse=True)
-    return {
-        "nearest": next(iter(by_nearness), None),
-        "head_match": _first(by_nearness, _same_head(window, mention)),
-        "rules": _sieved(window, mention, by_nearness),
-    }
-
-
-def _sieved(window: Window, mention: Mention, by_nearness: Sequence[Mention]) -> Mention | None:
-    sieves = (_same_words, _same_head, _agreeing, _any)
-    passed = (_first(by_nearness, sieve(window, mention)) for sieve in sieves)
-    return next((one for one in passed if one is not None), None)
-
-
-Sieve = Callable[[Mention], bool]
-
-
-def _first(by_nearness: Sequence[Mention], passes: Sieve) -> Mention | None:
-    return next((one for one in by_nearness if passes(one)), None)
-
-
-def _same_words(window: Window, mention: Mention) -> Sieve:
-    return lambda one: _words(window, one) == _words(window, mention)
-
-
-def _same_head(window: Window, mention: Mention) -> Sieve:
-    return lambda one: window.words[one.head].lower() == window.words[mention.head].lower()
-
-
-def _agreeing(window: Window, mention: Mention) -> Sieve:
+    """The antecedent that each of RULES chooses among these candidates; None if it chooses none."""
+    by_nearness = sorted(candidates, key=lambda other: (other.head, other.start), reverse=True)
+    head, words = window.words[mention.head].lower(), _words(window, mention)
     features = _features(window, mention)
-    return lambda one: features.agree(_features(window, one))
 
+    def nearest(passes: Callable[[Mention], bool]) -> Mention | None:
+        return next((other for other in by_nearness if passes(other)), None)
 
-def _any(window: Window, mention: Mention) -> Sieve:
-    return lambda one: True
+    sieves: tuple[Callable[[Mention], bool], ...] = (
+        lambda other: _words(window, other) == words,
+        lambda other: window.words[other.head].lower() == head,
+        lambda other: features.agree(_features(window, other)),
+        lambda other: True,
+    )
+    passed = map(nearest, sieves)
+    return {
+        "nearest": nearest(sieves[3]),
+        "head_match": nearest(sieves[1]),
+        "rules": next((other for other in passed if other is not None), None),
+    }
 
 
 def _words(window: Window, mention: Mention) -> list[str]:
@@ -122,20 +101,16 @@ def _number(words: list[str], tag: str) -> str | None:
         return "plural"
     if words[-1] in _SINGULAR or tag in ("NN", "NNP"):
         return "singular"
-    return (
-        "plural"
-        if words[0] in _PLURAL_BEFORE_NOUN
-        else "singular"
-        if words[0] in _SINGULAR_BEFORE_NOUN
-        else None
-    )
+    if words[0] in _PLURAL_BEFORE_NOUN:
+        return "plural"
+    return "singular" if words[0] in _SINGULAR_BEFORE_NOUN else None
 
 
 def _gender(words: list[str]) -> str | None:
-    """The head word's, else a title's before it: "her father" is a man, "Mrs. Bennet" a woman."""
+    """Gender of the head word, else of a title before it: "her father" is male, "Mrs. Bennet" female."""
     titles = words[:1] if len(words) > 1 and words[0] not in ("his", "her") else []
     for word in [words[-1], *titles]:
-        for gender, known in (("male", _MALE), ("female", _FEMALE), ("thing", _THING)):
-            if word in known:
+        for gender, listed_words in (("male", _MALE), ("female", _FEMALE), ("thing", _THING)):
+            if word in listed_words:
                 return gender
     return None

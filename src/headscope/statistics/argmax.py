@@ -2,14 +2,13 @@
 
 For every content row, the offset (key minus query) of its largest weight on a content key. `argmax-offset` is the
 most frequent offset over all content rows of the corpus; `argmax-share` is the mean over sequences of the share of
-rows at that offset. `positional-share` asks only the rows that have a content token at that offset (Voita's positional
-heads: at least 90 %): the first token of a text has no previous one, and in a short text that row alone would decide.
+rows at that offset. `positional-share` counts only rows that have a content token at that offset (Voita's positional
+heads: at least 90 %): the first token of a text has no previous one, and in a short text that row would decide alone.
 Equal maxima share their row's credit.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -19,7 +18,7 @@ from torch import Tensor
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.statistics.base import SHARES, Definition, Statistic
-from headscope.statistics.by_offset import OffsetSums, added
+from headscope.statistics.by_offset import OffsetSums, add_centred
 from headscope.tables import Moments, Row, rows_of
 
 if TYPE_CHECKING:
@@ -77,43 +76,28 @@ class Argmax(Statistic):
         sums.settle()
         if not sums.count:
             return []
-        heads, width = sums.rows.shape
-        # The most frequent; of equally frequent ones the nearest, and of two as near the one before.
+        count, width = sums.rows.shape
+        heads = site.heads(count)
+        # The most frequent offset; of equally frequent ones the nearest, and of two as near the one before.
         offsets = np.arange(width) - width // 2
         near = np.lexsort((offsets, abs(offsets)))
         mode = near[sums.rows.round(6)[:, near].argmax(axis=1)]
-        everyone = site.heads(heads)
-        shares = rows_of(
-            everyone,
-            "argmax-share",
-            _moments_at(mode, sums, np.full(heads, sums.count)),
-            is_share=True,
-        )
-        counts = sums.count_at[0, mode].astype(np.int64)
-        positional = rows_of(
-            everyone,
-            "positional-share",
-            _moments_at(mode, sums.among_targets, counts),
-            is_share=True,
-        )
+        at_mode = _moments_at(mode, sums, np.full(count, sums.count))
+        shares = rows_of(heads, "argmax-share", at_mode, is_share=True)
         modes = [
-            replace(
-                row,
-                statistic="argmax-offset",
-                value=float(offsets[of_head]),
-                low=np.nan,
-                high=np.nan,
-            )
-            for row, of_head in zip(shares, mode, strict=True)
+            Row.without_interval(head, "argmax-offset", float(offset), row.count)
+            for head, offset, row in zip(heads, offsets[mode], shares, strict=True)
         ]
-        return shares + modes + positional
+        counts = sums.count_at[0, mode].astype(np.int64)
+        at_mode = _moments_at(mode, sums.among_targets, counts)
+        return shares + modes + rows_of(heads, "positional-share", at_mode, is_share=True)
 
 
 def rows_with_a_target(content: Tensor) -> Tensor:
-    """[sequence, offset]: how many content rows have a content token at each offset -(n-1) … n-1.
+    """[sequence, offset]: number of content rows that have a content token at each offset -(n-1) … n-1.
 
-    content [sequence, offset]: 1 at the content among the first n places, 0 at the others. It is correlated with
-    itself, by way of its spectrum: special tokens may stand anywhere.
+    content [sequence, 2n-1]: 1 at content tokens among the first n positions, else 0. The counts are its
+    autocorrelation, computed by FFT, as special tokens may be anywhere.
     """
     spectrum = torch.fft.rfft(content).abs().square()
     correlation: Tensor = torch.fft.fftshift(torch.fft.irfft(spectrum, content.shape[-1]), dim=-1)
@@ -121,7 +105,7 @@ def rows_with_a_target(content: Tensor) -> Tensor:
 
 
 def _moments_at(offset: NDArray[np.intp], sums: OffsetSums, count: NDArray[np.int64]) -> Moments:
-    """The moments of each head at its own column of the sums."""
+    """The moments of each head at its own offset."""
     moments, heads = Moments(count.shape), np.arange(len(count))
     moments.count, moments.total = count, sums.total[heads, offset]
     moments.total_of_squares = sums.total_of_squares[heads, offset]
@@ -129,33 +113,35 @@ def _moments_at(offset: NDArray[np.intp], sums: OffsetSums, count: NDArray[np.in
 
 
 class ShareSums(OffsetSums):
-    """Takes in how many rows of each sequence point at each offset; sums the shares, and the rows themselves.
+    """Sums, over sequences, of the shares of rows that point at each offset, from counts of rows.
 
-    After the heads comes one more row: which tokens are content, as `rows_with_a_target` takes them, once for many
-    sequences and not at every call.
+    The heads' counts are followed by one more row, the `content` of `rows_with_a_target`, which is then computed once
+    for many sequences.
+
+    rows           [head, offset]: number of rows
+    among_targets  shares of the rows that have a content token at the offset
+    count_at       [1, offset]: number of sequences that have such rows
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.rows: NDArray[np.float64] = np.zeros((0, 1))
-        self.among_targets = OffsetSums()  # of shares of the rows that have a target
-        # [1, offset]: the sequences that have such rows
+        self.among_targets = OffsetSums()
         self.count_at: NDArray[np.float64] = np.zeros((0, 1))
 
     def _absorb(self, values: Tensor) -> None:
         counts, targets = values[:, :-1], rows_with_a_target(values[:, -1])[:, None]
-        # Without a target no row points there
-        self.among_targets.add(counts / targets.clamp_min(1.0))
+        self.among_targets.add(counts / targets.clamp_min(1.0))  # without targets the count is 0
         self.among_targets.settle()
-        self.count_at = added(self.count_at, (targets > 0).double().sum(dim=0).cpu().numpy())
-        self.rows = added(self.rows, counts.sum(dim=0).cpu().numpy())
+        self.count_at = add_centred(self.count_at, (targets > 0).double().sum(dim=0).cpu().numpy())
+        self.rows = add_centred(self.rows, counts.sum(dim=0).cpu().numpy())
         rows = counts.sum(dim=-1, keepdim=True)
-        defined = rows[:, 0, 0] > 0  # a sequence of special tokens alone has no answer
-        super()._absorb((counts / rows)[defined])
+        is_defined = rows[:, 0, 0] > 0  # not in a sequence of special tokens alone
+        super()._absorb((counts / rows)[is_defined])
 
     def merge(self, other: OffsetSums) -> None:
         assert isinstance(other, ShareSums)
         super().merge(other)
-        self.rows = added(self.rows, other.rows)
+        self.rows = add_centred(self.rows, other.rows)
         self.among_targets.merge(other.among_targets)
-        self.count_at = added(self.count_at, other.count_at)
+        self.count_at = add_centred(self.count_at, other.count_at)

@@ -1,7 +1,7 @@
-"""What a statistic is: a question asked of every head, answered in one pass, mergeable.
+"""The contract of statistics: computed for every head in one pass over the data, mergeable.
 
 A statistic is `update(attention)`, `merge(other)`, `table()`. Its state is picklable and its sums are float64, so
-that batch size, order, restarts and spreading over processes do not change the answer (beyond 1e-6).
+that batch size, order, restarts and distribution over processes do not change the result (beyond 1e-6).
 """
 
 from __future__ import annotations
@@ -22,35 +22,43 @@ from headscope.tables import STACKS, Moments, Row, TableRow, rows_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ANY: frozenset[str] = frozenset()  # sums of weights: they make sense of any map
+ANY: frozenset[str] = frozenset()  # sums of weights are defined for any map
 SUMS = frozenset({ROWS})
 SHARES = frozenset({ROWS, SIGN})
 
 
 @dataclass(frozen=True)
 class Definition:
-    """What a name in the `statistic` column means: its unit, its title in figures, a sentence, and its lenses."""
+    """The meaning of a name in the `statistic` column: its unit, its title in figures, a sentence, and its lenses.
+
+    requires   what the maps of a lens must have (ROWS, SIGN); None: raw attention only
+    is_signed  a difference of shares, which can be negative
+    """
 
     unit: Literal["share", "nats", "tokens", "offset", "points", "length", "number", "correlation"]
     title: str
     sentence: str
-    # What a lens' maps must have (ROWS, SIGN) for it to make sense; None: raw alone
-    asks: frozenset[str] | None = None
-    is_signed: bool = False  # a share less another one, which can be negative
+    requires: frozenset[str] | None = None
+    is_signed: bool = False
 
     @property
     def is_proportion(self) -> bool:
-        """Whether its values lie between 0 and 1, so that its interval does too."""
+        """Whether values and intervals lie between 0 and 1."""
         return self.unit == "share" and not self.is_signed
 
 
 class Statistic(ABC):
-    """One question, or a few that are answered by the same sums. `names` are those asked for."""
+    """One statistic, or several that are computed from the same sums.
+
+    names   the names to compute, of `definitions`
+    needs   the data that it is computed on in addition to texts, such as "treebank"
+    of_raw  False: it compares the map of a lens with raw attention
+    lens    the only lens that it is computed through, if any
+    """
 
     definitions: ClassVar[dict[str, Definition]]
-    needs: ClassVar[str | None] = None  # the data it is asked of beside texts, such as "treebank"
-    of_raw: ClassVar[bool] = True  # False: it compares a lens' map with raw attention
-    # The one lens it is asked through, where it is asked through no other
+    needs: ClassVar[str | None] = None
+    of_raw: ClassVar[bool] = True
     lens: ClassVar[str | None] = None
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
@@ -58,27 +66,27 @@ class Statistic(ABC):
 
     @abstractmethod
     def update(self, attention: Attention) -> None:
-        """Take in one site call; keeps no reference to it."""
+        """Add one call of a site; keeps no reference to it."""
 
     @abstractmethod
     def merge(self, other: Self) -> Self:
-        """Add what another pass over other data found; returns self."""
+        """Add the sums of another pass over other data; returns self."""
 
     def table(self) -> list[Row]:
         """One row for each head and name; none if the results are maps or tables only."""
         return []
 
     def maps(self) -> dict[str, NDArray[Any]]:
-        """Small aggregate maps for figures, by the name they have in maps.npz."""
+        """Small aggregate maps for figures, by their name in maps.npz."""
         return {}
 
     def tables(self) -> dict[str, list[TableRow]]:
-        """Tables that are not one row a head and name (relations, clusters): rows by the table's name."""
+        """Rows of tables other than heads.csv (relations, sinks), by the name of the table."""
         return {}
 
 
 class Buffered(Statistic):
-    """A statistic that collects a few batches before it adds them to its float64 sums, both by site or stack."""
+    """A statistic that collects several batches before it adds them to its float64 sums, both by site or stack."""
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         super().__init__(names)
@@ -87,27 +95,27 @@ class Buffered(Statistic):
 
     @abstractmethod
     def _settle(self, key: Any) -> None:
-        """Move what is pending under this key to the sums."""
+        """Add what is pending under this key to the sums."""
 
-    def _settled(self) -> dict[Any, Any]:
-        """The sums with nothing pending."""
+    def _settle_all(self) -> dict[Any, Any]:
+        """The sums, after everything pending was added."""
         for key in list(self._pending):
             self._settle(key)
         return self._sums
 
     def __getstate__(self) -> dict[str, Any]:
-        self._settled()
+        self._settle_all()
         return self.__dict__.copy()
 
 
 class PerSequence(Buffered):
-    """A statistic with one number for each sequence, head and name: averaged over sequences, with an interval."""
+    """A statistic with one number per sequence, head and name: averaged over sequences, with an interval."""
 
     @abstractmethod
     def measure(self, attention: Attention) -> Tensor | None:
-        """[sequence, head, name], names in the order of `definitions`; NaN where a sequence has no answer.
+        """[sequence, head, name], names in the order of `definitions`; NaN where a sequence has no value.
 
-        None if the question makes no sense at this site.
+        None if the statistic is not defined at this site.
         """
 
     def update(self, attention: Attention) -> None:
@@ -116,8 +124,9 @@ class PerSequence(Buffered):
             return
         pending = self._pending.setdefault(attention.site, [])
         pending.append(values)
-        # One float64 addition for many chunks: it costs more than the arithmetic
-        if len(pending) >= 64:
+        if (
+            len(pending) >= 64
+        ):  # one float64 addition for many chunks: it costs more than the arithmetic
             self._settle(attention.site)
 
     def _settle(self, site: Site) -> None:
@@ -125,25 +134,24 @@ class PerSequence(Buffered):
         self._sums.setdefault(site, Moments(values.shape[1:])).add(values)
 
     def merge(self, other: Self) -> Self:
-        mine = self._settled()
-        for site, moments in other._settled().items():
+        mine = self._settle_all()
+        for site, moments in other._settle_all().items():
             mine.setdefault(site, Moments(moments.total.shape)).merge(moments)
         return self
 
     def table(self) -> list[Row]:
         rows = []
-        for site, moments in sorted(self._settled().items()):
+        for site, moments in sorted(self._settle_all().items()):
             heads = site.heads(moments.total.shape[0])
             for i, (name, definition) in enumerate(self.definitions.items()):
                 if name in self.names:
-                    rows += rows_of(
-                        heads, name, moments.column(i), is_share=definition.is_proportion
-                    )
+                    is_share = definition.is_proportion
+                    rows += rows_of(heads, name, moments.column(i), is_share=is_share)
         return rows
 
 
 class ByLayer(Statistic):
-    """A statistic of layers, asked through one lens: moments over sequences by (site, …), shown as tables."""
+    """A statistic of layers through one lens: moments over sequences by (site, …), shown as tables."""
 
     definitions = {}
 
@@ -152,7 +160,7 @@ class ByLayer(Statistic):
         self._sums: dict[tuple[Any, ...], Moments] = {}
 
     def add(self, key: tuple[Any, ...], values: Tensor) -> None:
-        """values [sequence, …]; NaN where a sequence has none."""
+        """Add values [sequence, …]; NaN where a sequence has none."""
         array = values.double().cpu().numpy()
         self._sums.setdefault(key, Moments(array.shape[1:])).add(array)
 
@@ -169,5 +177,5 @@ class ByLayer(Statistic):
 
 
 def stack_order(site: Site | Head) -> tuple[int, ...]:
-    """Sorting key: stacks as they are listed in tables, then layers and heads."""
+    """Sorting key: stacks in the order of tables, then layers and heads."""
     return STACKS.index(site.stack), site.layer, *([site.head] if isinstance(site, Head) else [])

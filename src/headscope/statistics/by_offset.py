@@ -1,4 +1,4 @@
-"""Sums of one number for each head and offset, over sequences of any length."""
+"""Sums by head and offset over sequences of different lengths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OffsetSums:
         self._pending: list[Tensor] = []
 
     def add(self, values: Tensor) -> None:
-        """values [sequence, head, offset], all sequences of one length."""
+        """Add values [sequence, head, offset], all sequences of one length."""
         if self._pending and self._pending[0].shape[-1] != values.shape[-1]:
             self.settle()
         self._pending.append(values)
@@ -38,17 +38,16 @@ class OffsetSums:
 
     def _absorb(self, values: Tensor) -> None:
         self.count += len(values)
-        self.total = added(self.total, values.sum(dim=0).cpu().numpy())
-        self.total_of_squares = added(
-            self.total_of_squares, values.square().sum(dim=0).cpu().numpy()
-        )
+        self.total = add_centred(self.total, values.sum(dim=0).cpu().numpy())
+        squares = values.square().sum(dim=0).cpu().numpy()
+        self.total_of_squares = add_centred(self.total_of_squares, squares)
 
     def merge(self, other: OffsetSums) -> None:
         self.settle()
         other.settle()
         self.count += other.count
-        self.total = added(self.total, other.total)
-        self.total_of_squares = added(self.total_of_squares, other.total_of_squares)
+        self.total = add_centred(self.total, other.total)
+        self.total_of_squares = add_centred(self.total_of_squares, other.total_of_squares)
 
     def mean(self) -> NDArray[np.float64]:
         """[head, offset]"""
@@ -60,9 +59,9 @@ class OffsetSums:
         return self.__dict__.copy()
 
 
-def added(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Two sums [head, offset] with offset 0 in the middle of each, of any width."""
-    wide, narrow = (one, other) if one.shape[1] >= other.shape[1] else (other, one)
+def add_centred(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Add two arrays [head, offset] of any widths, with offset 0 in the middle of each."""
+    narrow, wide = sorted((left, right), key=lambda sums: sums.shape[1])
     if not len(narrow):
         return wide.copy()
     if not len(wide):

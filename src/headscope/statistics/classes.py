@@ -1,9 +1,9 @@
 """How much attention goes to separators, the classification token, punctuation, special tokens?
 
-Mass on all keys of the class, averaged over all query rows of a sequence (Clark et al. 2019). What is what comes
-from the tokenizer. A class that a model does not have (no classification token in a translation model) or that
-never occurs in the input (an end mark nobody wrote) has no row at all, which is not the same as 0. Punctuation is
-0 in a text that has none; it is absent only if the vocabulary knows no such token.
+Mass on all keys of the class, averaged over all query rows of a sequence (Clark et al. 2019). The classes come from
+the tokenizer. A class that a model does not have (no classification token in a translation model) or that never occurs
+in the input (a missing end token) has no row, which differs from 0. Punctuation is 0 in a text without any; it is
+absent only if the vocabulary has no such token.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ class ClassMass(PerSequence):
         "punctuation": _mass('"." and ","', 'the tokens "." and ","'),
         "special": _mass("all special tokens", "all special tokens"),
     }
-    _classes = dict(zip(definitions, CLASSES, strict=True))
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         super().__init__(names)
@@ -40,14 +39,12 @@ class ClassMass(PerSequence):
     def measure(self, attention: Attention) -> Tensor:
         present = self._present.setdefault(attention.site, set())
         if len(present) < len(self.definitions):
-            present |= {name for name in self.definitions if self._is_present(attention, name)}
+            key = attention.key
+            for name, attribute in zip(self.definitions, CLASSES, strict=True):
+                in_vocabulary = key.ids is not None and bool(key.marks.punctuation)
+                if in_vocabulary if name == "punctuation" else getattr(key, attribute).any():
+                    present.add(name)
         return attention.class_mass
-
-    def _is_present(self, attention: Attention, name: str) -> bool:
-        # A text without it has 0 of it; only a vocabulary without it has none
-        if name == "punctuation":
-            return attention.key.ids is not None and bool(attention.key.marks.punctuation)
-        return bool(getattr(attention.key, self._classes[name]).any())
 
     def merge(self, other: Self) -> Self:
         for site, names in other._present.items():
@@ -55,8 +52,5 @@ class ClassMass(PerSequence):
         return super().merge(other)
 
     def table(self) -> list[Row]:
-        return [
-            row
-            for row in super().table()
-            if row.statistic in self._present[Site(row.stack, row.layer)]
-        ]
+        rows = super().table()
+        return [row for row in rows if row.statistic in self._present[Site(row.stack, row.layer)]]

@@ -1,14 +1,14 @@
-"""Does a head find what a mention refers to? (Clark et al. 2019, section 4.3)
+"""Does a head find the antecedent of a mention? (Clark et al. 2019, section 4.3)
 
 For every mention with an antecedent (an earlier mention of the same entity that does not overlap it) in the window:
 is the largest weight of its head word's row on the head word of an antecedent? Attention is between words: summed over
-the pieces looked at, averaged over the pieces that look. It is compared among the head words of all earlier mentions
-that do not overlap this one (candidates `mentions`), or among all other words of the window (`words`), never special
-tokens: the paper does not say which of the two it did. Equal maxima share their credit.
+the pieces of the key word, averaged over those of the query word. Candidates are the head words of all earlier
+mentions that do not overlap this one (`mentions`), or all other words of the window (`words`), never special tokens;
+the paper does not state which of the two it used. Equal maxima share their credit.
 
 The best head is chosen on one half of the documents and reported on the other, with an interval from resampling
-documents; `same_data_…` is the papers' way, the best of all heads on all documents. `chance` is what a blind guess
-among the candidates gets: the share of them that are an antecedent's, 1/number where there is one antecedent.
+documents; `same_data_…` is the method of the papers, the best of all heads on all documents. `chance` is the accuracy
+of a random guess among the candidates: the share of them that are an antecedent's, 1/number if there is one antecedent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headscope.data.coreference import KINDS, Mention, Window
+from headscope.data.coreference import KINDS, Window
 from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention import Attention
@@ -42,15 +42,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CANDIDATES = ("mentions", "words")
-_PLAIN = (
-    "count",
-    *(f"chance {among}" for among in CANDIDATES),
-    *RULES,
-)  # what is known without looking at any head
+# Columns that need no head: the number of mentions, and the credit of baselines
+_PLAIN = ("count", *(f"chance {among}" for among in CANDIDATES), *RULES)
 
 
 class Coreference(Statistic):
-    """Asked of windows of documents (`headscope.data.coreference.windows`), given by the numbers of their examples."""
+    """Computed on windows of documents (`headscope.data.coreference.windows`), by the number of their example."""
 
     definitions = {
         "antecedent": Definition(
@@ -73,44 +70,43 @@ class Coreference(Statistic):
         self.windows, self.seed, self.pool = dict(windows), seed, pool
         self._credit: dict[Site, ResampledSums] = {}  # [half, kind, candidates, head]
         self._plain = ResampledSums((2, len(KINDS), len(_PLAIN)))
-        # Every site reads every window; what no head changes is counted at one
-        self._counted_at: Site | None = None
+        self._plain_site: Site | None = (
+            None  # every site reads every window: baselines are counted at one
+        )
 
     def update(self, attention: Attention) -> None:
         if not attention.within_one_text:
             return
         if not attention.examples:
             raise HeadscopeError(
-                "it is not known which windows these are", expected="batches run by `stream`"
+                "the numbers of the examples are unknown", expected="batches run by `stream`"
             )
         for row, number in enumerate(attention.examples):
-            if number in self.windows:
-                questions = _questions(self.windows[number], self.seed)
-                words = _words(questions, attention, row)
-                if len(questions.heads):
-                    if self.pool == "mean":
-                        rows = _rows_of_words(attention.weights[row], words, questions.heads)
-                    else:
-                        looking = questions.heads.to(attention.weights.device)
-                        rows = attention.between_words(self.pool).weights[row][
-                            :, looking, : questions.words
-                        ]
-                        rows = rows.transpose(0, 1)
-                    self._add(
-                        attention.site, questions, _credit(questions, rows).double().cpu().numpy()
-                    )
+            if number not in self.windows:
+                continue
+            questions = _questions(self.windows[number], self.seed)
+            words = _words(questions, attention, row)
+            if not len(questions.heads):
+                continue
+            if self.pool == "mean":
+                rows = _rows_of_words(attention.weights[row], words, questions.heads)
+            else:
+                queries = questions.heads.to(attention.weights.device)
+                weights = attention.between_words(self.pool).weights[row]
+                rows = weights[:, queries, : questions.words].transpose(0, 1)
+            credit = _credit(questions, rows).double().cpu().numpy()
+            self._add(attention.site, questions, credit)
 
     def _add(self, site: Site, questions: _Questions, credit: NDArray[np.float64]) -> None:
-        """credit [mention, candidates, head]"""
+        """Add credit [mention, candidates, head]."""
         units, half = [questions.unit], int(is_reported(questions.unit))
         sums = np.zeros((1, 2, len(KINDS), *credit.shape[1:]))
         np.add.at(sums[0, half], questions.kinds, credit)
         if site not in self._credit:
             self._credit[site] = ResampledSums(sums.shape[1:])
         self._credit[site].add(units, sums)
-        if self._counted_at is None:
-            self._counted_at = site
-        if site == self._counted_at:
+        self._plain_site = self._plain_site or site
+        if site == self._plain_site:
             plain = np.zeros((1, 2, len(KINDS), len(_PLAIN)))
             np.add.at(plain[0, half], questions.kinds, questions.plain)
             self._plain.add(units, plain)
@@ -133,43 +129,40 @@ class Coreference(Statistic):
             drawn = sums.replicates[:, :, :, 0].sum(axis=(1, 2))
             for head in range(len(credit)):
                 low, high = _interval(credit[head], drawn[:, head], drawn_count, count)
-                value = float(credit[head] / count)
-                rows.append(
-                    Row(site.stack, site.layer, head, "antecedent", value, low, high, int(count))
-                )
+                numbers = float(credit[head] / count), low, high, int(count)
+                rows.append(Row(site.stack, site.layer, head, "antecedent", *numbers))
         return rows
 
     def tables(self) -> dict[str, list[TableRow]]:
-        """coreference: a row for each kind of mention that occurs and each set of candidates."""
+        """coreference: a row for each kind of mention that occurs and each set of candidates; coreference_heads."""
         rows: list[TableRow] = []
         for kind in ("all", *KINDS):
-            kinds = (
-                slice(None) if kind == "all" else slice(KINDS.index(kind), KINDS.index(kind) + 1)
-            )
+            first = 0 if kind == "all" else KINDS.index(kind)
+            kinds = slice(first, len(KINDS) if kind == "all" else first + 1)
             counts = self._plain.total[:, kinds, 0].sum(axis=1)
             for i, among in enumerate(CANDIDATES if counts.sum() else ()):
-                row = {"kind": kind, "candidates": among, **self._found(kinds, i, counts)}
+                row = {"kind": kind, "candidates": among, **self._best_heads(kinds, i, counts)}
                 rows.append({**row, **self._baselines(kinds, i), "count": int(counts.sum())})
-        return {"coreference": rows, "coreference_heads": self._each()}
+        return {"coreference": rows, "coreference_heads": self._head_rows()}
 
-    def _each(self) -> list[TableRow]:
-        """coreference_heads: every head over all mentions, against the best of what needs no model, on both halves."""
-        chosen, reported = (self._plain.total[half].sum(axis=0) for half in (0, 1))
-        if not chosen[0] or not reported[0]:
+    def _head_rows(self) -> list[TableRow]:
+        """coreference_heads: every head over all mentions, against the best baseline, on both halves."""
+        selection, reported = (self._plain.total[half].sum(axis=0) for half in (0, 1))
+        if not selection[0] or not reported[0]:
             return []
-        rivals = [
-            _PLAIN.index(name) for name in ("head_match", "nearest", f"chance {CANDIDATES[0]}")
-        ]
+        names = ("head_match", "nearest", f"chance {CANDIDATES[0]}")
+        baselines = [_PLAIN.index(name) for name in names]
         drawn = self._plain.replicates[:, 1].sum(axis=1)
-        baseline = float(reported[rivals].max() / reported[0])
+        baseline = float(reported[baselines].max() / reported[0])
         with np.errstate(invalid="ignore", divide="ignore"):
-            drawn_baseline = (drawn[:, rivals] / drawn[:, :1]).max(axis=1)
+            drawn_baseline = (drawn[:, baselines] / drawn[:, :1]).max(axis=1)
         rows: list[TableRow] = []
         for site, sums in sorted(self._credit.items()):
-            on_chosen, on_reported = (sums.total[half, :, 0].sum(axis=0) for half in (0, 1))
+            on_selection, on_reported = (sums.total[half, :, 0].sum(axis=0) for half in (0, 1))
             credit = sums.replicates[:, 1, :, 0].sum(axis=1)  # [replicate, head]
-            for head in range(len(on_chosen)):
+            for head in range(len(on_selection)):
                 low, high = _interval(on_reported[head], credit[:, head], drawn[:, 0], reported[0])
+                gain = float((on_selection[head] - selection[baselines].max()) / selection[0])
                 with np.errstate(invalid="ignore", divide="ignore"):
                     least, _ = interval(credit[:, head] / drawn[:, 0] - drawn_baseline)
                 rows.append(
@@ -181,39 +174,35 @@ class Coreference(Statistic):
                         "low": low,
                         "high": high,
                         "baseline": baseline,
-                        "chosen_gain": float((on_chosen[head] - chosen[rivals].max()) / chosen[0]),
+                        "chosen_gain": gain,
                         "least_gain": float(least) if np.isfinite(low) else np.nan,
                         "count": int(reported[0]),
                     }
                 )
         return rows
 
-    def _found(self, kinds: slice, among: int, counts: NDArray[np.float64]) -> TableRow:
-        """The head chosen on one half and what it does on the other; the best of all on both. counts [half]"""
+    def _best_heads(self, kinds: slice, among: int, counts: NDArray[np.float64]) -> TableRow:
+        """The head chosen on one half with its accuracy on the other; the best of all on both. counts [half]"""
         sites = sorted(self._credit.items())
         heads = [(site, head) for site, sums in sites for head in range(sums.total.shape[-1])]
-        credit = np.concatenate(
-            [sums.total[:, kinds, among].sum(axis=1) for _, sums in sites], axis=-1
-        )
-        found: TableRow = dict.fromkeys(("stack", "layer", "head", "accuracy", "low", "high"))
+        totals = [sums.total[:, kinds, among].sum(axis=1) for _, sums in sites]
+        credit = np.concatenate(totals, axis=-1)  # [half, head]
+        row: TableRow = dict.fromkeys(("stack", "layer", "head", "accuracy", "low", "high"))
         if counts[0]:  # without a mention in the half to choose on, no head is chosen
             site, head = heads[best := int(credit[0].argmax())]
-            found |= {"stack": site.stack, "layer": site.layer, "head": head}
+            row |= {"stack": site.stack, "layer": site.layer, "head": head}
             if counts[1]:
                 drawn = self._credit[site].replicates[:, 1, kinds, among, head].sum(axis=1)
                 drawn_count = self._plain.replicates[:, 1, kinds, 0].sum(axis=1)
                 low, high = _interval(credit[1, best], drawn, drawn_count, counts[1])
-                found |= {"accuracy": float(credit[1, best] / counts[1]), "low": low, "high": high}
+                row |= {"accuracy": float(credit[1, best] / counts[1]), "low": low, "high": high}
         site, head = heads[best := int(credit.sum(axis=0).argmax())]
-        same = {
-            "layer": site.layer,
-            "head": head,
-            "accuracy": float(credit[:, best].sum() / counts.sum()),
-        }
-        return found | {f"same_data_best_{name}": value for name, value in same.items()}
+        accuracy = float(credit[:, best].sum() / counts.sum())
+        same = {"layer": site.layer, "head": head, "accuracy": accuracy}
+        return row | {f"same_data_best_{name}": value for name, value in same.items()}
 
     def _baselines(self, kinds: slice, among: int) -> dict[str, float | None]:
-        """What rules and chance get on the half that is reported on."""
+        """Accuracy of rules and chance on the half that is reported on."""
         reported = self._plain.total[1, kinds].sum(axis=0)
         columns = {rule: rule for rule in RULES} | {"chance": f"chance {CANDIDATES[among]}"}
         return {
@@ -225,27 +214,24 @@ class Coreference(Statistic):
 def _interval(
     credit: float, drawn_credit: NDArray[np.float64], drawn_count: NDArray[np.float64], count: float
 ) -> tuple[float, float]:
-    """The interval of credit / count, from both in every replicate; NaN if all mentions are of one document."""
-    if np.all(drawn_count % count == 0):  # every replicate is that document so many times
+    """Interval of credit / count, from both in every replicate; NaN if all mentions are of one document."""
+    if np.all(drawn_count % count == 0):  # every replicate is a multiple of that document
         return np.nan, np.nan
     low, high = bootstrap_share_interval(np.asarray(credit), count, drawn_credit, drawn_count)
     return float(low), float(high)
-
-
-# What is asked of one window
 
 
 @dataclass(frozen=True)
 class _Questions:
     """The mentions of one window that have an antecedent in it.
 
-    unit        stands for the document
-    words       how many words the window has
-    heads       [mention]: the number of the head word
-    kinds       [mention]: its place in KINDS
+    unit        hash of the document
+    words       number of words in the window
+    heads       [mention]: number of the head word
+    kinds       [mention]: index in KINDS
     candidates  [mention, candidates, word]: whether a word may be chosen
     right       [mention, word]: whether it is the head word of an antecedent
-    plain       [mention, name]: what needs no model, in the order of _PLAIN
+    plain       [mention, name]: count and baselines, in the order of _PLAIN
     """
 
     unit: int
@@ -257,54 +243,42 @@ class _Questions:
     plain: NDArray[np.float64]
 
 
-@lru_cache(maxsize=256)  # every site of a batch asks for the same windows
+@lru_cache(maxsize=256)  # every site of a batch reads the same windows
 def _questions(window: Window, seed: int) -> _Questions:
-    asked, candidates, right, plain = [], [], [], []
+    mentions, candidates, right, plain = [], [], [], []
+    size = len(window.words)
     for mention in window.mentions:
-        earlier = [one for one in window.mentions if one.end <= mention.start]
-        heads = {one.head for one in earlier if one.entity == mention.entity}
+        earlier = [other for other in window.mentions if other.end <= mention.start]
+        heads = {other.head for other in earlier if other.entity == mention.entity}
         if not heads:
             continue
-        size = len(window.words)
-        among = np.stack([_marked(size, [one.head for one in earlier]), np.ones(size, dtype=bool)])
+        among = np.stack([_mask(size, [other.head for other in earlier]), np.ones(size, bool)])
         among[:, mention.head] = False
-        asked.append(mention)
+        choices = choices_of(window, mention, earlier)
+        of_rules = [choice is not None and choice.head in heads for choice in choices.values()]
+        mentions.append(mention)
         candidates.append(among)
-        right.append(_marked(size, heads))
-        plain.append(
-            [1.0, *(len(heads) / among.sum(axis=1)), *_rules_right(window, mention, earlier, heads)]
-        )
+        right.append(_mask(size, heads))
+        plain.append([1.0, *(len(heads) / among.sum(axis=1)), *map(float, of_rules)])
     return _Questions(
         unit=fingerprint(" ".join(window.document.words), seed),
-        words=len(window.words),
-        heads=torch.tensor([mention.head for mention in asked], dtype=torch.long),
-        kinds=np.array([KINDS.index(mention.kind) for mention in asked], dtype=np.int64),
+        words=size,
+        heads=torch.tensor([mention.head for mention in mentions], dtype=torch.long),
+        kinds=np.array([KINDS.index(mention.kind) for mention in mentions], dtype=np.int64),
         candidates=torch.from_numpy(np.array(candidates, dtype=bool)),
         right=torch.from_numpy(np.array(right, dtype=bool)),
         plain=np.array(plain),
     )
 
 
-def _marked(size: int, places: Iterable[int]) -> NDArray[np.bool_]:
-    marks = np.zeros(size, dtype=bool)
-    marks[list(places)] = True
-    return marks
-
-
-def _rules_right(
-    window: Window, mention: Mention, earlier: list[Mention], heads: set[int]
-) -> list[float]:
-    chosen = choices_of(window, mention, earlier)
-    return [
-        float(one is not None and one.head in heads) for one in (chosen[rule] for rule in RULES)
-    ]
-
-
-# What the heads answer
+def _mask(size: int, indices: Iterable[int]) -> NDArray[np.bool_]:
+    mask = np.zeros(size, dtype=bool)
+    mask[list(indices)] = True
+    return mask
 
 
 def _words(questions: _Questions, attention: Attention, row: int) -> Tensor:
-    """[token]: the word that each token of this sequence is a piece of."""
+    """[token]: number of the word that each token of this sequence is a piece of."""
     words = attention.query.words
     read = 0 if words is None else int(words[row].max()) + 1
     if words is None or read != questions.words:
@@ -315,19 +289,18 @@ def _words(questions: _Questions, attention: Attention, row: int) -> Tensor:
     return words[row]
 
 
-def _rows_of_words(weights: Tensor, words: Tensor, looking: Tensor) -> Tensor:
-    """[word, head, key word] from weights [head, token, token]: as `word_attention`, for the words that look only.
+def _rows_of_words(weights: Tensor, words: Tensor, queries: Tensor) -> Tensor:
+    """[word, head, key word] from weights [head, token, token]: as `word_attention`, for the query words only.
 
     Rows are summed over a word's pieces, not averaged: that changes no order within a row, and keeps ties exact.
     """
-    pieces = (words[:, None] == torch.arange(int(words.max()) + 1, device=words.device)).to(
-        weights.dtype
-    )
-    return (pieces.T[looking.to(words.device)] @ weights @ pieces).transpose(0, 1)
+    numbers = torch.arange(int(words.max()) + 1, device=words.device)
+    pieces = (words[:, None] == numbers).to(weights.dtype)  # [token, word]
+    return (pieces.T[queries.to(words.device)] @ weights @ pieces).transpose(0, 1)
 
 
 def _credit(questions: _Questions, rows: Tensor) -> Tensor:
-    """[mention, candidates, head]: 1 where the largest weight is on an antecedent's head word; ties share."""
+    """[mention, candidates, head]: 1 if the largest weight is on an antecedent's head word; ties share."""
     candidates = questions.candidates.to(rows.device)[:, :, None]
     allowed = torch.where(candidates, rows[:, None], -1.0)  # [mention, candidates, head, word]
     is_largest = allowed >= allowed.amax(dim=-1, keepdim=True) * (1 - SAME_WEIGHT)

@@ -1,7 +1,7 @@
-"""How spread out is each head's attention?
+"""How diffuse is each head's attention?
 
 Entropy in nats of every query's distribution over the real keys: averaged within a sequence first and over
-sequences second, so that a long text counts once, like a short one. 0 means one key takes all; log(number of keys)
+sequences second, so that every text counts once, whatever its length. 0 means one key takes all; log(number of keys)
 means all take the same. It grows with length: compare heads on the same corpus, or take `entropy-share`, which is
 divided by the most that a row can have: the logarithm of the number of keys that it may attend to (i + 1 for row i of
 a causal stack, fewer under a window or mask). Rows that see a single key are left out.
@@ -47,10 +47,11 @@ class Entropy(PerSequence):
 
 
 def _shares(visible: Tensor) -> Tensor:
-    """[sequence or 1, head or 1, query]: rows' entropies times this sum to the mean of their shares.
+    """Weights [sequence or 1, head or 1, query]: the sum of rows' entropies times these is the mean of their shares.
 
-    Takes [sequence or 1, head or 1, query, key]. NaN if no row sees two keys.
+    visible [sequence or 1, head or 1, query, key]. NaN if no row sees two keys.
     """
-    seen = visible.sum(dim=-1)
-    counted = seen > 1
-    return torch.where(counted, 1 / seen.double().log(), 0.0) / counted.sum(dim=-1, keepdim=True)
+    keys = visible.sum(dim=-1)
+    is_counted = keys > 1
+    shares = torch.where(is_counted, 1 / keys.double().log(), 0.0)
+    return shares / is_counted.sum(dim=-1, keepdim=True)

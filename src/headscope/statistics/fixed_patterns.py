@@ -1,10 +1,10 @@
 """Could a fixed pattern do what a head does?
 
 The Jensen-Shannon divergence in nats between a row of attention and what the same row would be under a fixed pattern:
-0 where they are the same, ln 2 = 0.693 where they share no token. The patterns are those of `model.fixed`.
+0 where they are equal, ln 2 = 0.693 where they share no token. The patterns are those of `model.fixed_patterns`.
 
 Four rows of each sequence are compared, those in the middle of its quarters: the same for every head and pattern, and
-whatever the order of the examples. All rows would cost many times what the rest of a pass does.
+for any order of the examples. All rows would cost many times as much as the rest of a pass.
 """
 
 from __future__ import annotations
@@ -52,20 +52,15 @@ class FixedPatterns(PerSequence):
         if not attention.within_one_text:
             return None
         is_causal = attention.site.stack == "decoder"
-        chosen = rows_of(attention.length)
-        rows = attention.weights[:, :, list(chosen)]
+        rows = attention.weights[:, :, list(rows_of(attention.length))]
         rows = rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows
-        places, spread, entropies = _patterns(attention.length, is_causal, rows.dtype, rows.device)
-        pointed = _from_pointed(rows, places)
-        broad = _from_spread(rows, spread, entropies)
-        found = dict(
-            zip(
-                (*POINTED, *SPREAD), torch.cat([pointed, broad], dim=-1).unbind(dim=-1), strict=True
-            )
-        )
+        keys, spread, entropies = _patterns(attention.length, is_causal, rows.dtype, rows.device)
+        values = torch.cat([_from_one_key(rows, keys), _from_spread(rows, spread, entropies)], -1)
+        by_pattern = dict(zip((*POINTED, *SPREAD), values.unbind(dim=-1), strict=True))
         if is_causal:
-            found |= {name: torch.full_like(found["first"], torch.nan) for name in LOOK_AHEAD}
-        return torch.stack([found[name.removeprefix("js-")] for name in self.definitions], dim=-1)
+            undefined = torch.full_like(by_pattern["first"], torch.nan)
+            by_pattern |= dict.fromkeys(LOOK_AHEAD, undefined)
+        return torch.stack([by_pattern[name.removeprefix("js-")] for name in self.definitions], -1)
 
 
 def rows_of(length: int) -> tuple[int, ...]:
@@ -73,19 +68,18 @@ def rows_of(length: int) -> tuple[int, ...]:
     return tuple((2 * k + 1) * length // (2 * ROWS) for k in range(ROWS))
 
 
-def _from_pointed(rows: Tensor, places: Tensor) -> Tensor:
-    """[sequence, head, pattern]: divergence from all mass on one token, which only depends on the weight of that."""
+def _from_one_key(rows: Tensor, keys: Tensor) -> Tensor:
+    """[sequence, head, pattern]: divergence from all mass on one key, which depends on the weight of this key only."""
     sequences, heads = rows.shape[:2]
-    weight = rows.gather(-1, places.expand(sequences, heads, -1, -1)).clamp(0.0, 1.0)
+    weight = rows.gather(-1, keys.expand(sequences, heads, -1, -1)).clamp(0.0, 1.0)
     half = (1 + weight) / 2
-    divergence: Tensor = (
-        torch.special.xlogy(weight, weight) + (1 - weight) * math.log(2)
-    ) / 2 - half * half.log()
+    entropies = torch.special.xlogy(weight, weight) + (1 - weight) * math.log(2)
+    divergence: Tensor = entropies / 2 - half * half.log()
     return divergence.clamp_min(0.0).mean(dim=2)
 
 
 def _from_spread(rows: Tensor, spread: Tensor, entropies: Tensor) -> Tensor:
-    """[sequence, head, pattern]: JS = H((p + t) / 2) - (H(p) + H(t)) / 2, and the sum p + t needs no halving first."""
+    """[sequence, head, pattern]: JS = H((p + t) / 2) - (H(p) + H(t)) / 2, computed from p + t without halving."""
     both = rows[:, :, None] + spread
     of_both = both.clamp_min(1e-30).log_().mul_(both).sum(dim=-1)
     of_rows = rows.clamp_min(1e-30).log_().mul_(rows).sum(dim=-1)
@@ -97,11 +91,10 @@ def _from_spread(rows: Tensor, spread: Tensor, entropies: Tensor) -> Tensor:
 def _patterns(
     length: int, is_causal: bool, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Where POINTED point [row, pattern]; SPREAD [pattern, row, key] and their entropies [pattern, row]."""
+    """The keys of POINTED [row, pattern]; the rows of SPREAD [pattern, row, key] and their entropies [pattern, row]."""
     rows = list(rows_of(length))
-    places = torch.stack(
-        [fixed_pattern(name, length)[rows].argmax(dim=-1) for name in POINTED], dim=-1
-    )
+    pointed = [fixed_pattern(name, length)[rows].argmax(dim=-1) for name in POINTED]
+    keys = torch.stack(pointed, dim=-1)
     spread = torch.stack([fixed_pattern(name, length, is_causal)[rows] for name in SPREAD])
     entropies = torch.special.entr(spread).sum(dim=-1)
-    return places.to(device), spread.to(device, dtype), entropies.to(device, dtype)
+    return keys.to(device), spread.to(device, dtype), entropies.to(device, dtype)

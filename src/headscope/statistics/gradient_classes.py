@@ -1,12 +1,12 @@
 """Is attention to separators, or to another sink, a no-op? (Clark et al. 2019)
 
-Through the gradient lens, of every layer and class of tokens: the mean over a weight on such a token of |∂loss/∂A|
+Through the gradient lens, for every layer and class of tokens: the mean over weights on such tokens of |∂loss/∂A|
 (`gradient`), of |A·∂loss/∂A| (`weighted`: the edge removed, to first order), and of the gradient less the row's mean
 under its weights (`centred`: weight that goes there comes from the row's other keys, as rows sum to 1). The first is
-small wherever values are short; the last says what attending more or less would change. Only ratios within a layer mean
-something, so each measure is told over that of the other tokens as well, sequence by sequence (`gradient-ratio` …).
-Beside them the attention that the class gets (`attention`) and would get from a uniform head (`uniform`). The first row
-of a decoder sees one key and has no choice, so it is left out.
+small wherever values are short; the last is the effect of attending more or less. Only ratios within a layer can be
+compared, so each measure is also divided by that of the other tokens, sequence by sequence (`gradient-ratio` …). In
+addition: the attention that the class gets (`attention`) and would get from a uniform head (`uniform`). The first row
+of a decoder sees one key only and is left out.
 """
 
 from __future__ import annotations
@@ -31,36 +31,33 @@ class GradientClasses(ByLayer):
 
     def update(self, attention: Attention) -> None:
         assert attention.gradient is not None
-        asked = slice(1 if attention.site.stack == "decoder" else 0, None)
-        weights, gradient = attention.raw.weights[:, :, asked], attention.gradient[:, :, asked]
+        first = 1 if attention.site.stack == "decoder" else 0
+        weights, gradient = attention.raw.weights[:, :, first:], attention.gradient[:, :, first:]
         columns = class_columns(attention.key).to(weights)
-        seen = (weights > 0).to(weights)  # a key that a mask forbids has a derivative but no weight
-        cells = _by_class(seen, columns)
+        visible = (weights > 0).to(weights)  # a masked key has a derivative but no weight
+        cells = _by_class(visible, columns)
         cells = torch.where(cells > 0, cells, torch.nan)
-        measured = [
-            gradient.abs() * seen,
+        measures = [
+            gradient.abs() * visible,
             (weights * gradient).abs(),
-            subtract_row_mean(weights, gradient).abs() * seen,
+            subtract_row_mean(weights, gradient).abs() * visible,
         ]
         # [sequence, class, measure]
-        means = torch.stack([_by_class(one, columns) / cells for one in measured], dim=-1)
+        means = torch.stack([_by_class(values, columns) / cells for values in measures], dim=-1)
         ratios = means / means[:, -1:]
         rows = weights.shape[1] * weights.shape[2]
         present = torch.where(columns.any(dim=1), 1.0, torch.nan)
-        attended = _by_class(weights, columns) / rows * present
-        uniform = _by_class(seen / seen.sum(dim=-1, keepdim=True), columns) / rows * present
-        values = torch.cat([means, ratios, attended[..., None], uniform[..., None]], dim=-1)
+        attention_share = _by_class(weights, columns) / rows * present
+        uniform = _by_class(visible / visible.sum(dim=-1, keepdim=True), columns) / rows * present
+        shares = torch.stack([attention_share, uniform], dim=-1)
+        values = torch.cat([means, ratios, shares], dim=-1)
         self.add((attention.site,), torch.where(values.isfinite(), values, torch.nan))
 
     def tables(self) -> dict[str, list[TableRow]]:
         names = (*MEASURES, *(f"{name}-ratio" for name in MEASURES), *SHARES)
         rows = [
-            {
-                **layer,
-                "class": kind,
-                "measure": name,
-                **moments.summary((c, m), is_share=name in SHARES),
-            }
+            {**layer, "class": kind, "measure": name}
+            | moments.summary((c, m), is_share=name in SHARES)
             for layer, _, moments in self.layers()
             for c, kind in enumerate(TOKEN_CLASSES)
             for m, name in enumerate(names)

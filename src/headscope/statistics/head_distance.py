@@ -1,13 +1,13 @@
-"""Which heads look alike?
+"""Which heads have similar attention?
 
 The Jensen-Shannon divergence between the rows of every two heads of a stack, across layers, in nats (0: the same
 attention; ln 2: never at the same token). It is averaged over a few sampled query rows of each sequence first and
-over sequences second; Clark et al. 2019 say average, but their released code sums over all rows. Which rows are
-sampled follows from the sequence's tokens and the seed alone, so they are the same rows for every head, whatever the
-order and the batch size; `rows=None` takes every row. In a decoder, rows with fewer than 8 keys are left out: there
-all heads must look at the same few tokens.
+over sequences second; Clark et al. 2019 describe an average, but their released code sums over all rows. The sampled
+rows depend on the sequence's tokens and the seed only, so they are the same for every head, in any order and batch
+size; `rows=None` takes every row. In a decoder, rows with fewer than 8 keys are left out: all heads must attend to the
+same few tokens there.
 
-Heads that leave their attention on [CLS] or [SEP] are alike for that reason alone, so there is a second matrix: special
+Heads with most attention on [CLS] or [SEP] are similar for that reason alone, so there is a second matrix: special
 keys removed and rows renormalised, without the rows of special tokens, and without the rows in which either of
 the two heads has less than 1 % left.
 """
@@ -33,11 +33,14 @@ from headscope.tables import Moments, Row
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ROWS = 4  # of a sequence: a few of many texts say more than many of a few, for rows of one text are alike
+ROWS = (
+    4  # of a sequence: rows of one text are alike, so few rows of many texts are more informative
+)
 FEWEST_KEYS = 8  # of a row in a decoder
 LEAST_MASS = 0.01  # that must be left of a row without its special keys
-# Sums handled at a time: with their logarithms they fit into the processor's cache
-BLOCK_CELLS = 400_000
+BLOCK_CELLS = (
+    400_000  # cells of sums per block: with their logarithms they fit into the processor's cache
+)
 
 
 class HeadDistance(Buffered):
@@ -60,48 +63,45 @@ class HeadDistance(Buffered):
         """`rows` of each sequence, all if None; `content`: also without special tokens, which doubles the cost."""
         super().__init__(names)
         if rows is not None and rows < 1:
-            raise HeadscopeError(
-                f"{rows} is too few", where="rows", expected="1 or more, or None for all"
-            )
+            raise HeadscopeError(f"must be at least 1, or None for all, got {rows}", where="rows")
         self.rows, self.content, self.seed = rows, content, seed
 
     def update(self, attention: Attention) -> None:
         stack = attention.site.stack
-        place = attention.site.layer, attention.rows.start or 0
-        if stack in self._pending and place <= self._pending[stack].place:
+        position = attention.site.layer, attention.rows.start or 0
+        if stack in self._pending and position <= self._pending[stack].position:
             # The layers come in order, each from its first sequence on: this is another batch
             self._settle(stack)
-        sampled = self._pending.setdefault(stack, _Sampled())
-        sampled.add(attention, sample_rows(attention, self.rows, self.seed))
-        sampled.place = place
+        sample = self._pending.setdefault(stack, _Sample())
+        sample.add(attention, sample_rows(attention, self.rows, self.seed))
+        sample.position = position
 
     def _settle(self, stack: str) -> None:
-        sampled = self._pending.pop(stack)
-        weights = sampled.weights()
-        values = {
-            "js": _means(
-                weights, torch.ones(weights.shape[:2], dtype=torch.bool), sampled.of_sequences
-            )
-        }
+        sample = self._pending.pop(stack)
+        weights, of_sequences = sample.weights(), sample.of_sequences
+        every_row = torch.ones(weights.shape[:2], dtype=torch.bool)
+        values = {"js": _means(weights, every_row, of_sequences)}
         if self.content:
-            left, kept = sampled.without_special(weights)
-            values["js-content"] = _means(left, kept, sampled.of_sequences)
-        found = Distances(sampled.heads())
+            content, is_counted = sample.without_special(weights)
+            values["js-content"] = _means(content, is_counted, of_sequences)
+        distances = Distances(sample.heads())
         for name, of_pairs in values.items():
-            found.moments[name] = Moments(of_pairs.shape[1:])
-            found.moments[name].add(of_pairs)
-        self._sums.setdefault(stack, Distances(found.heads)).merge(found, stack)
+            distances.moments[name] = Moments(of_pairs.shape[1:])
+            distances.moments[name].add(of_pairs)
+        self._sums.setdefault(stack, Distances(distances.heads)).merge(distances, stack)
 
     def merge(self, other: Self) -> Self:
-        mine = self._settled()
-        for stack, sums in other._settled().items():
+        mine = self._settle_all()
+        for stack, sums in other._settle_all().items():
             mine.setdefault(stack, Distances(sums.heads)).merge(sums, stack)
         return self
 
     def table(self) -> list[Row]:
         if "twin-distance" not in self.names:
             return []
-        return [row for _, sums in sorted(self._settled().items()) for row in sums.twins()]
+        return [
+            row for _, sums in sorted(self._settle_all().items()) for row in sums.nearest_heads()
+        ]
 
     def maps(self) -> dict[str, NDArray[Any]]:
         """js/STACK, js-content/STACK: the mean divergence [head, head], heads in the order of layer and head.
@@ -110,13 +110,13 @@ class HeadDistance(Buffered):
         """
         return {
             f"{name}/{stack}": sums.matrix(name)
-            for stack, sums in sorted(self._settled().items())
+            for stack, sums in sorted(self._settle_all().items())
             for name in sums.moments
         }
 
 
 class Distances:
-    """Sums over sequences for every pair of heads of one stack: (0, 1), (0, 2) … (1, 2) …; mergeable."""
+    """Sums over sequences for every pair of heads of one stack, ordered (0, 1), (0, 2) … (1, 2) …; mergeable."""
 
     def __init__(self, heads: list[Head]) -> None:
         self.heads = heads
@@ -124,10 +124,10 @@ class Distances:
 
     def merge(self, other: Distances, stack: str) -> None:
         if other.heads != self.heads:
-            then, now = ({head.layer for head in one.heads} for one in (self, other))
+            layers, other_layers = ({head.layer for head in d.heads} for d in (self, other))
             raise HeadscopeError(
-                f"{stack} had {len(self.heads)} heads in {len(then)} layers before, and now "
-                f"{len(other.heads)} in {len(now)}",
+                f"{stack} had {len(self.heads)} heads in {len(layers)} layers before, and now "
+                f"{len(other.heads)} in {len(other_layers)}",
                 expected="whole forward passes of one model",
             )
         for name, moments in other.moments.items():
@@ -136,11 +136,11 @@ class Distances:
     def matrix(self, name: str) -> NDArray[np.float64]:
         heads = len(self.heads)
         result = np.zeros((heads, heads))
-        # Rounding may give -1e-8
-        result[np.triu_indices(heads, 1)] = np.maximum(self.moments[name].mean(), 0.0)
+        means = np.maximum(self.moments[name].mean(), 0.0)  # rounding may give -1e-8
+        result[np.triu_indices(heads, 1)] = means
         return result + result.T
 
-    def twins(self) -> list[Row]:
+    def nearest_heads(self) -> list[Row]:
         heads = self.heads
         matrix = self.matrix("js")
         np.fill_diagonal(matrix, np.nan)
@@ -158,18 +158,24 @@ class Distances:
 
 
 @dataclass
-class _Sampled:
-    """The sampled rows of one stack over one batch, as far as its layers have come."""
+class _Sample:
+    """The sampled rows of one stack over one batch, for the layers so far.
 
-    place: tuple[int, int] = (0, 0)  # layer and first sequence of what came last
-    # [head, row, key], the rows of all sequences
+    position  layer and first sequence of the last chunk
+    layers    [head, row, key] by site, the rows of all sequences
+    counts    number of rows of each sequence
+    content   [row]: whether the query is a content token
+    special   [row, key]: whether a key is special
+    """
+
+    position: tuple[int, int] = (0, 0)
     layers: dict[Site, list[Tensor]] = field(default_factory=dict)
-    counts: list[int] = field(default_factory=list)  # of rows in each sequence
-    looking: list[Tensor] = field(default_factory=list)  # [row]: whether a content token looks
-    special: list[Tensor] = field(default_factory=list)  # [row, key]: whether a key is special
+    counts: list[int] = field(default_factory=list)
+    content: list[Tensor] = field(default_factory=list)
+    special: list[Tensor] = field(default_factory=list)
 
     def add(self, attention: Attention, rows: Tensor) -> None:
-        """Take these rows [sequence, row] of a chunk."""
+        """Add these rows [sequence, row] of a chunk."""
         sequences, count = rows.shape
         # [sequence, row, head, key]
         weights = attention.weights[torch.arange(sequences)[:, None], :, rows]
@@ -177,7 +183,7 @@ class _Sampled:
         self.layers.setdefault(attention.site, []).append(weights.permute(2, 0, 1, 3).flatten(1, 2))
         if len(self.layers) == 1:  # the tokens are those of every layer
             self.counts += [count] * sequences
-            self.looking.append(attention.query.content.take_along_dim(rows, dim=1).flatten().cpu())
+            self.content.append(attention.query.content.take_along_dim(rows, dim=1).flatten().cpu())
             self.special.append(attention.key.special.repeat_interleave(count, dim=0).cpu())
 
     def heads(self) -> list[Head]:
@@ -188,13 +194,13 @@ class _Sampled:
         ]
 
     def weights(self) -> Tensor:
-        """[head, row, key] of all layers; shorter rows end in zeros, which no divergence sees."""
+        """[head, row, key] of all layers; shorter rows end in zeros, which change no divergence."""
+        layers = [pieces for _, pieces in sorted(self.layers.items())]
         longest = max(special.shape[1] for special in self.special)
-        result = next(iter(self.layers.values()))[0].new_zeros(
-            len(self.heads()), sum(self.counts), longest
-        )
+        shape = len(self.heads()), sum(self.counts), longest
+        result = layers[0][0].new_zeros(shape)
         first = 0
-        for _, pieces in sorted(self.layers.items()):
+        for pieces in layers:
             start, width = 0, pieces[0].shape[0]
             for piece in pieces:
                 stop = start + piece.shape[1]
@@ -204,48 +210,47 @@ class _Sampled:
         return result
 
     def without_special(self, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows renormalised over content keys [head, row, key], and which of them count [head, row]."""
+        """Rows renormalised over content keys [head, row, key], and whether each of them counts [head, row]."""
         special = torch.zeros(weights.shape[1:], dtype=torch.bool)
         start = 0
         for piece in self.special:
             special[start : start + len(piece), : piece.shape[1]] = piece
             start += len(piece)
-        left = weights.masked_fill(special, 0.0)
-        mass = left.sum(dim=-1)
-        kept = (mass >= LEAST_MASS) & torch.cat(self.looking)
-        return left / mass.clamp_min(LEAST_MASS)[..., None], kept
+        content = weights.masked_fill(special, 0.0)
+        mass = content.sum(dim=-1)
+        is_counted = (mass >= LEAST_MASS) & torch.cat(self.content)
+        return content / mass.clamp_min(LEAST_MASS)[..., None], is_counted
 
     @property
     def of_sequences(self) -> Tensor:
-        """[row, sequence]: 1 where a row is of a sequence."""
+        """[row, sequence]: 1 if the row belongs to the sequence."""
         numbers = torch.arange(len(self.counts)).repeat_interleave(torch.tensor(self.counts))
         return (numbers[:, None] == torch.arange(len(self.counts))).double()
 
 
 def sample_rows(attention: Attention, rows: int | None, seed: int) -> Tensor:
-    """[sequence, row]: the positions of the query rows that are compared, in order; at most `rows` of a sequence."""
+    """[sequence, row]: sorted positions of the query rows to compare; at most `rows` of a sequence."""
     first = FEWEST_KEYS - 1 if attention.site.stack == "decoder" else 0
-    sequences, there = attention.weights.shape[0], max(attention.length - first, 0)
-    if rows is None or there <= rows:
-        positions = np.tile(np.arange(there), (sequences, 1))
+    sequences, length = attention.weights.shape[0], max(attention.length - first, 0)
+    if rows is None or length <= rows:
+        positions = np.tile(np.arange(length), (sequences, 1))
     else:
         ids = attention.query.ids
         texts = [""] * sequences if ids is None else [str(tokens) for tokens in ids.tolist()]
-        drawn = [np.random.Philox(key=fingerprint(text, seed)).random_raw(there) for text in texts]
-        positions = np.sort(np.argsort(drawn, axis=1, kind="stable")[:, :rows], axis=1)
+        keys = [np.random.Philox(key=fingerprint(text, seed)).random_raw(length) for text in texts]
+        positions = np.sort(np.argsort(keys, axis=1, kind="stable")[:, :rows], axis=1)
     return torch.from_numpy(positions + first).to(attention.weights.device)
 
 
 def divergences(weights: Tensor) -> Iterator[tuple[int, slice, Tensor]]:
-    """The divergence between head i and some later heads in every row: (i, which heads, [head, row] in float64).
+    """The divergence between head i and some later heads in every row: (i, slice of heads, [head, row] in float64).
 
     weights [head, row, key]; the dtype is that of the arithmetic. With s = p + q,
     JS = ln 2 + (sum p ln p + sum q ln q - sum s ln s) / 2: one logarithm for each key and pair, where the two
     Kullback-Leibler terms of the textbook take four.
     """
     heads, rows, keys = weights.shape
-    # 0 ln 0 is 0, and the logarithm stays finite
-    weights = weights + torch.finfo(weights.dtype).tiny
+    weights = weights + torch.finfo(weights.dtype).tiny  # so that 0 ln 0 is 0
     own = torch.linalg.vecdot(weights, weights.log()).double()
     block = max(BLOCK_CELLS // max(rows * keys, 1), 1)
     sums, logs = (weights.new_empty(min(block, heads), rows, keys) for _ in range(2))
@@ -258,20 +263,20 @@ def divergences(weights: Tensor) -> Iterator[tuple[int, slice, Tensor]]:
             yield i, later, math.log(2) + (own[i] + own[later] - mixed) / 2
 
 
-def _means(weights: Tensor, kept: Tensor, of_sequences: Tensor) -> NDArray[np.float64]:
-    """[sequence, pair]: the mean divergence over the rows of a sequence that both heads keep; NaN without any.
+def _means(weights: Tensor, is_counted: Tensor, of_sequences: Tensor) -> NDArray[np.float64]:
+    """[sequence, pair]: mean divergence over the rows of a sequence that count for both heads; NaN without any.
 
-    weights [head, row, key]; kept [head, row]; of_sequences [row, sequence].
+    weights [head, row, key]; is_counted [head, row]; of_sequences [row, sequence].
     """
     heads = len(weights)
     result = np.full((of_sequences.shape[1], heads * (heads - 1) // 2), np.nan)
     for i, later, of_rows in divergences(weights):
-        both = (kept[later] & kept[i]).double()
+        both = (is_counted[later] & is_counted[i]).double()
         pairs = slice(_pair(i, later.start, heads), _pair(i, later.stop, heads))
         result[:, pairs] = ((of_rows * both) @ of_sequences / (both @ of_sequences)).T.numpy()
     return result
 
 
 def _pair(i: int, j: int, heads: int) -> int:
-    """The number of a pair i < j in the order (0, 1), (0, 2) … (1, 2) …"""
+    """Index of a pair i < j in the order (0, 1), (0, 2) … (1, 2) …"""
     return i * heads - i * (i + 1) // 2 + j - i - 1

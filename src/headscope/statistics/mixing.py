@@ -1,9 +1,9 @@
 """How much does a layer mix tokens? (Kobayashi et al. 2021)
 
-Through the norm lens, of every layer of a text that attends to itself: the mixing ratio of a token is the length of
-what comes from others over that plus the length of what is its own, for the weights alone, for what the heads move, for
-that with the residual, and behind the LayerNorm where there is one on the way on. And what share of the lengths that
-all heads together bring comes from each class of tokens. Averaged over a sequence's tokens, then over sequences.
+Through the norm lens, for every layer of self-attention: the mixing ratio of a token is the norm of the contribution of
+other tokens, divided by this norm plus that of its own contribution. It is computed for the weights alone, for the
+output of the heads, with the residual, and after the LayerNorm if one follows. In addition, the share of the norms of
+all heads together that comes from each class of tokens. Averaged over a sequence's tokens, then over sequences.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ class Mixing(ByLayer):
     def tables(self) -> dict[str, list[TableRow]]:
         tables: dict[str, list[TableRow]] = {"mixing": [], "contributions": []}
         for layer, (form, *name), moments in self.layers():
+            row = {"form": form, **moments.summary(is_share=True)}
             if not name:
-                row = {**layer, "form": form, **moments.summary(is_share=True)}
-                tables["mixing"].append(row)
+                tables["mixing"].append({**layer, **row})
             elif moments.count > 0:
-                row = {**layer, "class": name[0], "form": form, **moments.summary(is_share=True)}
-                tables["contributions"].append(row)
+                tables["contributions"].append({**layer, "class": name[0], **row})
         return tables

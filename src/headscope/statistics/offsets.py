@@ -1,4 +1,4 @@
-"""Where does each head look, relative to the token that looks?
+"""At which offsets does each head attend?
 
 self, previous, next: the mass at offset 0, -1, +1 summed over the query tokens and divided by their number n, so a
 perfect next-token head has (n - 1) / n. distance: the mean of |key - query| weighted by attention. The mass at
@@ -51,9 +51,9 @@ class Offsets(PerSequence):
             return None
         mass = attention.offset_mass
         self._profile.setdefault(attention.site, OffsetMeans()).add(mass)
-        # float64: distances are sums of thousands, of which the sixth decimal is promised
+        # float64: distances are sums of thousands and must be exact to six decimals
         exact = torch.float64 if mass.device.type != "mps" else mass.dtype
-        return mass.to(exact) @ _read_out(attention.length, exact, mass.device)
+        return mass.to(exact) @ _offset_weights(attention.length, exact, mass.device)
 
     def merge(self, other: Self) -> Self:
         for site, sums in other._profile.items():
@@ -62,25 +62,23 @@ class Offsets(PerSequence):
 
     def maps(self) -> dict[str, NDArray[Any]]:
         """offset/STACK: mean mass [layer, head, offset] over sequences, offsets -R … R."""
-        found = {}
-        for stack in sorted({site.stack for site in self._profile}):
-            layers = {
-                site: sums.mean() for site, sums in self._profile.items() if site.stack == stack
-            }
-            found[f"offset/{stack}"] = stack_layers(layers).astype(np.float32)
-        return found
+        maps, means = {}, {site: sums.mean() for site, sums in self._profile.items()}
+        for stack in sorted({site.stack for site in means}):
+            layers = {site: mean for site, mean in means.items() if site.stack == stack}
+            maps[f"offset/{stack}"] = stack_layers(layers).astype(np.float32)
+        return maps
 
 
 class OffsetMeans(OffsetSums):
-    """Takes in mass summed over the rows of each sequence; sums the mean over its rows."""
+    """Sums of the mean over a sequence's rows, from mass summed over its rows."""
 
     def _absorb(self, values: Tensor) -> None:
         super()._absorb(values / ((values.shape[-1] + 1) // 2))
 
 
 @lru_cache(maxsize=64)
-def _read_out(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """[offset, name]: mass by offset times this are the four statistics."""
+def _offset_weights(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """[offset, name]: the matrix that turns mass by offset into the four statistics."""
     offsets = torch.arange(1 - length, length, device=device)
     columns = [offsets == -1, offsets == 0, offsets == 1, offsets.abs()]
     return torch.stack([column.to(dtype) for column in columns], dim=-1) / length

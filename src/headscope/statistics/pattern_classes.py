@@ -1,19 +1,19 @@
-"""Which of Kovaleva's five patterns is each map: vertical, diagonal, both, block, or none of these?
+"""Which of Kovaleva's five patterns is each map: vertical, diagonal, both, block or heterogeneous?
 
 Six scores of one map (a head and a sequence), and a rule on four of them; then, for each head, the share of maps of
 each pattern. A head has a distribution, not a label.
 
-    column-score     what the keys' columns have beyond uniform in every quarter of the rows: of each key the mean
-                     weight over the quarter of the rows that looks at it least, less 1/n where that is positive; summed
-    band-score       what the diagonals near the main one have beyond twice uniform: of each, the sum of its weights
-                     less 2/n for each of its cells, where that is positive; summed, over n. Near are offsets of at most
-                     8 tokens and an eighth of the sequence (at least 1)
-    block-score      of a content row's mass on content keys, the share on its own segment, less the share that uniform
-                     attention would give; mean over the content rows that have 1e-6 or more of such mass
-    block-beyond-offset  of all content rows' mass on content keys, the share on the own segment, less the share that
-                     the same mass by offset would give if it were the same everywhere. A head that looks at what
-                     is near stays in its segment without knowing of it: it has a block-score, and 0 here. Rows of
-                     special tokens count on neither side
+    column-score     mass of columns beyond uniform in every quarter of the rows: for each key the mean weight over the
+                     quarter of the rows that attends to it least, less 1/n, if that is positive; summed
+    band-score       mass of the diagonals near the main one beyond twice uniform: for each, the sum of its weights less
+                     2/n for each of its cells, if that is positive; summed, over n. Near are offsets of at most 8
+                     tokens and an eighth of the sequence (at least 1)
+    block-score      of a content row's mass on content keys, the share on its own segment, less the share under uniform
+                     attention; mean over the content rows that have 1e-6 or more of such mass
+    block-beyond-offset  of all content rows' mass on content keys, the share on the own segment, less the share of a
+                     head with the same mass by offset at every position. A head that attends to near tokens stays
+                     in its segment without regard to it: it has a block-score, and 0 here. Rows of special tokens are
+                     left out
     vertical-score   mass on special tokens, mean over the rows
     diagonal-score   mass on content keys at offset -1, 0 and +1, mean over the rows
 
@@ -23,17 +23,17 @@ each pattern. A head has a distribution, not a label.
     diagonal           column < 0.08 and band >= 0.25                                (columns, band)
     heterogeneous      none of these
 
-The first that applies. The thresholds are this project's, chosen by looking at maps: Kovaleva et al. 2019 trained a
-network on maps labelled by hand, and released neither. Vertical-score and diagonal-score are not in the rule: an eye
-looks for lines that stand out, and sees a column with a fifth of the mass, on whatever token, and a band of any width.
-A score that is below a threshold by 1e-6 or less reaches it: that much is rounding.
+The first that applies. The thresholds are this project's, chosen by inspection of maps: Kovaleva et al. 2019 trained a
+network on maps labelled by hand, and released neither. Vertical-score and diagonal-score are not in the rule: visually
+a column with a fifth of the mass stands out on any token, and so does a band of any width.
+A score that is below a threshold by 1e-6 or less reaches it, to allow for rounding.
 
 A sequence without special tokens has no vertical-score, one with a single segment no block-score and is never a block.
 In a causal stack uniform means uniform over the tokens up to the row, so that rows of the first segment have
 an excess of 0 and block-scores are lower; offset +1 has no mass. Uniform is 1/n in the first two scores also there.
 
-As a second opinion, the maps of the first examples are shown to a small network (`pattern_classifier`), and the table
-`pattern_agreement` counts what each of the two said.
+As a second opinion, a small network (`pattern_classifier`) classifies the maps of the first examples, and the table
+`pattern_agreement` counts the results of both.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ SPECIAL = CLASSES.index("special")
 
 @dataclass(frozen=True)
 class PatternThresholds:
-    """What the rule compares the scores with; where, is said above."""
+    """The thresholds of the rule above."""
 
     columns: float = 0.08
     band: float = 0.25
@@ -79,7 +79,7 @@ def _maps(short: str, long: str) -> Definition:
 
 
 class PatternClasses(PerSequence):
-    """sample: how many examples, from the first, the network also looks at; 0 for none."""
+    """sample: number of examples, from the first, that the network classifies as well."""
 
     definitions = {
         "pattern-vertical": _maps("that are vertical", "in which a few columns stand out"),
@@ -135,34 +135,32 @@ class PatternClasses(PerSequence):
     ) -> None:
         super().__init__(names)
         self.thresholds, self.sample = thresholds or PatternThresholds(), sample
-        # (stack, rule's pattern, network's pattern)
-        self._agreement: Counter[tuple[str, int, int]] = Counter()
+        self._agreement: Counter[tuple[str, int, int]] = Counter()  # (stack, by rule, by network)
 
     def measure(self, attention: Attention) -> Tensor | None:
-        """The six scores; their patterns come in when they are settled."""
+        """The six scores; patterns are added when they are settled."""
         if not attention.within_one_text:
             return None
         scores = scores_of(attention)
-        self._ask_the_network(attention, scores)
+        self._classify(attention, scores)
         return scores
 
     def _settle(self, site: Site) -> None:
-        # The rule once for many chunks: its many steps are all small
+        # The rule is applied once for many chunks: its many steps are all small
         scores = torch.cat(self._pending[site])
-        self._pending[site] = [
-            torch.cat([patterns_by_rule(scores, self.thresholds), scores], dim=-1)
-        ]
+        patterns = patterns_by_rule(scores, self.thresholds)
+        self._pending[site] = [torch.cat([patterns, scores], dim=-1)]
         super()._settle(site)
 
-    def _ask_the_network(self, attention: Attention, scores: Tensor) -> None:
+    def _classify(self, attention: Attention, scores: Tensor) -> None:
         sampled = [i for i, example in enumerate(attention.examples) if example < self.sample]
         if not sampled:
             return
         heads = attention.weights.shape[1]
         special = attention.key.special[sampled].repeat_interleave(heads, dim=0)
-        said = classify(attention.weights[sampled].flatten(0, 1), special)
+        by_network = classify(attention.weights[sampled].flatten(0, 1), special)
         by_rule = patterns_by_rule(scores[sampled].flatten(0, 1), self.thresholds).argmax(dim=-1)
-        pairs = zip(by_rule.tolist(), said.tolist(), strict=True)
+        pairs = zip(by_rule.tolist(), by_network.tolist(), strict=True)
         self._agreement.update((attention.site.stack, rule, network) for rule, network in pairs)
 
     def merge(self, other: Self) -> Self:
@@ -170,7 +168,7 @@ class PatternClasses(PerSequence):
         return super().merge(other)
 
     def tables(self) -> dict[str, list[TableRow]]:
-        """pattern_agreement: how many of the sampled maps the rule and the network call what, for each stack."""
+        """pattern_agreement: number of sampled maps by stack, pattern of the rule and pattern of the network."""
         stacks = sorted({stack for stack, _, _ in self._agreement}, key=STACKS.index)
         rows: list[TableRow] = [
             {"stack": stack, "rule": rule, "network": name, "count": self._agreement[stack, i, j]}
@@ -182,18 +180,18 @@ class PatternClasses(PerSequence):
 
 
 @dataclass(frozen=True)
-class _Places:
-    """Where to look in the maps of some sequences: worked out once for all layers.
+class _Positions:
+    """Positions of special tokens and segments in some sequences, computed once for all layers.
 
     unless_special, unless_pair  [sequence, 1]: 0, or NaN for a sequence without special tokens, of one segment
-    content       [sequence, token, 1]: 1 where a token is content
-    own           [sequence, segment, token]: 1 where a token is content of the first, of the second text
-    expected      [sequence, 1, token]: the share of its own segment in the content that a row can see
-    has_pairs     whether there is any pair among the sequences
+    content       [sequence, token, 1]: 1 at content tokens
+    own           [sequence, segment, token]: 1 at content of the first, of the second text
+    expected      [sequence, 1, token]: share of the own segment in the content that a row can see
+    has_pairs     whether any of the sequences is a pair
     columns       (sequence, key) of the special keys
-    cells         [special key, query, 2]: which cells of its column are near the diagonal; `alike` of their offsets
+    cells         [special key, query, 2]: whether a cell of its column is near the diagonal; `alike` of its offset
     row_cells     [special query, key, 1]: `alike` of the offsets in its row, 0 at special keys
-    alike         [sequence, offset, 1]: the share of pairs of content tokens at this offset that are of one segment
+    alike         [sequence, offset, 1]: share of pairs of content tokens at this offset that are of one segment
     """
 
     unless_special: Tensor
@@ -209,55 +207,51 @@ class _Places:
 
 
 @lru_cache(maxsize=64)
-def _places(tokens: Tokens, is_causal: bool, dtype: torch.dtype) -> _Places:
+def _positions(tokens: Tokens, is_causal: bool, dtype: torch.dtype) -> _Positions:
     segments = torch.zeros_like(tokens.real) if tokens.segments is None else tokens.segments
     own = torch.stack([tokens.content & (segments == 0), tokens.content & (segments > 0)], dim=1)
     is_pair = own.any(dim=-1).all(dim=-1, keepdim=True)
     own = own.to(dtype)
-    seen = own.cumsum(dim=-1) if is_causal else own.sum(dim=-1, keepdim=True)
-    expected = (own * seen).sum(dim=1, keepdim=True) / seen.sum(dim=1, keepdim=True).clamp_min(1.0)
-    unless_special, unless_pair = (
-        torch.zeros(len(own), 1, dtype=dtype, device=own.device).masked_fill(~there, torch.nan)
-        for there in (tokens.special.any(dim=-1, keepdim=True), is_pair)
-    )
+    visible = own.cumsum(dim=-1) if is_causal else own.sum(dim=-1, keepdim=True)
+    total = visible.sum(dim=1, keepdim=True).clamp_min(1.0)
+    expected = (own * visible).sum(dim=1, keepdim=True) / total
+    zeros = torch.zeros(len(own), 1, dtype=dtype, device=own.device)
+    has_special = tokens.special.any(dim=-1, keepdim=True)
     sequence, key = tokens.special.nonzero(as_tuple=True)
     alike = _alike(own)
     offset = key[:, None] - torch.arange(tokens.length, device=key.device)
-    cells = torch.stack(
-        [(offset.abs() <= 1).to(dtype), alike[sequence[:, None], offset + tokens.length - 1]],
-        dim=-1,
-    )
-    row_cells = alike[sequence[:, None], tokens.length - 1 - offset] * tokens.content[sequence]
-    return _Places(
-        unless_special,
-        unless_pair,
-        tokens.content[..., None].to(dtype),
-        own,
-        expected,
-        bool(is_pair.any()),
-        (sequence, key),
-        cells,
-        row_cells[..., None],
-        alike[..., None],
+    in_column = alike[sequence[:, None], offset + tokens.length - 1]
+    in_row = alike[sequence[:, None], tokens.length - 1 - offset] * tokens.content[sequence]
+    return _Positions(
+        unless_special=zeros.masked_fill(~has_special, torch.nan),
+        unless_pair=zeros.masked_fill(~is_pair, torch.nan),
+        content=tokens.content[..., None].to(dtype),
+        own=own,
+        expected=expected,
+        has_pairs=bool(is_pair.any()),
+        columns=(sequence, key),
+        cells=torch.stack([(offset.abs() <= 1).to(dtype), in_column], dim=-1),
+        row_cells=in_row[..., None],
+        alike=alike[..., None],
     )
 
 
 def _alike(own: Tensor) -> Tensor:
-    """[sequence, offset]: of the pairs of content tokens at an offset, the share within one segment."""
+    """[sequence, offset]: share of the pairs of content tokens at an offset that are within one segment."""
     return _pairs(own) / _pairs(own.sum(dim=1, keepdim=True)).clamp_min(1.0)
 
 
-def _pairs(marked: Tensor) -> Tensor:
-    """[sequence, offset]: how many pairs of tokens at an offset are marked in one row of [sequence, row, token]."""
-    length = marked.shape[-1]
+def _pairs(mask: Tensor) -> Tensor:
+    """[sequence, offset]: number of pairs of tokens at an offset that are both 1 in a row of [sequence, row, token]."""
+    length = mask.shape[-1]
     # [sequence, row, offset, token]
-    shifted = pad(marked, (length - 1, length - 1)).unfold(-1, length, 1)
-    return (shifted @ marked[..., None]).sum(dim=(1, 3))
+    shifted = pad(mask, (length - 1, length - 1)).unfold(-1, length, 1)
+    return (shifted @ mask[..., None]).sum(dim=(1, 3))
 
 
 @lru_cache(maxsize=256)
 def _near(length: int, dtype: torch.dtype, device: torch.device) -> tuple[slice, Tensor]:
-    """Which offsets are near, and [offset]: the mass that twice uniform attention would put there."""
+    """The near offsets, and [offset]: their mass under twice uniform attention."""
     furthest = min(NEAR_TOKENS, max(length // NEAR_PART, 1), length - 1)
     cells = length - torch.arange(-furthest, furthest + 1, dtype=dtype, device=device).abs()
     return slice(length - 1 - furthest, length + furthest), 2 * cells / length
@@ -265,7 +259,7 @@ def _near(length: int, dtype: torch.dtype, device: torch.device) -> tuple[slice,
 
 @lru_cache(maxsize=256)
 def _quarters(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """[quarter, row]: what to multiply rows by for their means over each quarter; no quarter is empty."""
+    """[quarter, row]: the matrix that averages rows over each quarter; empty quarters are left out."""
     cuts = [length * i // QUARTERS for i in range(QUARTERS + 1)]
     means = torch.zeros(QUARTERS, length, dtype=dtype, device=device)
     for quarter, (i, j) in enumerate(pairwise(cuts)):
@@ -279,78 +273,68 @@ def scores_of(attention: Attention) -> Tensor:
     NaN where a sequence has no special tokens, or no second segment.
     """
     is_causal = attention.site.stack == "decoder"
-    places = _places(attention.key, is_causal, attention.weights.dtype)
-    vertical = attention.class_mass[..., SPECIAL] + places.unless_special
-    diagonal, by_offset = _without_special(attention, places)
-    blocks = (
-        _blocks(attention, places, by_offset)
-        if places.has_pairs
-        else [torch.full_like(vertical, torch.nan)] * 2
-    )
+    positions = _positions(attention.key, is_causal, attention.weights.dtype)
+    vertical = attention.class_mass[..., SPECIAL] + positions.unless_special
+    diagonal, by_offset = _without_special(attention, positions)
+    blocks = [torch.full_like(vertical, torch.nan)] * 2
+    if positions.has_pairs:
+        blocks = _blocks(attention, positions, by_offset)
     return torch.stack([_column(attention), _band(attention), *blocks, vertical, diagonal], dim=-1)
 
 
 def _column(attention: Attention) -> Tensor:
-    means = (
-        _quarters(attention.length, attention.weights.dtype, attention.weights.device)
-        @ attention.weights
-    )
+    weights = attention.weights
+    means = _quarters(attention.length, weights.dtype, weights.device) @ weights
     return means.amin(dim=2).sub_(1 / attention.length).clamp_min_(0.0).sum(dim=-1)
 
 
 def _band(attention: Attention) -> Tensor:
-    offsets, twice_uniform = _near(
-        attention.length, attention.weights.dtype, attention.weights.device
-    )
-    return (attention.offset_mass[..., offsets] - twice_uniform).clamp_min_(0.0).sum(
-        dim=-1
-    ) / attention.length
+    weights = attention.weights
+    offsets, twice_uniform = _near(attention.length, weights.dtype, weights.device)
+    excess = (attention.offset_mass[..., offsets] - twice_uniform).clamp_min_(0.0)
+    return excess.sum(dim=-1) / attention.length
 
 
-def _without_special(attention: Attention, places: _Places) -> tuple[Tensor, Tensor]:
-    """Two sums over the cells of content keys: the diagonal-score, and the mass that offsets put in the own segment.
+def _without_special(attention: Attention, positions: _Positions) -> tuple[Tensor, Tensor]:
+    """Two sums over the cells of content keys: the diagonal-score, and the mass in the own segment expected by offset.
 
-    Sums over all cells, less those over the columns of special keys, which are few; of the second also less those over
+    Sums over all cells, less those over the columns of special keys, which are few; the second also less those over
     the rows of special tokens.
     """
     middle = attention.length - 1
     near = attention.offset_mass[..., max(middle - 1, 0) : middle + 2].sum(dim=-1, keepdim=True)
-    sums = torch.cat([near, attention.offset_mass @ places.alike], dim=-1)
-    sequence, key = places.columns
-    special = torch.bmm(attention.weights[sequence, :, :, key], places.cells)
+    sums = torch.cat([near, attention.offset_mass @ positions.alike], dim=-1)
+    sequence, key = positions.columns
+    special = torch.bmm(attention.weights[sequence, :, :, key], positions.cells)
     diagonal, by_offset = sums.index_add_(0, sequence, special, alpha=-1).unbind(dim=-1)
-    if places.has_pairs:
+    if positions.has_pairs:
         # [special query, head]
-        rows = torch.bmm(attention.weights[sequence, :, key], places.row_cells)[..., 0]
+        rows = torch.bmm(attention.weights[sequence, :, key], positions.row_cells)[..., 0]
         by_offset = by_offset.index_add(0, sequence, rows, alpha=-1)
     return diagonal / attention.length, by_offset
 
 
-def _blocks(attention: Attention, places: _Places, by_offset: Tensor) -> list[Tensor]:
-    """Block, and block beyond offset."""
-    own = places.own[:, None]
-    # The thin matrix on the left: the other way round takes five times as long.
+def _blocks(attention: Attention, positions: _Positions, by_offset: Tensor) -> list[Tensor]:
+    """The block-score, and block-beyond-offset."""
+    own = positions.own[:, None]
+    # The thin matrix is on the left: the other order takes five times as long.
     mass = own @ attention.weights.transpose(-1, -2)  # [sequence, head, segment, query]
     content = mass.sum(dim=2)
     within = (mass * own).sum(dim=2)
-    is_content = places.content.transpose(1, 2)
-    counted = (content >= LEAST_MASS) * is_content
-    excess = ((within / content.clamp_min(LEAST_MASS) - places.expected) * counted).sum(dim=-1)
-    block = excess / counted.sum(dim=-1)
-    beyond = (within.sum(dim=-1) - by_offset) / (content @ places.content)[..., 0]
-    return [block + places.unless_pair, beyond + places.unless_pair]
+    is_content = positions.content.transpose(1, 2)
+    is_counted = (content >= LEAST_MASS) * is_content
+    excess = within / content.clamp_min(LEAST_MASS) - positions.expected
+    block = (excess * is_counted).sum(dim=-1) / is_counted.sum(dim=-1)
+    beyond = (within.sum(dim=-1) - by_offset) / (content @ positions.content)[..., 0]
+    return [block + positions.unless_pair, beyond + positions.unless_pair]
 
 
 def patterns_by_rule(scores: Tensor, thresholds: PatternThresholds) -> Tensor:
-    """[…, 5]: 1 at the pattern of a map, in the order of PATTERNS, else 0; of scores […, 6], NaN where undefined."""
+    """[…, 5]: 1 at the pattern of a map, in the order of PATTERNS, else 0. scores […, 6], NaN where undefined."""
     columns, band, excess, beyond = scores[..., :4].nan_to_num(nan=0.0).add(ROUNDING).unbind(dim=-1)
     is_beside = band >= thresholds.beside
-    block = (
-        (excess >= thresholds.excess)
-        & (beyond >= thresholds.beyond)
-        & (columns < thresholds.faint)
-        & ~is_beside
-    )
+    is_faint = (columns < thresholds.faint) & ~is_beside
+    block = (excess >= thresholds.excess) & (beyond >= thresholds.beyond) & is_faint
     has_columns = (columns >= thresholds.columns) & ~block
     both, vertical = has_columns & is_beside, has_columns & ~is_beside
     diagonal = (band >= thresholds.band) & ~has_columns & ~block

@@ -1,7 +1,7 @@
-"""What would an eye say a map looks like? A small convolutional network, as a second opinion beside the rule.
+"""A small convolutional network that classifies attention maps, as a second opinion besides the rule.
 
-It sees a map as a picture of 64 x 64 and which columns are special tokens, and names one of the five patterns. It has
-been trained on planted maps alone (scripts/train_pattern_classifier.py), so it owes nothing to the rule's thresholds.
+Its input is a map as a picture of 64 x 64 and its columns of special tokens, its output one of the five patterns. It
+was trained on planted maps alone (scripts/train_pattern_classifier.py), so it is independent of the rule's thresholds.
 Kovaleva et al. 2019 trained theirs, of eight convolutions, on 400 maps labelled by hand, which were not released.
 """
 
@@ -33,7 +33,7 @@ def pictures(weights: Tensor, special: Tensor) -> Tensor:
 
 
 class PatternClassifier(nn.Module):
-    """Pictures [map, 2, 64, 64] to one score a pattern [map, 5]; 47 thousand parameters."""
+    """Pictures [map, 2, 64, 64] to scores [map, pattern]; 47 thousand parameters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,25 +44,24 @@ class PatternClassifier(nn.Module):
         self.see = nn.Sequential(*layers)
         self.name = nn.Linear(2 * widths[-1], len(PATTERNS))
 
-    def forward(self, seen: Tensor) -> Tensor:
-        features = self.see(seen)
-        scores: Tensor = self.name(
-            torch.cat([features.mean(dim=(2, 3)), features.amax(dim=(2, 3))], dim=1)
-        )
+    def forward(self, pictures: Tensor) -> Tensor:
+        features = self.see(pictures)
+        pooled = torch.cat([features.mean(dim=(2, 3)), features.amax(dim=(2, 3))], dim=1)
+        scores: Tensor = self.name(pooled)
         return scores
 
 
 @cache
-def trained() -> PatternClassifier:
+def load_classifier() -> PatternClassifier:
     """The network with the weights that come with headscope."""
-    with torch.device("meta"):  # without drawing a start from the caller's random numbers
+    with torch.device("meta"):  # does not consume the caller's random numbers
         classifier = PatternClassifier()
     classifier.load_state_dict(load_file(WEIGHTS), assign=True)
     return classifier.eval().requires_grad_(False)
 
 
 def classify(weights: Tensor, special: Tensor) -> Tensor:
-    """[map]: the number in PATTERNS of each map [map, query, key] of one length, given its special columns."""
+    """[map]: index in PATTERNS of each map [map, query, key] of one length, given its special columns [map, key]."""
     with torch.no_grad():
-        found: Tensor = trained()(pictures(weights.cpu(), special.cpu())).argmax(dim=-1)
-    return found
+        numbers: Tensor = load_classifier()(pictures(weights.cpu(), special.cpu())).argmax(dim=-1)
+    return numbers

@@ -23,29 +23,30 @@ POSITIONS = 128
 
 
 class PositionMap(Buffered):
-    """Pending are float32 sums of a few sequences."""
+    """Pending are float32 sums of several sequences.
+
+    _sums     [head, query, key] by site
+    _lengths  number of sequences by site and (queries, keys)
+    _waiting  number of pending sequences by site
+    """
 
     definitions = {}
-    _sums: dict[Site, NDArray[np.float64]]  # [head, query, key]
+    _sums: dict[Site, NDArray[np.float64]]
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         super().__init__(names)
-        # How many sequences had so many queries and keys
         self._lengths: dict[Site, Counter[tuple[int, int]]] = {}
-        self._waiting: Counter[Site] = Counter()  # how many these are
+        self._waiting: Counter[Site] = Counter()
 
     def update(self, attention: Attention) -> None:
         site, weights = attention.site, attention.weights[:, :, :POSITIONS, :POSITIONS]
         sequences, heads, queries, keys = weights.shape
         if site not in self._pending:
-            # So that it can be written in and outside inference mode
-            with torch.inference_mode(False):
-                self._pending[site] = torch.zeros(
-                    heads, POSITIONS, POSITIONS, device=weights.device
-                )
-        self._pending[site][:, :queries, :keys] += (
-            weights[0] if sequences == 1 else weights.sum(dim=0)
-        )
+            with torch.inference_mode(False):  # a tensor that can be written in and outside it
+                zeros = torch.zeros(heads, POSITIONS, POSITIONS, device=weights.device)
+                self._pending[site] = zeros
+        total = weights[0] if sequences == 1 else weights.sum(dim=0)
+        self._pending[site][:, :queries, :keys] += total
         self._lengths.setdefault(site, Counter())[queries, keys] += sequences
         self._waiting[site] += sequences
         if self._waiting[site] >= 256:  # a thousand float32 additions would show in the sixth digit
@@ -57,21 +58,21 @@ class PositionMap(Buffered):
         del self._waiting[site]
 
     def merge(self, other: Self) -> Self:
-        mine = self._settled()
-        for site, total in other._settled().items():
+        mine = self._settle_all()
+        for site, total in other._settle_all().items():
             mine[site] = mine[site] + total if site in mine else total.copy()
             self._lengths.setdefault(site, Counter()).update(other._lengths[site])
         return self
 
     def maps(self) -> dict[str, NDArray[Any]]:
         """map/STACK: [layer, head, query, key], NaN where no sequence was long enough."""
-        found = {}
-        for stack in sorted({site.stack for site in self._settled()}):
+        maps = {}
+        for stack in sorted({site.stack for site in self._settle_all()}):
             layers = {site: self._mean(site) for site in sorted(self._sums) if site.stack == stack}
-            kept = ~np.isnan(next(iter(layers.values()))[0])
-            queries, keys = int(kept.any(axis=1).sum()), int(kept.any(axis=0).sum())
-            found[f"map/{stack}"] = stack_layers(layers)[:, :, :queries, :keys].astype(np.float32)
-        return found
+            has_value = ~np.isnan(next(iter(layers.values()))[0])
+            queries, keys = (int(has_value.any(axis=axis).sum()) for axis in (1, 0))
+            maps[f"map/{stack}"] = stack_layers(layers)[:, :, :queries, :keys].astype(np.float32)
+        return maps
 
     def _mean(self, site: Site) -> NDArray[np.float64]:
         count = np.zeros((POSITIONS, POSITIONS))

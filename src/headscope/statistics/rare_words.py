@@ -1,20 +1,19 @@
 """Does a head point at the rarest word of a sentence?
 
-Voita et al. (2019) found such a head in the first layer of every translation model they looked at. Here a sentence's
-words are those that can be called frequent or rare: punctuation and clitics neither look nor are looked at. Each word's
-row points at its largest weight; what a row gives to its own word is not pointing, and does not count. A head's answer
-for a sentence is the word that most of the rows point at: `rarest` is the share of sentences where that is the rarest
-word, `two-rarest` where it is one of the two rarest. The `-rows` take every row for itself (the rows of the words in
-question left out), averaged over a sentence first: the paper does not say which it means.
+Voita et al. (2019) found such a head in the first layer of every translation model they studied. Here punctuation and
+clitics are ignored, as queries and as keys. Each word's row points at its largest weight; weight on the word itself
+does not count. A head's answer for a sentence is the word that most of the rows point at: `rarest` is the share of
+sentences in which that is the rarest word, `two-rarest` in which it is one of the two rarest. The `-rows` count single
+rows (without those of the target words), averaged over a sentence first: the paper does not state which it means.
 
-Only sentences whose rarest word is outside the 500 most frequent are asked, as in the paper, and only those that have
-words other than the ones in question: where every answer is right, none tells anything. Words of one frequency are
-equally rare: pointing at any of them counts. A word that is repeated is one word: its rows share one vote, votes for
-its occurrences are added up, and a vote of one occurrence for another is a vote for itself. Ties, of weights and of
-answers, share their credit. A sentence that was cut to the model's length is not asked.
+Only sentences whose rarest word is outside the 500 most frequent count, as in the paper, and only those with words
+other than the targets: otherwise every answer would be right. Words of one frequency are equally rare: pointing at any
+of them counts. A repeated word is one word: its rows share one vote, votes for its occurrences are added up, and a vote
+of one occurrence for another is a vote for itself. Ties, of weights and of answers, share their credit. A sentence that
+was truncated to the model's length does not count.
 
 Rare words are long, and long words have many pieces, whose weights are summed: a head that attends to all tokens
-alike points at them. That is the baseline `uniform attention`; heads of models with random weights reach it.
+equally points at them. That is the baseline `uniform attention`; heads of models with random weights reach it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KINDS = ("rarest", "two-rarest")
-GUESSES = ("chance", "longest word", "last content word")  # which need no model
+GUESSES = ("chance", "longest word", "last content word")  # baselines without a model
 BASELINES = (*GUESSES, "uniform attention")
 SAME_VOTES = 1e-4
 
@@ -78,7 +77,7 @@ class RareWords(PerSequence):
         common: int = 500,
         pool: Pool = "mean",
     ) -> None:
-        """`words_of` are the words of each example, by its number; a word of the `common` most frequent is not rare."""
+        """words_of: the words of each example, by its number; a word of the `common` most frequent is not rare."""
         super().__init__(names)
         self.pool = pool
         self._questions = [_question(words, frequencies, common) for words in words_of]
@@ -88,36 +87,30 @@ class RareWords(PerSequence):
         if not attention.within_one_text or self._reads_another_text(attention.site):
             return None
         words = attention.between_words(self.pool)
-        posed = self._posed(attention, words.queries)
-        counted, targets, asked, first = _side_by_side(posed, words.queries)
-        even = pieces_of_words(attention.query).sum(dim=1).to(words.weights.dtype)[:, None, None, :]
+        questions = self._questions_of(attention, words.queries)
+        counted, targets, valid, first = _batch(questions, words.queries)
+        pieces = pieces_of_words(attention.query).sum(dim=1).to(words.weights.dtype)
+        uniform = pieces[:, None, None, :].expand_as(words.weights[:, :1])
         votes = _votes_of_rows(counted, first)
-        uniform = _answers(
-            votes @ _credit(even.expand_as(words.weights[:, :1]), counted, first), targets
-        )[:, 0]
-        self._add_baselines(attention.site, posed, uniform.where(asked, torch.nan))
+        baseline = _answers(votes @ _credit(uniform, counted, first), targets)[:, 0]
+        self._add_baselines(attention.site, questions, baseline.where(valid, torch.nan))
         credit = _credit(words.weights, counted, first)
-        by_sentence = _answers(votes @ credit, targets)
-        by_row = _row_shares(credit, counted, targets)
-        asked = asked[:, None].expand_as(by_sentence)
-        return torch.cat(
-            [by_sentence.where(asked, torch.nan), by_row.where(asked, torch.nan)], dim=-1
-        )
+        shares = [_answers(votes @ credit, targets), _row_shares(credit, counted, targets)]
+        return torch.cat([share.where(valid[:, None], torch.nan) for share in shares], dim=-1)
 
     def _reads_another_text(self, site: Site) -> bool:
-        """Whether this is the decoder of an encoder-decoder: the words given are those that the encoder reads."""
-        return site.stack == "decoder" and any(
-            known.stack == "encoder" for known in self._baselines
-        )
+        """Whether this is the decoder of an encoder-decoder: `words_of` are the words that the encoder reads."""
+        stacks = {other.stack for other in self._baselines}
+        return site.stack == "decoder" and "encoder" in stacks
 
-    def _posed(self, attention: Attention, there: Tensor) -> list[_Question]:
-        """The question for each sequence."""
-        counts: list[int] = there.sum(dim=1).tolist()
+    def _questions_of(self, attention: Attention, present: Tensor) -> list[_Question]:
+        """The question for each sequence; present [sequence, word]."""
+        counts: list[int] = present.sum(dim=1).tolist()
         if len(attention.examples) != len(counts):
             raise HeadscopeError(
-                "which examples these sequences are is not known", expected="a pass by stream"
+                "the numbers of the examples are unknown", expected="batches run by `stream`"
             )
-        posed = []
+        questions = []
         for example, count in zip(attention.examples, counts, strict=True):
             question = self._questions[example]
             if count > len(question.counted):
@@ -125,11 +118,13 @@ class RareWords(PerSequence):
                     f"example {example + 1} has {count} words here, and {len(question.counted)} in words_of",
                     expected="the same words in both: Example(words)",
                 )
-            posed.append(question if count == len(question.counted) else question.withdrawn())
-        return posed
+            questions.append(
+                question if count == len(question.counted) else question.without_words()
+            )
+        return questions
 
-    def _add_baselines(self, site: Site, posed: list[_Question], uniform: Tensor) -> None:
-        guesses = np.stack([question.baselines for question in posed])
+    def _add_baselines(self, site: Site, questions: list[_Question], uniform: Tensor) -> None:
+        guesses = np.stack([question.baselines for question in questions])
         values = np.concatenate([guesses, uniform.double().cpu().numpy()[..., None]], axis=-1)
         self._baselines.setdefault(site, Moments(values.shape[1:])).add(values)
 
@@ -139,7 +134,7 @@ class RareWords(PerSequence):
         return super().merge(other)
 
     def tables(self) -> dict[str, list[TableRow]]:
-        """rare_words: what would be right without any attention, over the sentences that were asked."""
+        """rare_words: accuracy of the baselines, over the sentences that count."""
         if not self._baselines:
             return {"rare_words": []}
         moments = self._baselines[min(self._baselines)]  # they are the same at every site
@@ -155,36 +150,33 @@ class RareWords(PerSequence):
 
 @dataclass(frozen=True)
 class _Question:
-    """What is asked of one sentence.
+    """The target words of one sentence.
 
-    counted    [word]: whether it is no punctuation or clitic
-    first      [word]: the number of its first occurrence in the sentence
-    targets    [kind, word]: the words in question
-    asked      [kind]: whether there is a rare word, and also another
-    baselines  [kind, baseline]: how often it would be right; NaN where not asked
+    counted    [word]: whether it is neither punctuation nor a clitic
+    first      [word]: index of its first occurrence in the sentence
+    targets    [kind, word]: the rarest words
+    valid      [kind]: whether there is a rare word, and also another word
+    baselines  [kind, baseline]: probability that it is right; NaN if not valid
     """
 
     counted: NDArray[np.bool_]
     first: NDArray[np.int64]
     targets: NDArray[np.bool_]
-    asked: NDArray[np.bool_]
+    valid: NDArray[np.bool_]
     baselines: NDArray[np.float64]
 
-    def withdrawn(self) -> _Question:
-        none = np.zeros(0, dtype=bool)
-        targets = none.reshape(len(KINDS), 0)
-        return _Question(
-            none, self.first[:0], targets, np.zeros_like(self.asked), self.baselines * np.nan
-        )
+    def without_words(self) -> _Question:
+        """A question that does not count, for a truncated sentence."""
+        nothing = np.zeros((len(KINDS), 0), dtype=bool)
+        invalid, baselines = np.zeros_like(self.valid), self.baselines * np.nan
+        return _Question(nothing[0], self.first[:0], nothing, invalid, baselines)
 
 
 def _question(words: tuple[str, ...], frequencies: Frequencies, common: int) -> _Question:
     counted = np.array([frequencies.is_counted(word) for word in words], dtype=bool)
-    ranks = np.array(
-        [frequencies.rank(word) if frequencies.is_counted(word) else -1 for word in words],
-        dtype=int,
-    )
-    # Two rarest are two different words: one that stands twice in the sentence is one.
+    counts = zip(words, counted, strict=True)
+    ranks = np.array([frequencies.rank(w) if is_word else -1 for w, is_word in counts], dtype=int)
+    # The two rarest are different words: a repeated word is one.
     forms = [word.lower() for word in words]
     first = np.array([forms.index(form) for form in forms], dtype=np.int64)
     different = {form: rank for form, rank in zip(forms, ranks.tolist(), strict=True) if rank >= 0}
@@ -193,61 +185,58 @@ def _question(words: tuple[str, ...], frequencies: Frequencies, common: int) -> 
     if rarest_first and rarest_first[0] >= common:
         for kind, rank in enumerate(rarest_first[: len(KINDS)]):
             targets[kind] = counted & (ranks >= rank)
-    asked = np.array([of_kind.any() and (counted & ~of_kind).any() for of_kind in targets])
+    valid = np.array([of_kind.any() and (counted & ~of_kind).any() for of_kind in targets])
     baselines = np.full((len(KINDS), len(GUESSES)), np.nan)
-    if asked.any():
+    if valid.any():
         lengths = np.array([len(word) for word in words]) * counted
         last = np.arange(len(words)) == np.flatnonzero(ranks >= common)[-1]
-        once = first == np.arange(len(words))
-        # [baseline, word]
-        guesses = np.stack([counted & once, (lengths == lengths.max()) & once, last])
-        baselines[asked] = (targets[asked, None] & guesses).sum(axis=-1) / guesses.sum(axis=-1)
-    return _Question(counted, first, targets, asked, baselines)
+        is_first = first == np.arange(len(words))
+        longest = lengths == lengths.max()
+        guesses = np.stack([counted & is_first, longest & is_first, last])  # [baseline, word]
+        right = (targets[valid, None] & guesses).sum(axis=-1)
+        baselines[valid] = right / guesses.sum(axis=-1)
+    return _Question(counted, first, targets, valid, baselines)
 
 
-def _side_by_side(posed: list[_Question], there: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """counted [sequence, word], targets [sequence, word, kind], asked [sequence, kind] and first [sequence, word]."""
-    flags = np.zeros((len(posed), there.shape[1], 1 + len(KINDS)), dtype=bool)
-    first = np.tile(np.arange(there.shape[1]), (len(posed), 1))
-    for i, question in enumerate(posed):
+def _batch(questions: list[_Question], present: Tensor) -> tuple[Tensor, ...]:
+    """counted [sequence, word], targets [sequence, word, kind], valid [sequence, kind] and first [sequence, word]."""
+    shape = len(questions), present.shape[1]
+    counted, targets = np.zeros(shape, dtype=bool), np.zeros((*shape, len(KINDS)), dtype=bool)
+    first = np.tile(np.arange(shape[1]), (shape[0], 1))
+    for i, question in enumerate(questions):
         first[i, : len(question.first)] = question.first
-        flags[i, : len(question.counted), 0] = question.counted
-        flags[i, : len(question.counted), 1:] = question.targets.T
-    on_device = torch.from_numpy(flags).to(there.device)
-    asked = torch.from_numpy(np.stack([question.asked for question in posed])).to(there.device)
-    return on_device[..., 0], on_device[..., 1:], asked, torch.from_numpy(first).to(there.device)
+        counted[i, : len(question.counted)] = question.counted
+        targets[i, : len(question.counted)] = question.targets.T
+    valid = np.stack([question.valid for question in questions])
+    arrays = counted, targets, valid, first
+    return tuple(torch.from_numpy(array).to(present.device) for array in arrays)
 
 
 def _credit(weights: Tensor, counted: Tensor, first: Tensor) -> Tensor:
-    """[sequence, head, row, word]: how far a row points at a word: 1, or a share of it; 0 at the row's own word.
+    """[sequence, head, row, word]: 1 where a row points, or a share of 1 at each tied word; 0 at the row's own word.
 
-    A word that is repeated has its credit at its first occurrence. A row without weight on any counted word points
-    nowhere.
+    A repeated word has its credit at its first occurrence. A row without weight on counted words points nowhere.
     """
     rows, words = counted[:, None, :, None], counted[:, None, None, :]
     weights = weights * words
     top = weights.amax(dim=-1, keepdim=True)
     tied = (weights >= top * (1 - SAME_WEIGHT)) & (weights > 0) & rows
-    pointed = (
-        torch.zeros_like(weights).scatter_add_(
-            -1, first[:, None, None].expand_as(tied), tied.to(weights)
-        )
-        > 0
-    )
+    index = first[:, None, None].expand_as(tied)
+    pointed = torch.zeros_like(weights).scatter_add_(-1, index, tied.to(weights)) > 0
     credit = pointed / pointed.sum(dim=-1, keepdim=True).clamp_min(1)
     own = first[:, None, :, None].expand(*credit.shape[:3], 1)
     return credit.scatter_(-1, own, 0.0)
 
 
 def _votes_of_rows(counted: Tensor, first: Tensor) -> Tensor:
-    """[sequence, 1, 1, row]: one vote for each different word, shared among its rows."""
+    """[sequence, 1, 1, row]: one vote per different word, divided among its rows."""
     rows = counted.float()
     occurrences = torch.zeros_like(rows).scatter_add_(1, first, rows).gather(1, first)
     return (rows / occurrences.clamp_min(1))[:, None, None]
 
 
 def _answers(votes: Tensor, targets: Tensor) -> Tensor:
-    """[sequence, head, kind]: whether the word with most votes [sequence, head, 1, word] is a target; 0 without."""
+    """[sequence, head, kind]: whether the word with most votes is a target. votes [sequence, head, 1, word]"""
     votes = votes[:, :, 0]
     most = votes.amax(dim=-1, keepdim=True)
     winners = ((votes >= most - SAME_VOTES) & (most > SAME_VOTES)).to(votes.dtype)
@@ -255,7 +244,7 @@ def _answers(votes: Tensor, targets: Tensor) -> Tensor:
 
 
 def _row_shares(credit: Tensor, counted: Tensor, targets: Tensor) -> Tensor:
-    """[sequence, head, kind]: the share of rows, those of the targets left out, that point at a target."""
+    """[sequence, head, kind]: share of rows, without those of the targets, that point at a target."""
     hits = credit @ targets[:, None].to(credit.dtype)  # [sequence, head, row, kind]
     rows = (counted[..., None] & ~targets)[:, None]
     return (hits * rows).sum(dim=2) / rows.sum(dim=2).clamp_min(1)

@@ -1,17 +1,17 @@
 """Which head shows which relation between words?
 
 For every head, relation and direction, the share of related pairs (query word q, key word k) for which the largest
-weight is where it should be; weights between words, special tokens and the word itself left out, ties sharing credit:
+weight is at the right word; weights are between words, without special tokens and the word itself; ties share credit:
 
-dependent  q's row has its maximum at k: a dependent looks at its governor (Clark's first map, Voita's s -> v)
-governor   k's row has its maximum at q: the governor looks at this dependent (Voita's v -> s)
-received   of all words, k looks most at q: the column's maximum (Clark's transposed map)
+dependent  q's row has its maximum at k: a dependent attends to its governor (Clark's first map, Voita's s -> v)
+governor   k's row has its maximum at q: the governor attends to this dependent (Voita's v -> s)
+received   of all words, k attends most to q: the column's maximum (Clark's transposed map)
 
-Across two texts only two make sense: `dependent`, and `received`: of all words, q looks most at k.
+Across two texts only two are defined: `dependent`, and `received`: of all words, q attends most to k.
 
 The best head is chosen on one half of the sentences and reported on the other, with an interval from resampling
-sentences; so is the baseline, the best fixed offset of -3 … 3. The papers choose and report on the same data: that
-number stands beside it. Relations with fewer than 100 pairs are listed and not ranked.
+sentences; so is the baseline, the best fixed offset of -3 … 3. The same_data choose and report on the same data: that
+number is in the table as well. Relations with fewer than 100 pairs are listed but not ranked.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 DIRECTIONS = ("dependent", "governor", "received")
 OFFSETS = (-3, -2, -1, 0, 1, 2, 3)  # 0 only across two texts: no word is paired with itself
 RANKED = 100  # pairs a relation must have for a head to be chosen
-MARGIN = Thresholds().relation  # Voita's rule: so much better than the baseline
+MARGIN = Thresholds().relation  # Voita's rule: the gain over the baseline
 ALL, ALL_BUT_PUNCTUATION = "all", "all but punctuation"
 
 
@@ -63,7 +63,7 @@ class Relations(Statistic):
         whole: bool = False,
         own: Collection[str] = (),
     ) -> None:
-        """`whole` adds the relations "all" and "all but punctuation", over every pair but those of the `own` ones."""
+        """whole: adds the relations "all" and "all but punctuation", over all pairs except those of `own` relations."""
         super().__init__()
         self.pool = pool
         self.units = [fingerprint(sentence.text, seed) for sentence in sentences]
@@ -71,48 +71,44 @@ class Relations(Statistic):
         self.relations = (*self.names, *((ALL, ALL_BUT_PUNCTUATION) if whole else ()))
         self._pairs = [_pairs_of(sentence, self.relations, whole, own) for sentence in sentences]
         self._between = [sentence.between for sentence in sentences]
-        self._seen: dict[str, NDArray[np.bool_]] = {}
+        self._read: dict[str, NDArray[np.bool_]] = {}
         self._sums: dict[Site, Halves] = {}
 
     def update(self, attention: Attention) -> None:
-        asked = [
+        stack = attention.site.stack
+        is_read = self._read.setdefault(stack, np.zeros(len(self.units), dtype=bool))
+        indices = [
             i
             for i, example in enumerate(attention.examples)
-            if self._speaks_of(example, attention) and self._pairs[example]
+            if self._pairs[example] and self._is_in(stack, self._between[example])
         ]
-        seen = self._seen.setdefault(attention.site.stack, np.zeros(len(self.units), dtype=bool))
-        if not asked:
+        if not indices:
             return
-        examples = [attention.examples[i] for i in asked]
-        seen[examples] = True
-        weights = attention.between_words(self.pool).weights[asked]
-        pairs = np.concatenate(
-            [_numbered(self._pairs[example], i) for i, example in enumerate(examples)]
-        )
-        where = torch.from_numpy(pairs).to(weights.device)
-        # [pair, direction, head]
-        credit = _credits(weights, *where.T[:3], within=attention.within_one_text)
+        examples = [attention.examples[i] for i in indices]
+        is_read[examples] = True
+        weights = attention.between_words(self.pool).weights[indices]
+        pairs = [
+            (i, query, key, relation)
+            for i, example in enumerate(examples)
+            for relation, query, key in self._pairs[example]
+        ]
+        sequence, query, key, relation = torch.tensor(pairs, device=weights.device).T
+        credit = _credits(weights, sequence, query, key, within=attention.within_one_text)
         values = credit.new_zeros(len(examples), len(self.relations), *credit.shape[1:])
-        values.index_put_((where[:, 0], where[:, 3]), credit, accumulate=True)
+        values.index_put_((sequence, relation), credit, accumulate=True)
         halves = self._sums.setdefault(attention.site, Halves(tuple(values.shape[1:])))
         halves.add([self.units[example] for example in examples], values.cpu().numpy())
 
-    def _speaks_of(self, example: int, attention: Attention) -> bool:
-        """Whether the pairs of this sentence lie in this stack."""
-        joined = {"encoder": "words", "cross": "across", "decoder": "target"}.get(
-            attention.site.stack
-        )
-        between = self._between[example]
-        alone = attention.site.stack == "decoder" and between == "words" and not self._has_encoder
-        return between == joined or alone
-
-    @property
-    def _has_encoder(self) -> bool:
-        return any(site.stack == "encoder" for site in self._sums) or "encoder" in self._seen
+    def _is_in(self, stack: str, between: str) -> bool:
+        """Whether pairs between these texts are numbered_pairs in this stack."""
+        if stack == "decoder" and between == "words":  # of a model without an encoder
+            stacks = {site.stack for site in self._sums} | set(self._read)
+            return "encoder" not in stacks
+        return {"encoder": "words", "cross": "across", "decoder": "target"}.get(stack) == between
 
     def merge(self, other: Self) -> Self:
-        for stack, seen in other._seen.items():
-            self._seen[stack] = self._seen.get(stack, np.zeros_like(seen)) | seen
+        for stack, is_read in other._read.items():
+            self._read[stack] = self._read.get(stack, np.zeros_like(is_read)) | is_read
         for site, halves in other._sums.items():
             if site in self._sums:
                 self._sums[site].merge(halves)
@@ -121,50 +117,47 @@ class Relations(Statistic):
         return self
 
     def tables(self) -> dict[str, list[TableRow]]:
-        ranked: list[TableRow] = []
-        each: list[TableRow] = []
+        tables: dict[str, list[TableRow]] = {"relations": [], "relation_heads": []}
         for stack in STACKS:
             sites = sorted(site for site in self._sums if site.stack == stack)
             if sites:
-                answers = self._answers(sites)
-                ranked += answers.ranked()
-                each += answers.each()
-        return {"relations": ranked, "relation_heads": each}
+                accuracies = self._accuracies(sites)
+                tables["relations"] += accuracies.best_rows()
+                tables["relation_heads"] += accuracies.head_rows()
+        return tables
 
-    def _answers(self, sites: list[Site]) -> _Answers:
-        """All heads of one stack side by side."""
+    def _accuracies(self, sites: list[Site]) -> _Accuracies:
+        """The sums of all heads of one stack."""
         stack = sites[0].stack
         directions = [
             i for i, name in enumerate(DIRECTIONS) if stack != "cross" or name != "governor"
         ]
         sums = [self._sums[site] for site in sites]
-        heads = [
-            head for site, one in zip(sites, sums, strict=True) for head in site.heads(one.heads)
-        ]
-        seen = np.flatnonzero(self._seen[stack])
-        reported = np.array([is_reported(self.units[i]) for i in seen])
-        weights = poisson_weights(
-            [self.units[i] for i, there in zip(seen, reported, strict=True) if there]
-        )
+        numbers = [int(i) for i in np.flatnonzero(self._read[stack])]
+        reported = np.array([is_reported(self.units[i]) for i in numbers])
+        units = [self.units[i] for i in numbers]
+        weights = poisson_weights([unit for unit in units if is_reported(unit)])
         # [sentence, relation, offset + count]
-        at_offset = np.stack([self._at_offsets(int(i)) for i in seen])
+        at_offset = np.stack([self._at_offsets(i) for i in numbers])
         of_report = at_offset[reported].astype(np.float64)
-        return _Answers(
+
+        def concatenate(arrays: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+            return np.concatenate(arrays, axis=-1)[..., directions, :]
+
+        return _Accuracies(
             relations=self.relations,
             directions=tuple(DIRECTIONS[i] for i in directions),
-            heads=heads,
-            chosen=np.concatenate([one.chosen for one in sums], axis=-1)[:, directions],
-            reported=np.concatenate([one.reported.total for one in sums], axis=-1)[:, directions],
-            replicates=np.concatenate([one.reported.replicates for one in sums], axis=-1)[
-                :, :, directions
-            ],
+            heads=[head for site in sites for head in site.heads(self._sums[site].heads)],
+            chosen=concatenate([halves.chosen for halves in sums]),
+            reported=concatenate([halves.reported.total for halves in sums]),
+            replicates=concatenate([halves.reported.replicates for halves in sums]),
             chosen_offsets=at_offset[~reported].sum(axis=0),
             reported_offsets=of_report.sum(axis=0),
             offset_replicates=np.einsum("bs,sro->bro", weights, of_report),
         )
 
     def _at_offsets(self, example: int) -> NDArray[np.int64]:
-        """[relation, offset and then the number of pairs]: pairs with this offset key - query."""
+        """[relation, offset + count]: number of pairs with each offset key - query, and of all pairs."""
         counts = np.zeros((len(self.relations), len(OFFSETS) + 1), dtype=np.int64)
         for relation, query, key in self._pairs[example]:
             counts[relation, -1] += 1
@@ -174,7 +167,7 @@ class Relations(Statistic):
 
 
 class Halves:
-    """Credits [relation, direction, head] summed over the half to choose on and the half to report on."""
+    """Credits [relation, direction, head] summed over the selection split and the report split."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.chosen: NDArray[np.float64] = np.zeros(shape)
@@ -187,9 +180,9 @@ class Halves:
     def add(self, units: list[int], values: NDArray[Any]) -> None:
         reported = np.array([is_reported(unit) for unit in units])
         self.chosen += values[~reported].sum(axis=0)
-        kept = [unit for unit in units if is_reported(unit)]
-        if kept:
-            self.reported.add(kept, values[reported].astype(np.float64))
+        if reported.any():
+            of_report = [unit for unit in units if is_reported(unit)]
+            self.reported.add(of_report, values[reported].astype(np.float64))
 
     def merge(self, other: Halves) -> None:
         self.chosen += other.chosen
@@ -199,53 +192,41 @@ class Halves:
 def _pairs_of(
     sentence: Sentence, relations: tuple[str, ...], whole: bool, own: Collection[str]
 ) -> list[tuple[int, int, int]]:
-    """(relation, query, key), a word paired with itself left out."""
+    """(relation, query, key), without pairs of a word with itself."""
     number = {name: i for i, name in enumerate(relations)}
-    found = []
+    numbered_pairs = []
     for name, pairs in sentence.pairs.items():
         for query, key in pairs:
             if query == key and sentence.between != "across":
                 continue
-            found.append((number[name], query, key))
+            numbered_pairs.append((number[name], query, key))
             if whole and name not in own:
-                found.append((number[ALL], query, key))
+                numbered_pairs.append((number[ALL], query, key))
                 if name not in ("punct", "p"):
-                    found.append((number[ALL_BUT_PUNCTUATION], query, key))
-    return found
-
-
-def _numbered(pairs: list[tuple[int, int, int]], sequence: int) -> NDArray[np.int64]:
-    """[pair, 4]: sequence, query, key, relation."""
-    return np.array(
-        [(sequence, query, key, relation) for relation, query, key in pairs], dtype=np.int64
-    )
+                    numbered_pairs.append((number[ALL_BUT_PUNCTUATION], query, key))
+    return numbered_pairs
 
 
 def _credits(
     weights: Tensor, sequence: Tensor, query: Tensor, key: Tensor, *, within: bool
 ) -> Tensor:
-    """[pair, direction, head]: 1 where the maximum is at the pair's word, 1/k where k words share it."""
+    """[pair, direction, head]: 1 if the maximum is at the pair's word, 1/k if k words share it."""
     if within:
         weights = weights.clone()
         weights.diagonal(dim1=-2, dim2=-1).fill_(-1.0)  # a word does not point at itself
     by_row, by_column = _shares(weights, dim=-1), _shares(weights, dim=-2)
-    if not within:
-        dependent, received = by_row[sequence, :, query, key], by_column[sequence, :, query, key]
-        return torch.stack([dependent, torch.zeros_like(dependent), received], dim=1)
-    return torch.stack(
-        [
-            by_row[sequence, :, query, key],
-            by_row[sequence, :, key, query],
-            by_column[sequence, :, key, query],
-        ],
-        dim=1,
-    )
+    dependent = by_row[sequence, :, query, key]
+    if within:
+        directions = by_row[sequence, :, key, query], by_column[sequence, :, key, query]
+    else:
+        directions = torch.zeros_like(dependent), by_column[sequence, :, query, key]
+    return torch.stack([dependent, *directions], dim=1)
 
 
 def _shares(weights: Tensor, dim: int) -> Tensor:
     """1/k at each of the k largest weights along a dimension, 0 elsewhere and where there is no weight at all.
 
-    Weights that differ by rounding alone are alike.
+    Weights that differ by rounding alone count as equal.
     """
     top = weights.amax(dim=dim, keepdim=True)
     at_top = (weights >= top * (1 - SAME_WEIGHT)) & (top > 0)
@@ -254,8 +235,8 @@ def _shares(weights: Tensor, dim: int) -> Tensor:
 
 
 @dataclass
-class _Answers:
-    """Everything one stack's tables are made of; `r` relations, `d` directions, `h` heads, `o` offsets, `b` replicates.
+class _Accuracies:
+    """The sums of one stack; `r` relations, `d` directions, `h` heads, `o` offsets, `b` bootstrap replicates.
 
     The last of the offsets' columns is the number of pairs.
     """
@@ -274,30 +255,26 @@ class _Answers:
         return int(self.chosen_offsets[r, -1] + self.reported_offsets[r, -1])
 
     def is_ranked(self, r: int) -> bool:
-        return (
-            self.count(r) >= RANKED
-            and self.chosen_offsets[r, -1] > 0
-            and self.reported_offsets[r, -1] > 0
-        )
+        has_halves = self.chosen_offsets[r, -1] > 0 and self.reported_offsets[r, -1] > 0
+        return self.count(r) >= RANKED and bool(has_halves)
 
     def baseline(self, r: int, d: int) -> tuple[int, float, NDArray[np.float64]]:
-        """The best offset of the partner on the first half; its accuracy on the second, also in each replicate."""
+        """The best offset of the partner on the selection split; its accuracy on the other, also in each replicate."""
         o = int(self.chosen_offsets[r, :-1].argmax())
-        mirrored = self.directions[d] == "governor"  # there the governor's partner is the dependent
+        is_mirrored = self.directions[d] == "governor"  # the governor's partner is the dependent
         with np.errstate(invalid="ignore", divide="ignore"):
             value = self.reported_offsets[r, o] / self.reported_offsets[r, -1]
             value = value if self.chosen_offsets[r, -1] else np.nan
             values = self.offset_replicates[:, r, o] / self.offset_replicates[:, r, -1]
-        return (-OFFSETS[o] if mirrored else OFFSETS[o]), float(value), values
+        return (-OFFSETS[o] if is_mirrored else OFFSETS[o]), float(value), values
 
-    def ranked(self) -> list[TableRow]:
-        """The rows of relations.csv."""
-        order = sorted(
-            range(len(self.relations)), key=lambda r: (-self.count(r), self.relations[r])
-        )
-        return [self._row(r, d) for r in order for d in range(len(self.directions))]
+    def best_rows(self) -> list[TableRow]:
+        """Rows of relations.csv."""
+        numbers = range(len(self.relations))
+        order = sorted(numbers, key=lambda r: (-self.count(r), self.relations[r]))
+        return [self._best_row(r, d) for r in order for d in range(len(self.directions))]
 
-    def _row(self, r: int, d: int) -> TableRow:
+    def _best_row(self, r: int, d: int) -> TableRow:
         offset, baseline, _ = self.baseline(r, d)
         row: TableRow = {
             "relation": self.relations[r],
@@ -322,7 +299,7 @@ class _Answers:
             return row
         best = int(self.chosen[r, d].argmax())
         everywhere = (self.chosen[r, d] + self.reported[r, d]) / self.count(r)
-        papers = int(everywhere.argmax())
+        same_data = int(everywhere.argmax())
         low, high = self._intervals(r, d)
         row |= {
             "layer": self.heads[best].layer,
@@ -331,49 +308,36 @@ class _Answers:
             "low": float(low[best]),
             "high": float(high[best]),
             "same_data_accuracy": everywhere[best],
-            "same_data_best_layer": self.heads[papers].layer,
-            "same_data_best_head": self.heads[papers].head,
-            "same_data_best_accuracy": everywhere[papers],
+            "same_data_best_layer": self.heads[same_data].layer,
+            "same_data_best_head": self.heads[same_data].head,
+            "same_data_best_accuracy": everywhere[same_data],
         }
         return row
 
-    def _accuracies(self, r: int, d: int) -> NDArray[np.float64]:
-        """[replicate, head]"""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratio: NDArray[np.float64] = (
-                self.replicates[:, r, d] / self.offset_replicates[:, r, -1:]
-            )
-        return ratio
-
     def _intervals(self, r: int, d: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """[head]: 95 % interval of the accuracy on the half that is reported on."""
-        drawn_count = self.offset_replicates[:, r, -1]
-        count = float(self.reported_offsets[r, -1])
-        return bootstrap_share_interval(
-            self.reported[r, d], count, self.replicates[:, r, d], drawn_count
-        )
+        count, drawn_count = float(self.reported_offsets[r, -1]), self.offset_replicates[:, r, -1]
+        drawn = self.replicates[:, r, d]
+        return bootstrap_share_interval(self.reported[r, d], count, drawn, drawn_count)
 
-    def each(self) -> list[TableRow]:
-        """The rows of relation_heads.csv: every head, for the relations that are ranked."""
+    def head_rows(self) -> list[TableRow]:
+        """Rows of relation_heads.csv: every head, for the relations that are ranked."""
         ranked = [r for r in range(len(self.relations)) if self.is_ranked(r)]
-        return [
-            row for r in ranked for d in range(len(self.directions)) for row in self._rows_of(r, d)
-        ]
+        directions = range(len(self.directions))
+        return [row for r in ranked for d in directions for row in self._head_rows(r, d)]
 
-    def _rows_of(self, r: int, d: int) -> list[TableRow]:
+    def _head_rows(self, r: int, d: int) -> list[TableRow]:
         _, baseline, baselines = self.baseline(r, d)
-        accuracies = self._accuracies(r, d)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            accuracies = self.replicates[:, r, d] / self.offset_replicates[:, r, -1:]
         low, high = self._intervals(r, d)
         least_gain, _ = interval(accuracies - baselines[:, None])
         chosen = self.chosen[r, d] / self.chosen_offsets[r, -1]
         chosen_baseline = self.chosen_offsets[r, :-1].max() / self.chosen_offsets[r, -1]
         reported = self.reported[r, d] / self.reported_offsets[r, -1]
         # Voita's rule must hold on both halves, and the gain on the second must not be chance.
-        above = (
-            (chosen >= chosen_baseline + MARGIN)
-            & (reported >= baseline + MARGIN)
-            & (least_gain > 0)
-        )
+        above = (chosen >= chosen_baseline + MARGIN) & (reported >= baseline + MARGIN)
+        above &= least_gain > 0
         return [
             {
                 **asdict(head),

@@ -1,8 +1,8 @@
-"""Two halves of the data, and intervals from resampling its units (sentences, documents): both in one pass.
+"""Two halves of the data, and bootstrap intervals over its units (sentences, documents), in one pass.
 
-A unit's half and its weights in the bootstrap follow from its text and the seed alone, so that order, batch size and
-splitting over processes change nothing. The weights are Poisson(1), the streamed form of drawing units with
-replacement: sums of one size are kept, whatever the number of units.
+A unit's half and its weights in the bootstrap depend on its text and the seed only, not on order, batch size or the
+number of processes. The weights are Poisson(1), the streaming form of drawing units with replacement: memory does not
+depend on the number of units.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 REPLICATES = 500
-# Right answers, and wrong ones, for which the replicates show how far a share may be off
-FEWEST = 10
+FEWEST = (
+    10  # right answers, and wrong ones, from which on the replicates give the interval of a share
+)
 
 
 def fingerprint(text: str, seed: int) -> int:
-    """A number of 64 bits that stands for this unit under this seed."""
+    """A 64-bit hash of a unit's text and the seed."""
     return int.from_bytes(blake2b(f"{seed}\n{text}".encode(), digest_size=8).digest(), "little")
 
 
 def is_reported(unit: int) -> bool:
-    """Whether this unit is of the half that is reported on; the other half is chosen on."""
+    """Whether a unit is in the report split; the others are in the selection split."""
     return bool(unit & 1)
 
 
@@ -44,7 +45,7 @@ def poisson_weights(units: Sequence[int], replicates: int = REPLICATES) -> NDArr
 
 
 class ResampledSums:
-    """Sums over units of an array of any shape, and the same sums in each replicate; mergeable."""
+    """Sums of arrays over units, and the same sums in each bootstrap replicate; mergeable."""
 
     def __init__(self, shape: tuple[int, ...], replicates: int = REPLICATES) -> None:
         self._total: NDArray[np.float64] = np.zeros(shape)
@@ -52,24 +53,22 @@ class ResampledSums:
         self._pending: list[tuple[Sequence[int], NDArray[np.float64]]] = []
 
     def add(self, units: Sequence[int], values: NDArray[np.float64]) -> None:
-        """values [unit, *shape] of these units."""
+        """Add values [unit, *shape]."""
         self._pending.append((units, values))
-        # One product for many: the replicates are large
-        if sum(len(some) for some, _ in self._pending) >= 256:
+        # One product for many units: the replicates are large
+        if sum(len(units) for units, _ in self._pending) >= 256:
             self._settle()
 
     def _settle(self) -> None:
         if not self._pending:
             return
-        weights = poisson_weights(
-            [unit for units, _ in self._pending for unit in units], len(self._replicates)
-        )
+        units = [unit for units, _ in self._pending for unit in units]
+        weights = poisson_weights(units, len(self._replicates))
         values = np.concatenate([values for _, values in self._pending])
         self._pending = []
         self._total += values.sum(axis=0)
-        self._replicates += (weights @ values.reshape(len(values), -1)).reshape(
-            self._replicates.shape
-        )
+        sums = weights @ values.reshape(len(values), -1)
+        self._replicates += sums.reshape(self._replicates.shape)
 
     @property
     def total(self) -> NDArray[np.float64]:
@@ -98,12 +97,12 @@ def bootstrap_share_interval(
     drawn_credit: NDArray[np.float64],
     drawn_count: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """95 % interval of the share credit / count of right answers, from both in every replicate.
+    """95 % interval of credit / count, the share of right answers, from both in every replicate.
 
     The middle 95 % of the replicates, unless fewer than 10 answers are right or fewer than 10 are wrong. Resampling
     cannot draw what did not occur: 20 right answers of 20 would give [1, 1]. In that case it is Wilson's interval with
-    the effective number of answers. That is share·(1 − share) / variance of the replicates, at most `count`. If all
-    answers are equal, every unit counts as one: Kish's effective number of units, count² / variance of `drawn_count`.
+    the effective number of answers: share·(1 − share) / variance of the replicates, at most `count`. If all answers are
+    equal, every unit counts as one: Kish's effective number of units, count² / variance of `drawn_count`.
 
     credit, drawn_credit  […] and [replicate, …]; count, drawn_count: a number and [replicate]
     """
@@ -114,14 +113,14 @@ def bootstrap_share_interval(
         variance = np.nanvar(np.where(np.isfinite(low), shares, 0.0), axis=0)
         units = np.clip(count**2 / drawn_count.var(), 1.0, count)
         effective = np.where(variance > 0, np.minimum(share * (1 - share) / variance, count), units)
-        few = np.isfinite(low) & (np.minimum(credit, count - credit) < FEWEST)
+        is_few = np.isfinite(low) & (np.minimum(credit, count - credit) < FEWEST)
         wilson_low, wilson_high = wilson_interval(share, effective)
-    return np.where(few, wilson_low, low), np.where(few, wilson_high, high)
+    return np.where(is_few, wilson_low, low), np.where(is_few, wilson_high, high)
 
 
 def interval(replicates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The middle 95 % of [replicate, …]; NaN where fewer than 20 replicates are defined."""
-    defined = np.isfinite(replicates).sum(axis=0) >= 20
+    """The middle 95 % of [replicate, …]; NaN where fewer than 20 replicates are finite."""
+    is_defined = np.isfinite(replicates).sum(axis=0) >= 20
     with np.errstate(invalid="ignore"):
-        low, high = np.nanquantile(np.where(defined, replicates, 0.0), [0.025, 0.975], axis=0)
-    return np.where(defined, low, np.nan), np.where(defined, high, np.nan)
+        low, high = np.nanquantile(np.where(is_defined, replicates, 0.0), [0.025, 0.975], axis=0)
+    return np.where(is_defined, low, np.nan), np.where(is_defined, high, np.nan)

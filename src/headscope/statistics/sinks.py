@@ -1,7 +1,7 @@
 """Which token collects attention, and how much: the first token, or the key with the largest column.
 
 `first` is the mass on the first token of the sequence, averaged over the rows after the first. The first row is left
-out because in a causal stack it can see no other key, so it would always add 1/n.
+out because in a causal stack it sees no other key, so it would always add 1/n.
 
 `sink` is the largest column: for each key the mean weight over the other rows that may attend to it, and then the
 maximum over keys. A causal mask hides late keys from most rows, so a plain column sum would favour early keys, and a
@@ -25,7 +25,7 @@ from headscope.tables import TableRow
 
 FEWEST_ROWS = 8  # a previous-token head gives each key all of one row: at most 1/8 of the rows that must see it
 QUARTER = 0.25  # of the rows that see the key which is seen by most
-TIE = 1e-6  # columns that differ by less are equal: the first of them is the sink
+TIE = 1e-6  # columns that differ by less count as equal: the first of them is the sink
 
 
 class Sinks(PerSequence):
@@ -53,26 +53,24 @@ class Sinks(PerSequence):
         self._positions: dict[Head, Counter[int]] = {}
 
     def measure(self, attention: Attention) -> Tensor | None:
-        # Rows are the tokens to predict, in any order; keys may be hidden
-        if attention.site.stack == "query":
+        if attention.site.stack == "query":  # rows are the tokens to predict, in any order
             return None
         columns = column_means(attention)
         largest = columns.amax(dim=-1)
         if attention.lens == "raw":
             self._count(attention, columns, largest)
-        return torch.stack(
-            [first_mass(attention), torch.where(largest < 0, torch.nan, largest)], dim=-1
-        )
+        sink = torch.where(largest < 0, torch.nan, largest)
+        return torch.stack([first_mass(attention), sink], dim=-1)
 
     def _count(self, attention: Attention, columns: Tensor, largest: Tensor) -> None:
         positions = (columns >= largest[..., None] - TIE).int().argmax(dim=-1)  # [sequence, head]
         ids = attention.key.ids
         tokens = torch.full_like(positions, -1) if ids is None else ids.gather(1, positions)
-        known = largest >= 0
+        has_sink = largest >= 0
         for i, head in enumerate(attention.site.heads(positions.shape[1])):
-            there = known[:, i]
-            self._positions.setdefault(head, Counter()).update(positions[there, i].tolist())
-            self._tokens.setdefault(head, Counter()).update(tokens[there, i].tolist())
+            rows = has_sink[:, i]
+            self._positions.setdefault(head, Counter()).update(positions[rows, i].tolist())
+            self._tokens.setdefault(head, Counter()).update(tokens[rows, i].tolist())
 
     def merge(self, other: Self) -> Self:
         for mine, theirs in ((self._tokens, other._tokens), (self._positions, other._positions)):
@@ -107,7 +105,7 @@ class Sinks(PerSequence):
 
 
 def first_mass(attention: Attention) -> Tensor:
-    """[sequence, head]: mass on the first key, averaged over the rows that have a choice; NaN where there is none."""
+    """[sequence, head]: mass on the first key, averaged over the rows that see other keys; NaN if there is none."""
     received, rows = attention.column_mass[..., 0], attention.length
     if attention.within_one_text:
         received, rows = received - attention.weights[..., 0, 0], rows - 1
@@ -117,14 +115,14 @@ def first_mass(attention: Attention) -> Tensor:
 
 
 def column_means(attention: Attention) -> Tensor:
-    """[sequence, head, key]: mean weight over the other rows that may attend to a key; -1 where these are too few."""
-    received, seen = attention.column_mass, attention.visible.sum(dim=-2)
+    """[sequence, head, key]: mean weight over the other rows that may attend to a key; -1 if these are too few."""
+    received, rows = attention.column_mass, attention.visible.sum(dim=-2)
     if attention.within_one_text:
         received = received - attention.weights.diagonal(dim1=-2, dim2=-1)
-        seen = seen - attention.visible.diagonal(dim1=-2, dim2=-1).long()
-    needed = (QUARTER * seen.amax(dim=-1, keepdim=True)).clamp_min(FEWEST_ROWS)
+        rows = rows - attention.visible.diagonal(dim1=-2, dim2=-1).long()
+    needed = (QUARTER * rows.amax(dim=-1, keepdim=True)).clamp_min(FEWEST_ROWS)
     has_choice = attention.weights.shape[-1] > 1
-    return torch.where((seen >= needed) & has_choice, received / seen.clamp_min(1), -1.0)
+    return torch.where((rows >= needed) & has_choice, received / rows.clamp_min(1), -1.0)
 
 
 def _most_common(counts: Counter[int]) -> tuple[int, int]:

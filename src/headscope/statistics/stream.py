@@ -1,4 +1,4 @@
-"""The one loop that asks all questions in one pass over the data. Nothing is dumped."""
+"""The loop over batches that updates all statistics in one pass. Weights are not stored."""
 
 from __future__ import annotations
 
@@ -32,41 +32,38 @@ def stream(
 ) -> Iterator[Batch]:
     """Run the model over the batches, updating the statistics; yields each batch when it is done.
 
-    through  further statistics, by the lens they are asked through; all but those of gradients share the one forward
-    losses   runs the model on a batch and gives the loss of each sequence on its graph, for the lens of gradients
+    through  further statistics, by lens; all but those of gradients share the forward pass
+    losses   runs the model on a batch and returns the loss of each sequence with its graph, for the lens of gradients
 
-    Memory does not grow with the number of sequences: a statistic keeps sums, and weights are forgotten.
+    Memory does not grow with the number of sequences: statistics keep sums only.
     """
     model = as_model(model)
     model.check_evaluating()
     through = through or {}
     for batch in batches:
-        # Entered anew for every batch: nothing stays watched while the caller has the batch, or if it never returns.
+        # Entered anew for every batch: no hook is left while the caller has the batch, or if it never returns.
         with ExitStack() as stack, torch.inference_mode():
             stack.enter_context(model.watched(_observer(batch, statistics)))
-            for lens, asked in through.items():
+            for lens, of_lens in through.items():
                 if not lens.needs_gradient:
-                    stack.enter_context(model.watched(_observer(batch, asked), lens=lens))
+                    stack.enter_context(model.watched(_observer(batch, of_lens), lens=lens))
             output = model(batch)
             finite = bool(torch.isfinite(output[0]).all())
         if not finite:
+            numbers = ", ".join(str(i + 1) for i in batch.indices[:5])
             raise HeadscopeError(
-                f"the model's output is not finite for examples {', '.join(str(i + 1) for i in batch.indices[:5])}",
+                f"the model's output is not finite for examples {numbers}",
                 where=model.name,
                 fix="Load it with dtype float32, or leave these examples out",
             )
-        for lens, asked in through.items():
+        for lens, of_lens in through.items():
             if lens.needs_gradient:
                 assert losses is not None, f"the lens {lens.name} needs losses"
-                _back(model, batch, _observer(batch, asked), lens, losses)
+                observer = _observer(batch, of_lens)
+                with model.watched(observer, lens=lens), track_embeddings(model) as embeddings:
+                    loss = losses(model, batch).sum()
+                    torch.autograd.grad(loss, embeddings, allow_unused=True)
         yield batch
-
-
-def _back(
-    model: AttentionModel, batch: Batch, observer: Observer, lens: Lens, losses: Losses
-) -> None:
-    with model.watched(observer, lens=lens), track_embeddings(model) as embeddings:
-        torch.autograd.grad(losses(model, batch).sum(), embeddings, allow_unused=True)
 
 
 def _observer(batch: Batch, statistics: Sequence[Statistic]) -> Observer:

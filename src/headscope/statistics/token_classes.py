@@ -13,16 +13,12 @@ TOKEN_CLASSES = ("cls", "sep", "first", "punctuation", "other")
 def class_columns(tokens: Tokens) -> Tensor:
     """[sequence, token, class], bool: classification token, separators, first token, "." and ",", other content.
 
-    The first token is a class of its own where it is neither of the two before it: in decoders it is the sink. Padding
-    must be removed.
+    The first token is a class of its own if it is neither of the two before: in decoders it is the sink. Padding must
+    be removed.
     """
-    marked = tokens.classification | tokens.separator
-    first = torch.zeros_like(marked)
-    first[:, 0] = ~marked[:, 0]
-    named = [
-        tokens.classification,
-        tokens.separator & ~tokens.classification,
-        first,
-        tokens.punctuation & ~first,
-    ]
-    return torch.stack([*named, tokens.content & ~tokens.punctuation & ~first], dim=-1)
+    special = tokens.classification | tokens.separator
+    first = torch.zeros_like(special)
+    first[:, 0] = ~special[:, 0]
+    separator = tokens.separator & ~tokens.classification
+    punctuation, other = tokens.punctuation & ~first, tokens.content & ~tokens.punctuation & ~first
+    return torch.stack([tokens.classification, separator, first, punctuation, other], dim=-1)
