@@ -31,8 +31,8 @@ def relevance_pass(
     """Of the pooled vector in its own direction: heads, layers, tokens and biases."""
     for batch in batches:
         accounts = RelevanceSums(model, len(batch.indices))
-        with linearise(model, rules, accounts), accounts.kept():
-            accounts.settle(component_along(model(batch)[0], batch.inputs["attention_mask"]))
+        with linearise(model, rules, accounts), accounts.follow():
+            accounts.backward(component_along(model(batch)[0], batch.inputs["attention_mask"]))
 
 
 def ratios(

@@ -59,11 +59,13 @@ def test_a_map_has_a_row_a_target_and_is_the_same_one_target_at_a_time(
         )
         assert found.shape == (2, count, batch.inputs[side].shape[1])
     last = relevance_map(model, batch, targets=[count - 1])
-    monkeypatch.setattr(maps, "TOGETHER", 1)
+    monkeypatch.setattr(maps, "BATCH_TOKENS", 1)
     single = relevance_map(model, batch)
     for stack, found in whole.maps.items():
-        assert np.allclose(single.maps[stack], found, atol=2e-4 * np.abs(whole.said).mean())
-        assert np.allclose(last.maps[stack], found[:, -1:], atol=2e-4 * np.abs(whole.said).mean())
+        assert np.allclose(single.maps[stack], found, atol=2e-4 * np.abs(whole.outputs).mean())
+        assert np.allclose(
+            last.maps[stack], found[:, -1:], atol=2e-4 * np.abs(whole.outputs).mean()
+        )
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
@@ -78,7 +80,7 @@ def test_without_biases_the_tokens_make_up_all_that_is_said() -> None:
     model = in_double(tiny("t5", head=AutoModelForSeq2SeqLM))
     found = relevance_map(model, batch_for(model, one("t5")))
     rows = found.maps["cross"][0].sum(axis=1) + found.maps["decoder"][0].sum(axis=1)
-    assert np.allclose(rows, found.said, rtol=1e-9)
+    assert np.allclose(rows, found.outputs, rtol=1e-9)
 
 
 def test_a_bare_encoder_says_its_own_state_of_which_all_parts_make_one() -> None:
@@ -88,7 +90,7 @@ def test_a_bare_encoder_says_its_own_state_of_which_all_parts_make_one() -> None
             if name.endswith("bias"):
                 parameter.zero_()
     found = relevance_map(model, batch_for(model, one("bert")))
-    assert np.allclose(found.said, 1)
+    assert np.allclose(found.outputs, 1)
     assert np.allclose(found.maps["encoder"].sum(axis=2), 1, atol=1e-4)
 
 

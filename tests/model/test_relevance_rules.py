@@ -39,9 +39,9 @@ def kept(
     model: AttentionModel, batch: Batch, rules: Rules = "voita"
 ) -> tuple[RelevanceSums, Tensor]:
     accounts = RelevanceSums(model, len(batch.indices))
-    with linearise(model, rules, accounts), accounts.kept():
+    with linearise(model, rules, accounts), accounts.follow():
         found = said(model, batch)
-        accounts.settle(found)
+        accounts.backward(found)
     return accounts, found.detach()
 
 
@@ -232,7 +232,7 @@ def test_everything_is_as_before_afterwards(family: str) -> None:
     trained = [parameter.requires_grad for parameter in model.model.parameters()]
     kept(model, batch)
     accounts = RelevanceSums(model, 8)
-    with pytest.raises(KeyError), linearise(model, "voita", accounts), accounts.kept():
+    with pytest.raises(KeyError), linearise(model, "voita", accounts), accounts.follow():
         model(batch)["nothing of this name"]
     assert torch.equal(model(batch)[0], before)
     assert not model.is_open

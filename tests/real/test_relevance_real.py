@@ -22,13 +22,13 @@ def test_minilm_is_shared_out_whole_and_attnlrp_loses_a_third(zoo_model) -> None
     for rules in ("voita", "attnlrp"):
         accounts = RelevanceSums(model, 1)
         kind: Rules = rules  # type: ignore[assignment]
-        with linearise(model, kind, accounts), accounts.kept():
+        with linearise(model, kind, accounts), accounts.follow():
             said = component_along(
                 model.reading.vectors(
                     model(batch)[0], batch.inputs["attention_mask"], hold_lengths=True
                 )
             )
-            accounts.settle(said)
+            accounts.backward(said)
         found[rules] = {
             key: float(values) for key, values in balance(accounts, said.detach()).items()
         }

@@ -155,9 +155,9 @@ def relevances(
     for numbers in plan_batches(prepared, batch_size):
         batch = batch_of(model, prepared, numbers)
         accounts = RelevanceSums(model, len(numbers))
-        with report_out_of_memory(batch_size), linearise(model, rules, accounts), accounts.kept():
+        with report_out_of_memory(batch_size), linearise(model, rules, accounts), accounts.follow():
             said = task.relevance_target(model, batch, prepared, seed=seed, answers=known)
-            accounts.settle(said)
+            accounts.backward(said)
         if rules == "voita":
             check_adds_up(model, accounts, said)
         _enter(found, model, accounts, said.detach(), numbers)

@@ -1,14 +1,14 @@
-"""The gradient lens: what the loss would lose with an edge, to first order.
+"""The gradient lens: the change of the loss if an edge were removed, to first order.
 
 With g = ∂loss/∂A the map is |A·g|, scaled so that a sequence's map of a head sums to its number of rows: rows do not
-sum to 1, as many rows of a last layer may matter to nobody, but sums of cells are shares of the whole. `gradient` is g
-itself; `row_totals` are the rows' sums before the scaling. A map is known only when the gradient comes back.
+sum to 1, since many rows of a last layer may have no effect, but sums of cells are shares of the whole. `gradient` is g
+itself; `row_totals` are the rows' sums before the scaling. A map is known only after the backward pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,11 +46,10 @@ class GradientLens(Lens):
         cells = torch.mul(attention.weights, gradient).abs_()
         totals = cells.sum(dim=-1)
         whole = totals.sum(dim=-1)[..., None, None]  # [sequence, head, 1, 1]
-        seen = attention.through(
-            self.name, cells.mul_(torch.where(whole > 0, attention.length / whole, 0.0))
-        )
-        seen.row_totals, seen.gradient = totals, gradient
-        return seen
+        cells.mul_(torch.where(whole > 0, attention.length / whole, 0.0))
+        result = attention.through(self.name, cells)
+        result.row_totals, result.gradient = totals, gradient
+        return result
 
     def draw(self, text: OneInput) -> HeadMaps:
         """Weights times gradients, with their sign."""
@@ -60,35 +59,30 @@ class GradientLens(Lens):
 
 
 def subtract_row_mean(weights: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient less its mean under the row's weights: what moving weight to a key changes."""
+    """The gradient minus its mean under the row's weights: the effect of moving weight to a key."""
     return gradient - (weights * gradient).sum(dim=-1, keepdim=True)
 
 
 @contextmanager
 def track_embeddings(model: AttentionModel) -> Iterator[list[Tensor]]:
-    """Gradients go back to what embeddings gave, and to no parameter: the tensors to ask for, filled by a forward.
+    """Start the graph at the outputs of embeddings, not at parameters; a forward pass fills the list of these outputs.
 
-    Not all of them are always used (allow_unused). Parameters are frozen while this is open, as a graph that leads to
-    them keeps every layer's input.
+    Some may not be used (allow_unused). Parameters are frozen while this is open, since a graph that leads to them
+    keeps every layer's input.
     """
-    parameters = [one for one in model.model.parameters() if one.requires_grad]
-    reached: list[Tensor] = []
+    outputs: list[Tensor] = []
 
-    def start(module: nn.Module, args: Any, output: Tensor) -> Tensor:
-        reached.append(output.detach().requires_grad_())
-        return reached[-1]
+    def start_graph(module: nn.Module, args: Any, output: Tensor) -> Tensor:
+        outputs.append(output.detach().requires_grad_())
+        return outputs[-1]
 
-    modules = [one for one in model.model.modules() if isinstance(one, nn.Embedding)]
-    hooks = [
-        one.register_forward_hook(start) for one in {*modules, model.model.get_input_embeddings()}
-    ]
-    for one in parameters:
-        one.requires_grad_(False)
-    try:
+    modules = {module for module in model.model.modules() if isinstance(module, nn.Embedding)}
+    with ExitStack() as stack:
+        for module in modules | {model.model.get_input_embeddings()}:
+            stack.callback(module.register_forward_hook(start_graph).remove)
+        for parameter in model.model.parameters():
+            if parameter.requires_grad:
+                stack.callback(parameter.requires_grad_, True)
+                parameter.requires_grad_(False)
         with torch.enable_grad():
-            yield reached
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for one in parameters:
-            one.requires_grad_(True)
+            yield outputs

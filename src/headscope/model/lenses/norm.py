@@ -1,4 +1,4 @@
-"""The norm lens (Kobayashi et al. 2020): weights times the length of what they move.
+"""The norm lens (Kobayashi et al. 2020): weights times the length of the vectors that they move.
 
 A head adds α_ij f(x_j) to token i, f(x_j) = (x_j W_V + b_V) W_O being the value through the head's block of the output
 projection. The map is ‖α_ij f(x_j)‖ = α_ij ‖f(x_j)‖, each row as shares of its sum; `row_totals` are the sums. No
@@ -35,34 +35,32 @@ class NormLens(Lens):
     def __init__(self, model: AttentionModel) -> None:
         super().__init__(model)
         self.blocks = projections(model, self.name)
-        self.squares = {
-            site: blocks.transpose(1, 2) @ blocks for site, blocks in self.blocks.items()
-        }
+        self.squares = {site: blocks.mT @ blocks for site, blocks in self.blocks.items()}
         self.additions = additions(model)
-        self._entered: dict[str, Tensor] = {}  # the last input of each block
+        self._inputs: dict[str, Tensor] = {}  # the last input of each block
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Keeps the inputs of blocks while open: heads' results are added to them."""
+        """Keep the inputs of blocks while open: heads' results are added to them."""
         modules = dict(self.model.model.named_modules())
         with ExitStack() as stack:
             for name in {addition.block for addition in self.additions.values()}:
-                hook = modules[name].register_forward_pre_hook(
-                    partial(self._enter, name), with_kwargs=True
-                )
+                keep = partial(self._keep_input, name)
+                hook = modules[name].register_forward_pre_hook(keep, with_kwargs=True)
                 stack.callback(hook.remove)
-            stack.callback(self._entered.clear)
+            stack.callback(self._inputs.clear)
             yield
 
-    def _enter(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
-        self._entered[name] = block_input(args, kwargs).detach()
+    def _keep_input(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        self._inputs[name] = block_input(args, kwargs).detach()
 
     def layer(self, attention: Attention) -> Layer:
+        """The sum that the heads of this call write into."""
         blocks = self.blocks[attention.site].to(attention.weights)
         addition = self.additions.get(attention.site)
-        if addition is None or addition.block not in self._entered:
+        if addition is None or addition.block not in self._inputs:
             return Layer(blocks)
-        states = self._entered[addition.block][attention.rows][:, attention.query_index].to(blocks)
+        states = self._inputs[addition.block][attention.rows][:, attention.query_index].to(blocks)
         return Layer(blocks, states, addition.gain)
 
     def lengths(self, attention: Attention) -> Tensor:
@@ -77,12 +75,12 @@ class NormLens(Lens):
         cells = torch.mul(attention.weights, lengths, out=attention.buffer("norm"))
         totals = cells.sum(dim=-1)
         cells.div_(torch.where(totals > 0, totals, 1.0)[..., None])  # rows that are 0 stay 0
-        seen = attention.through(self.name, cells)
-        seen.row_totals, seen.layer = totals, self.layer(attention)
-        return seen
+        result = attention.through(self.name, cells)
+        result.row_totals, result.layer = totals, self.layer(attention)
+        return result
 
     def draw(self, text: OneInput) -> HeadMaps:
-        """Lengths, not shares of a row's: heads and tokens can be compared."""
+        """Lengths, not shares of a row, so that heads and tokens can be compared."""
 
         def lengths(attention: Attention) -> Tensor:
             assert attention.row_totals is not None

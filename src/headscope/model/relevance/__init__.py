@@ -1,1 +1,1 @@
-"""Relevance: how much of what a model says came through each head, token and layer."""
+"""Relevance: how much of a model's output came through each head, token and layer."""

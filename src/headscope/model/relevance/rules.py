@@ -1,16 +1,16 @@
-"""The rules of relevance: the same forward pass, and a backward pass in which everything that gates is held fixed.
+"""The rules of relevance: the same forward pass, and a backward pass in which every gate is held fixed.
 
-A network of linear maps shares its result out among what went in by gradient times input, exactly. What is not linear
-is made so where it stands, by what a function does and not by what a module is called:
+In a network of linear maps, gradient times input attributes the output to the inputs exactly. Functions that are not
+linear are linearised by what they compute, not by the names of modules:
 
 norm         (x - mean) / deviation: the deviation is held fixed
 activation   x times the ratio of result and x, which is held fixed
-softmax      voita: the weights are held fixed, so that queries and keys get nothing; attnlrp: has its gradient
-product      of two things that both depend on the input (a gated layer; under attnlrp also weights times values, and
+softmax      voita: the weights are held fixed, so that queries and keys get nothing; attnlrp: keeps its gradient
+product      of two factors that both depend on the input (a gated layer; under attnlrp also weights times values, and
              queries times keys): half of the gradient to each
 
-The values of the forward pass do not change. Whatever is added without depending on the input (a bias) is told to
-whoever keeps the accounts: with voita's rules the inputs and the biases together make up the result.
+The values of the forward pass do not change. Constants that are added (biases) are reported to a `Ledger`: with
+voita's rules the inputs and the biases together make up the result.
 """
 
 from __future__ import annotations
@@ -29,44 +29,30 @@ from headscope.model.attention_model import AttentionModel
 Rules = Literal["voita", "attnlrp"]
 RULES: tuple[Rules, ...] = ("voita", "attnlrp")
 
-_ACTIVATIONS = {
-    "gelu",
-    "tanh",
-    "silu",
-    "mish",
-    "elu",
-    "hardswish",
-    "relu",
-    "relu_",
-    "relu6",
-    "leaky_relu",
-}
-_GATES = {
-    "rsqrt",
-    "sigmoid",
-    "erf",
-}  # only ever a factor: of a norm, of an activation that is written out
+_ACTIVATIONS = {"gelu", "tanh", "silu", "mish", "elu", "hardswish"}
+_ACTIVATIONS |= {"relu", "relu_", "relu6", "leaky_relu"}
+_GATES = {"rsqrt", "sigmoid", "erf"}  # always a factor: of a norm, or of an activation written out
 _PRODUCTS = {"mul", "__mul__", "__rmul__", "matmul", "__matmul__", "bmm", "einsum"}
 _SUMS = {"add", "__add__", "__radd__", "__iadd__", "add_"}
 _DIFFERENCES = {"sub": 1, "__sub__": 1, "rsub": -1, "__rsub__": -1}
 
 
-class Books(Protocol):
-    """Who keeps the accounts."""
+class Ledger(Protocol):
+    """Records the inputs and the constants of a forward pass."""
 
-    def looked_up(self, states: Tensor, ids: Tensor) -> Tensor:
-        """Embeddings as they come from a table; returns what the model should go on with."""
+    def add_embedding(self, states: Tensor, ids: Tensor) -> Tensor:
+        """Record embeddings from a table; returns the states that the model continues with."""
 
-    def added(self, result: Tensor, constant: Tensor | float) -> None:
-        """A constant was added, which gave this result."""
+    def add_constant(self, result: Tensor, constant: Tensor | float) -> None:
+        """Record a constant that was added, with the result."""
 
 
 class _Rules(TorchFunctionMode):
-    """Sees every torch function of a forward pass and makes linear what is not."""
+    """Intercepts every torch function of a forward pass and linearises it by the rules."""
 
-    def __init__(self, rules: Rules, books: Books) -> None:
+    def __init__(self, rules: Rules, ledger: Ledger) -> None:
         super().__init__()
-        self.rules, self.books = rules, books
+        self.rules, self.ledger = rules, ledger
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -74,7 +60,7 @@ class _Rules(TorchFunctionMode):
         if not torch.is_grad_enabled():
             return func(*args, **kwargs)
         if name == "embedding":
-            return self.books.looked_up(func(*args, **kwargs), args[0])
+            return self.ledger.add_embedding(func(*args, **kwargs), args[0])
         if not _depends(args):
             return func(*args, **kwargs)
         special: dict[str, Callable[..., Any]] = {
@@ -93,7 +79,7 @@ class _Rules(TorchFunctionMode):
         if name in _GATES:
             return func(*args, **kwargs).detach()
         if name in _PRODUCTS:
-            return func(*_halved(args), **kwargs)
+            return func(*_halve_gradients(args), **kwargs)
         if name in _SUMS or name in _DIFFERENCES:
             return self._sum(func, name, *args, **kwargs)
         return func(*args, **kwargs)
@@ -148,38 +134,38 @@ class _Rules(TorchFunctionMode):
     ) -> Tensor:
         result: Tensor = func(states, weight, bias)
         if bias is not None:
-            self.books.added(result, bias)
+            self.ledger.add_constant(result, bias)
         return result
 
     def _sum_of_product(
-        self, func: Any, constant: Tensor, one: Tensor, other: Tensor, **kwargs: Any
+        self, func: Any, constant: Tensor, left: Tensor, right: Tensor, **kwargs: Any
     ) -> Tensor:
-        result: Tensor = func(constant, *_halved((one, other)), **kwargs)
+        result: Tensor = func(constant, *_halve_gradients((left, right)), **kwargs)
         if not constant.requires_grad and kwargs.get("beta", 1):
-            self.books.added(result, kwargs.get("beta", 1) * constant)
+            self.ledger.add_constant(result, kwargs.get("beta", 1) * constant)
         return result
 
-    def _sum(self, func: Any, name: str, one: Any, other: Any, **kwargs: Any) -> Any:
-        result = func(one, other, **kwargs)
-        first, second = (isinstance(it, Tensor) and it.requires_grad for it in (one, other))
-        if first and not second:
+    def _sum(self, func: Any, name: str, left: Any, right: Any, **kwargs: Any) -> Any:
+        result = func(left, right, **kwargs)
+        left_depends, right_depends = _depends((left,)), _depends((right,))
+        if left_depends and not right_depends:
             sign = -1 if _DIFFERENCES.get(name) == 1 else 1
-            self.books.added(result, sign * kwargs.get("alpha", 1) * other)
-        elif second and not first:
+            self.ledger.add_constant(result, sign * kwargs.get("alpha", 1) * right)
+        elif right_depends and not left_depends:
             sign = -1 if _DIFFERENCES.get(name) == -1 else 1
-            self.books.added(result, sign * one)
+            self.ledger.add_constant(result, sign * left)
         return result
 
     def _plus(self, states: Tensor, bias: Tensor) -> Tensor:
         result = states + bias
-        self.books.added(result, bias)
+        self.ledger.add_constant(result, bias)
         return result
 
 
 def with_fixed_ratio(
     function: Callable[..., Tensor], states: Tensor, *args: Any, **kwargs: Any
 ) -> Tensor:
-    """function(states) as states times a ratio that is held fixed; at 0 the ratio is the slope."""
+    """function(states), computed as states times a ratio that is held fixed; at 0 the ratio is the slope."""
     with torch.no_grad():
         result = function(states.detach().clone(), *args, **kwargs)
         ratio = result / states
@@ -191,27 +177,30 @@ def with_fixed_ratio(
 
 
 def scale_gradient(states: Tensor, share: float) -> Tensor:
-    """The same values; of the gradient only a share goes on."""
+    """The same values, with the gradient multiplied by `share`."""
     if not states.requires_grad:
         return states
     same = states.view_as(states)
-    on_gradient(same, lambda slope: share * slope)
+    on_gradient(same, lambda gradient: share * gradient)
     return same
 
 
 def on_gradient(states: Tensor, hook: Callable[[Tensor], Tensor | None]) -> None:
-    """Call with the derivative by this tensor when the backward pass comes by; what it returns goes on instead."""
+    """Call the hook with the gradient by this tensor in the backward pass; a returned tensor replaces the gradient."""
     states.register_hook(hook)  # type: ignore[no-untyped-call]
 
 
-def _halved(factors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Factors of a product, those that depend on the input with half of the gradient where there are two of them."""
-    if sum(_depends((one,)) for one in factors) < 2:
+def _halve_gradients(factors: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Factors of a product; if two of them depend on the input, each gets half of the gradient."""
+    if sum(_depends((factor,)) for factor in factors) < 2:
         return factors
-    return tuple(scale_gradient(one, 0.5) if isinstance(one, Tensor) else one for one in factors)
+    return tuple(
+        scale_gradient(factor, 0.5) if isinstance(factor, Tensor) else factor for factor in factors
+    )
 
 
 def _depends(args: Any) -> bool:
+    """Whether a tensor among the arguments, or in lists of them, depends on the input."""
     return any(
         it.requires_grad
         if isinstance(it, Tensor)
@@ -221,8 +210,8 @@ def _depends(args: Any) -> bool:
 
 
 @contextmanager
-def linearise(model: AttentionModel, rules: Rules, books: Books) -> Iterator[None]:
-    """The model's forward passes under these rules while this is open; everything is as before afterwards."""
+def linearise(model: AttentionModel, rules: Rules, ledger: Ledger) -> Iterator[None]:
+    """Run the model's forward passes under these rules while this is open."""
     check_rules(rules)
     trained = [parameter for parameter in model.model.parameters() if parameter.requires_grad]
     with ExitStack() as stack:
@@ -230,20 +219,18 @@ def linearise(model: AttentionModel, rules: Rules, books: Books) -> Iterator[Non
             parameter.requires_grad_(False)
             stack.callback(parameter.requires_grad_, True)
         for module in model.model.modules():
-            if _is_activation(module):
-                stack.enter_context(_scaled_module(module))
+            if (
+                type(module).__module__ == "transformers.activations"
+            ):  # may consist of several functions
+                stack.enter_context(_fix_ratio_of(module))
         stack.enter_context(torch.enable_grad())
-        stack.enter_context(_Rules(rules, books))
+        stack.enter_context(_Rules(rules, ledger))
         yield
 
 
-def _is_activation(module: nn.Module) -> bool:
-    """An activation of transformers, which may be written out in several functions."""
-    return type(module).__module__ == "transformers.activations"
-
-
 @contextmanager
-def _scaled_module(module: nn.Module) -> Iterator[None]:
+def _fix_ratio_of(module: nn.Module) -> Iterator[None]:
+    """Apply `with_fixed_ratio` to the forward of a module."""
     original = module.forward
 
     def forward(states: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Which models the rules of relevance cover, and whether the accounts add up."""
+"""The models that the rules of relevance cover, and the check that relevance adds up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.families import families
 from headscope.model.relevance.sums import RelevanceSums
 
-TOLERANCE = 1e-3  # of what is shared out; rounding makes about 1e-6 in float32
+TOLERANCE = 1e-3  # share of the output; rounding makes about 1e-6 in float32
 
 
 def supported_types() -> tuple[str, ...]:
@@ -35,14 +35,14 @@ def check_supported(model: AttentionModel) -> None:
         )
 
 
-def check_adds_up(model: AttentionModel, accounts: RelevanceSums, said: Tensor) -> None:
-    """Refuse a model in which something is neither linear nor covered: inputs and biases must make up what it says."""
-    parts = [*(part.sum(dim=-1) for part in accounts.inputs.values()), *accounts.biases.values()]
-    sums = torch.stack([part.double().cpu() for part in parts])  # [part, sequence]
-    whole = said.detach().double().cpu()
-    sizes = torch.maximum(whole.abs(), sums.abs().sum(dim=0))
-    # Over the whole batch: a sequence of which the model says next to nothing would ask for more digits than there are.
-    missing = float((whole - sums.sum(dim=0)).abs().sum() / sizes.sum().clamp_min(1e-30))
+def check_adds_up(model: AttentionModel, sums: RelevanceSums, outputs: Tensor) -> None:
+    """Refuse a model whose output is not made up of inputs and biases: something is neither linear nor covered."""
+    by_part = [*(part.sum(dim=-1) for part in sums.inputs.values()), *sums.biases.values()]
+    parts = torch.stack([part.double().cpu() for part in by_part])  # [part, sequence]
+    whole = outputs.detach().double().cpu()
+    sizes = torch.maximum(whole.abs(), parts.abs().sum(dim=0))
+    # Over the whole batch: a sequence with an output near 0 would need more digits than there are.
+    missing = float((whole - parts.sum(dim=0)).abs().sum() / sizes.sum().clamp_min(1e-30))
     if not missing < TOLERANCE:
         raise HeadscopeError(
             f"relevance does not add up in this {type(model.model).__name__}: {missing:.1%} came from layers that "
