@@ -11,7 +11,12 @@ import pytest
 
 import headscope
 from headscope.commands._flags import errors_in_flags, flags, to_flags
-from headscope.config.command_line import command_line
+from headscope.config.command_line import command_line, command_line_of
+from headscope.config.evaluate import EvaluateConfig
+from headscope.config.pretrain import PretrainConfig
+from headscope.config.serve import ServeConfig
+from headscope.config.shared import Reading, Run, TaskData
+from headscope.config.texts import TextData
 from headscope.errors import HeadscopeError
 
 SOURCE = Path(headscope.__file__).parent
@@ -103,3 +108,27 @@ def test_a_command_line_is_quoted_and_leaves_out_what_is_not_given() -> None:
         "headscope masks compare m --seeds 0,1 --mask star"
     )
     assert command_line("speed", "m", keep_metric=0.99) == "headscope speed m --keep-metric 0.99"
+
+
+def test_a_command_line_is_made_of_the_options_that_differ_from_their_defaults() -> None:
+    data = TaskData("sst2", "my data", split="dev:odd", columns={"sentence": "text"})
+    configs = EvaluateConfig(batch_size=8), data, Reading(mask="star"), Run(device="cpu")
+    assert command_line_of(*configs, arguments=("small",)) == (
+        "headscope evaluate small --task sst2 --data 'my data' --split dev:odd --columns sentence=text --mask star "
+        "--device cpu --batch-size 8"
+    )
+    texts = TextData(corpus=["a.txt", "b.txt"], max_length=128)  # 128 is the default of pretrain
+    assert command_line_of(PretrainConfig(architecture="mpnet"), texts) == (
+        "headscope pretrain --corpus a.txt --corpus b.txt --config mpnet"
+    )
+    serve = ServeConfig(study=["study"], browser=False)
+    assert command_line_of(serve, arguments=("minilm",)) == (
+        "headscope serve minilm --study study --no-browser"
+    )
+
+
+def test_the_command_line_of_the_explorer_has_options_of_prune() -> None:
+    script = Path(__file__).parents[1] / "web" / "src" / "switches.js"
+    [template] = re.findall(r"`(headscope [^`]+)`", script.read_text("utf-8"))
+    shown = re.sub(r"\$\{[a-z]+\((?:[^()]|\([^()]*\))*\)\}", "X", template)
+    assert shown == command_line("prune", "X", heads="X", out="small")

@@ -66,32 +66,16 @@ SIZED = {
 READ = {"task": "stsb", "pooling": "first", "prompt": "query: "}
 ON_TEXTS = {"corpus": ["texts.txt"], "pairs": True, "column": "a,b"}
 SPLIT = {"task": "sst2", "data": "glue", "select_on": "dev", "report_on": "test"}
-SEARCHED = {
-    **{
-        "task": "sst2",
-        "data": "glue",
-        "objective": "loss",
-        "at_least": 1,
-        "among": "0.*",
-        "limit": 9,
-        "sizes": "1,2",
-    },
-    **{
-        "try_repairs": "fold",
-        "select_on": "dev",
-        "report_on": "test",
-        "report_limit": 9,
-        "columns": "a=b",
-    },
-    **{
-        "labels": "a=b",
-        "max_length": 9,
-        "batch_size": 9,
-        "seed": 1,
-        "resume": True,
-        "overwrite": True,
-    },
+SEARCHED = {"task": "sst2", "data": "glue", "objective": "loss", "at_least": 1, "among": "0.*"}
+SEARCHED |= {
+    "limit": 9,
+    "sizes": "1,2",
+    "try_repairs": "fold",
+    "select_on": "dev",
+    "report_on": "test",
 }
+SEARCHED |= {"report_limit": 9, "columns": "a=b", "labels": "a=b", "max_length": 9, "batch_size": 9}
+SEARCHED |= {"seed": 1, "resume": True, "overwrite": True}
 # Options that do have an effect together
 USEFUL: list[tuple[str, dict[str, Any]]] = [
     (

@@ -368,21 +368,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | s
         [sys.executable, "-c", CHILD], input=given, capture_output=True, text=True, cwd=here
     )
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in here.iterdir()) == [
-        *(
-            "cut",
-            "dev.tsv",
-            "full",
-            "good.txt",
-            "model",
-            "small",
-            "study",
-            "study2",
-            "tested",
-            "tree.conllu",
-            "two",
-        )
-    ]
+    names = "cut dev.tsv full good.txt model small study study2 tested tree.conllu two"
+    assert sorted(path.name for path in here.iterdir()) == names.split()
     return dict(zip(lines, (tuple(answer) for answer in json.loads(done.stdout)), strict=True))
 
 

@@ -10,8 +10,9 @@ import typer
 
 from headscope.commands._from_config import command
 from headscope.commands._options import drawing_figures, say
-from headscope.config.command_line import command_line
+from headscope.config.command_line import command_line_of
 from headscope.config.demo import DemoConfig
+from headscope.config.serve import ServeConfig
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
 from headscope.progress import progress
@@ -59,7 +60,7 @@ def demo(run: Run, data: TextData, config: DemoConfig) -> None:
             write_into(study, folder)
         headscope.look(model, SENTENCE).save(folder / "look.html")
     say(f"{out / 'look.html'} shows one sentence; to type others, and to switch heads off:")
-    say(command_line("serve", "minilm", study=out))
+    say(command_line_of(ServeConfig(study=[out]), arguments=("minilm",)))
     say("the report, to open in a browser:")
     typer.echo(out / "index.html")
 

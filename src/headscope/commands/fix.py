@@ -8,9 +8,10 @@ import typer
 
 from headscope.commands._from_config import command
 from headscope.commands._options import Model, say
-from headscope.config.command_line import command_line
+from headscope.config.command_line import command_line_of
+from headscope.config.evaluate import EvaluateConfig, on_report_split
 from headscope.config.fix import FixConfig
-from headscope.config.shared import Reading, Run, TaskData, evaluate_options
+from headscope.config.shared import Reading, Run, TaskData
 from headscope.progress import progress
 
 
@@ -31,7 +32,6 @@ def fix(model: Model, data: TaskData, config: FixConfig, reading: Reading, run: 
         f"{len(result.patterns)} of {before['heads']} heads fixed, {parameters} million parameters, "
         f"{speed} ({result.record['timed']})"
     )
-    say(
-        f"check it: {command_line('evaluate', run.out, **evaluate_options(data, config.batch_size))}"
-    )
+    evaluation = EvaluateConfig(config.batch_size)
+    say(f"check it: {command_line_of(evaluation, on_report_split(data), arguments=(run.out,))}")
     typer.echo(run.out)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import typer
 
 from headscope.commands._from_config import command
 from headscope.commands._options import Model, say
-from headscope.config.command_line import command_line
+from headscope.config.command_line import command_line_of
 from headscope.config.gate import GateConfig
+from headscope.config.prune import PruneConfig
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.progress import progress
 
@@ -28,7 +30,8 @@ def gate(model: Model, data: TaskData, config: GateConfig, reading: Reading, run
     if len(pruned):
         first = f"{run.out}/{pruned['aim'].iloc[0]}"
         trained = model if config.frozen else first
-        say(f"cut it: {command_line('prune', trained, plan=f'{first}/plan.json', out='small')}")
+        prune = PruneConfig(plan=f"{first}/plan.json"), Run(out=Path("small"))
+        say(f"cut it: {command_line_of(*prune, arguments=(trained,))}")
     else:
         say(f"nothing to cut: all {front['left'].max()} heads stay")
     typer.echo(run.out)

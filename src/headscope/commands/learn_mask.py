@@ -8,9 +8,10 @@ import typer
 
 from headscope.commands._from_config import command
 from headscope.commands._options import Model, say
-from headscope.config.command_line import command_line
+from headscope.config.command_line import command_line_of
+from headscope.config.evaluate import EvaluateConfig, on_report_split
 from headscope.config.learn_mask import LearnMaskConfig
-from headscope.config.shared import Reading, Run, TaskData, evaluate_options
+from headscope.config.shared import Reading, Run, TaskData
 from headscope.progress import progress
 
 
@@ -27,13 +28,12 @@ def learn_mask(
         )
     if not config.soft:
         first = f"{run.out}/{config.targets[0].name}"
-        reported = data if config.corpus is None else replace(data, report_on="dev")
-        line = command_line(
-            "evaluate",
-            model if config.frozen else first,
-            revision=run.revision if config.frozen else None,
-            **evaluate_options(reported),
-            mask=f"{first}/mask.npz",
+        reported = on_report_split(
+            data if config.corpus is None else replace(data, report_on="dev")
         )
-        say(f"use it: {line}")
+        # The trained model is in the directory of its mask; without training it is the one that was given.
+        trained, revision = (model, run.revision) if config.frozen else (first, None)
+        masked = Reading(mask=f"{first}/mask.npz")
+        configs = EvaluateConfig(), reported, masked, Run(revision=revision)
+        say(f"use it: {command_line_of(*configs, arguments=(trained,))}")
     typer.echo(run.out)

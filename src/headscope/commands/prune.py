@@ -10,9 +10,10 @@ import typer
 
 from headscope.commands._from_config import command
 from headscope.commands._options import AsJson, Model, say
-from headscope.config.command_line import command_line
+from headscope.config.command_line import command_line_of
+from headscope.config.evaluate import EvaluateConfig, on_report_split
 from headscope.config.prune import PruneConfig
-from headscope.config.shared import Reading, Run, TaskData, evaluate_options
+from headscope.config.shared import Reading, Run, TaskData
 from headscope.progress import progress
 
 if TYPE_CHECKING:
@@ -51,9 +52,8 @@ def prune(
         return
     say(_summary(result))
     if data is not None and config.form != "onnx":
-        say(
-            f"check it: {command_line('evaluate', run.out, **evaluate_options(data, config.batch_size))}"
-        )
+        evaluation = EvaluateConfig(config.batch_size)
+        say(f"check it: {command_line_of(evaluation, on_report_split(data), arguments=(run.out,))}")
     typer.echo(run.out)
 
 

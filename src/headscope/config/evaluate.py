@@ -28,3 +28,16 @@ class EvaluateConfig(Config):
     }
 
     batch_size: int = option(32, "Sequences per batch; does not change the result", at_least=1)
+
+
+def on_report_split(data: TaskData) -> TaskData:
+    """The data on which `evaluate` repeats the result of a report split."""
+    return TaskData(
+        data.task,
+        data.data,
+        split=data.report_on or "dev",
+        limit=data.report_limit,
+        max_length=data.max_length,
+        columns=data.columns,
+        labels=data.labels,
+    )

@@ -27,34 +27,15 @@ def _files_in(package: str, first: Sequence[str] = (), with_line: str = "") -> t
     return tuple(name for name in ordered if with_line in map(str.strip, texts[name].split("\n")))
 
 
-TASKS = (
-    *(
-        "bleu",
-        "causal",
-        "choice",
-        "classification",
-        "cola",
-        "masked",
-        "mlm",
-        "mnli",
-        "mrpc",
-        "pairs",
-        "qnli",
-        "qqp",
-    ),
-    *(
-        "questions",
-        "retrieval",
-        "rte",
-        "similarity",
-        "snli",
-        "squad",
-        "sst2",
-        "stsb",
-        "swag",
-        "translation",
-    ),
-)
+def _words(text: str) -> tuple[str, ...]:
+    """The words of a text: for lists of names too long for a line."""
+    return tuple(text.split())
+
+
+TASKS = _words("""
+    bleu causal choice classification cola masked mlm mnli mrpc pairs qnli qqp questions retrieval rte similarity snli
+    squad sst2 stsb swag translation
+""")
 POOLED_TASKS = ("retrieval", "similarity", "stsb")  # they compare vectors of texts
 TASKS_MEANT = {
     "lm": ("causal", "mlm"),
@@ -89,10 +70,7 @@ def statistics_of_texts() -> tuple[str, ...]:
 
 _LENSES = "model/lenses", ("raw", "norm")
 LENSES = _files_in(*_LENSES)  # one map for each head
-_TOKEN_MAPS = (
-    "analysis/token_maps",
-    ("rollout", "flow", "gradient-rollout", "relevance", "value-zeroing"),
-)
+_TOKEN_MAPS = "analysis/token_maps", _words("rollout flow gradient-rollout relevance value-zeroing")
 TOKEN_MAPS = _files_in(*_TOKEN_MAPS)  # one map for all heads together
 GRADIENT_LENSES = _files_in(*_LENSES, with_line="needs_gradient = True")
 # those with gradients of one token's output, and of the vector of a text
@@ -125,25 +103,8 @@ OBJECTIVES = ("loss", "metric")
 REPAIRS = ("fold", "refit")
 FORMS = ("small", "plain", "onnx")
 
-FIXED_PATTERNS = (
-    "current",
-    "previous",
-    "next",
-    "left",
-    "right",
-    "end",
-    "start",
-    "uniform",
-    "first",
-    "raganato",
-)
-MASKED_TOKENS = (
-    "special",
-    "classification",
-    "separator",
-    "punctuation",
-    "content",
-)  # knock-out --to
+FIXED_PATTERNS = _words("current previous next left right end start uniform first raganato")
+MASKED_TOKENS = _words("special classification separator punctuation content")  # knock-out --to
 MASK_FORMS = ("renormalised", "additive", "multiplicative")
 PER = ("model", "layer", "head")
 
@@ -152,9 +113,8 @@ LONG = ("truncate", "window", "skip", "error")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")  # kinds; cuda:1 is a kind and a number
 
-MASKS: dict[
-    str, dict[str, int | float | tuple[str, ...]]
-] = {  # parameters of each named mask with their defaults
+Parameter = int | float | tuple[str, ...]
+MASKS: dict[str, dict[str, Parameter]] = {  # parameters of each named mask with their defaults
     "dense": {},
     "diagonal": {},
     "no-diagonal": {},

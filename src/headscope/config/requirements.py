@@ -397,10 +397,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
             _has("recover"),
         ),
         Rule(
-            {
-                **{"report_on": "dev:odd", "report_limit": None, "columns": None, "labels": None},
-                **{"max_length": None, "batch_size": 32},
-            },
+            {"report_on": "dev:odd", "batch_size": 32}
+            | dict.fromkeys(("report_limit", "columns", "labels", "max_length")),
             "`task=NAME` and `data=PATH`",
             _has("task"),
         ),

@@ -99,22 +99,6 @@ class TaskData(Config):
     )  # fmt: skip
 
 
-def evaluate_options(data: TaskData, batch_size: int = 32) -> dict[str, object]:
-    """The options of `evaluate` for the report split."""
-    columns, labels = (data.columns or {}, data.labels or {})
-    options = {
-        "task": getattr(data.task, "name", data.task),
-        "data": data.data,
-        "split": data.report_on,
-        "limit": data.report_limit,
-        "max_length": data.max_length,
-        "batch_size": None if batch_size == 32 else batch_size,
-        "columns": ",".join(f"{ours}={theirs}" for ours, theirs in columns.items()),
-        "labels": ",".join(f"{theirs}={ours}" for theirs, ours in labels.items()),
-    }
-    return {name: value for name, value in options.items() if value}
-
-
 AS_STATED = "as the model's files state"
 
 

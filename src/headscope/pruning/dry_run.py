@@ -6,7 +6,6 @@ import shlex
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from headscope.config.command_line import option_words
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning.pareto_front import change_text
 from headscope.pruning.plan import Plan
@@ -38,14 +37,14 @@ class DryRun(Result):
     """A plan, and what carrying it out would give.
 
     sizes        of the unpruned and of the pruned model
-    measured_on  options of `evaluate` for the examples it would be measured on; None without a task
+    measured_on  options of `evaluate`, as words, for the examples it would be measured on; None without a task
     has_study    whether a search found it: then its study would be written, too
     """
 
     plan: Plan
     form: str
     sizes: tuple[Size, Size]
-    measured_on: dict[str, object] | None
+    measured_on: list[str] | None
     has_study: bool
 
     @property
@@ -84,7 +83,7 @@ class DryRun(Result):
         ]
 
     def _flags(self) -> str:
-        return shlex.join(option_words(self.measured_on or {}))
+        return shlex.join(self.measured_on or ())
 
     def _sized(self) -> list[str]:
         before, after = self.sizes

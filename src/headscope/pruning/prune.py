@@ -13,10 +13,12 @@ import torch
 from headscope.ablation.evaluate import open_for
 from headscope.ablation.noninferiority import Margin, verdict_of
 from headscope.ablation.significance import delta_of_metric, metrics_of, resamples_for
+from headscope.config.command_line import option_words
+from headscope.config.evaluate import EvaluateConfig, on_report_split
 from headscope.config.option import recorded
 from headscope.config.prune import PruneConfig
 from headscope.config.search import splits_of
-from headscope.config.shared import Reading, Run, TaskData, evaluate_options
+from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.masks.open_model import open_model
 from headscope.model import surgery
@@ -82,7 +84,9 @@ def preview(
         )
     plan, result = _make_plan(model, config, data, reading, run)
     sizes = Size.of(model), Size.of(surgery.prune(model, list(plan.heads)))
-    measured_on = None if data is None else evaluate_options(data, config.batch_size)
+    measured_on = None
+    if data is not None:
+        measured_on = option_words(EvaluateConfig(config.batch_size), on_report_split(data))
     return DryRun(plan, config.form, sizes, measured_on, has_study=result is not None)
 
 
