@@ -28,7 +28,7 @@ from headscope.pruning.pareto_front import Report
 from headscope.pruning.target import estimate
 from headscope.report.sections import figures_of, findings_of, parts_of
 from headscope.study.study import Study
-from headscope.tasks import running
+from headscope.tasks import inference
 from sampling import slow
 from worded import glue, saved, sentiments, table
 
@@ -389,11 +389,11 @@ def test_a_search_for_speed_ends_where_the_layers_promise_it(
     """With layers that were measured to take 1, 0.75 and 0.5 of the time at all, half and none of their heads."""
     asked: list[int] = []
 
-    def layers(*_: object, batch_size: int, **__: object) -> speed.Layers:
+    def layers(*_: object, batch_size: int, **__: object) -> speed.LayerTimes:
         asked.append(batch_size)
-        return speed.Layers((1.0, 0.5, 0.0), (1.0, 0.75, 0.5))
+        return speed.LayerTimes((1.0, 0.5, 0.0), (1.0, 0.75, 0.5))
 
-    monkeypatch.setattr(speed, "layers", layers)
+    monkeypatch.setattr(speed, "measure_layers", layers)
     done("prune", "bert", *TASK, "--speedup", "1.3", "--search", "rank", "--out", "fast")
     assert asked == [speed.TIMED[0]]  # the size that the cut model is timed with
     assert len(headscope.load("fast").heads) == 2
@@ -429,7 +429,7 @@ def test_each_model_is_evaluated_once_on_the_report_split(
 
     def counting(*given: Any, **named: Any) -> Any:
         counted.append(1)
-        return running.evaluate(*given, **named)
+        return inference.evaluate(*given, **named)
 
     for module in ("headscope.pruning.pareto_front", "headscope.pruning.prune"):
         monkeypatch.setattr(importlib.import_module(module), "evaluate", counting)
