@@ -438,14 +438,17 @@ def spoilt(**changes: object) -> dict[str, np.ndarray]:
 HOLE = np.eye(4, dtype=bool)[None].copy()
 HOLE[0, 2, 2] = False
 FILES = [
-    (spoilt(schema=2), "a mask of schema 2, not 1"),
-    (spoilt(per="token"), "it does not say what it is a mask of"),
-    (spoilt(groups="all"), "it does not name its layers or heads"),
-    (spoilt(allowed=np.eye(4)[None]), "its values are float64 [1, 4, 4]"),
-    (spoilt(allowed=np.ones((1, 4, 3), dtype=bool)), "it is 4 by 3 positions, not square"),
-    (spoilt(allowed=np.ones((2, 4, 4), dtype=bool)), "2 masks for 1 names"),
-    (spoilt(allowed=HOLE), "position 2 of all may attend to nothing"),
-    (spoilt(diagonal=False), "position 0 of all may attend to nothing"),
+    (spoilt(schema=2), "its schema must be 1, got 2"),
+    (spoilt(per="token"), "per and diagonal must state the kind of mask"),
+    (spoilt(groups="all"), "groups must be names of layers or heads, got 'all'"),
+    (
+        spoilt(allowed=np.eye(4)[None]),
+        "values must be true or false by position, got float64 [1, 4, 4]",
+    ),
+    (spoilt(allowed=np.ones((1, 4, 3), dtype=bool)), "masks must be square, got bool [1, 4, 3]"),
+    (spoilt(allowed=np.ones((2, 4, 4), dtype=bool)), "there must be a mask for each of the groups"),
+    (spoilt(allowed=HOLE), "every position must have a key, got none for position 2 of all"),
+    (spoilt(diagonal=False), "every position must have a key, got none for position 0 of all"),
 ]
 
 

@@ -331,12 +331,12 @@ def test_a_mask_file_of_another_length_or_model_is_refused(tmp_path: Path) -> No
     )
     with (
         model.edited(Masked(str(path))),
-        pytest.raises(HeadscopeError, match="this mask is of 4 positions"),
+        pytest.raises(HeadscopeError, match="texts must have at most 4 tokens under this mask"),
     ):
         outputs(model, inputs)
     deeper = tiny("bert", num_hidden_layers=len({head.layer for head in model.heads}) + 1)
     with (
-        pytest.raises(HeadscopeError, match="this mask has no encoder"),
+        pytest.raises(HeadscopeError, match="which the mask is for, got one with encoder"),
         deeper.edited(Masked(str(path))),
     ):
         pass

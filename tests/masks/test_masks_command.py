@@ -99,11 +99,11 @@ def test_what_is_shown_is_what_is_met(here: Path) -> None:
     for mask, said in (
         (
             "longformer:globals=500",
-            "128 positions have no position 500. Expected 0 to 127, or a larger --length.",
+            "global positions must be 0 to 127, got 500. Change it, or give a larger --length.",
         ),
         (
             "random:drop=128",
-            "128 of 128 keys cannot be dropped. Expected less than 128, or a larger --length.",
+            "drop must be less than 128, got 128. Change it, or give a larger --length.",
         ),
     ):
         assert refused("masks", "show", mask) == f'MASK "{mask}": {said}'
@@ -209,13 +209,22 @@ HOLE[1, 1] = False
 ARRAYS = [
     (
         np.ones((3, 4), dtype=bool),
-        "it is 3 x 4, not square. Expected n x n: rows attend, columns are seen.",
+        "a mask must be n x n (rows attend, columns are attended to), got 3 x 4.",
     ),
-    (np.ones((1, 3, 3), dtype=bool), "it is 1 x 3 x 3, not square."),
-    (np.array(1), "it is one number, not square."),
-    (np.eye(3) / 2, "its values are float64, and not all 0 or 1."),
-    (np.full((3, 3), "1"), "its values are <U1, and not all 0 or 1."),
-    (HOLE, "position 1 of all may attend to nothing."),
+    (
+        np.ones((1, 3, 3), dtype=bool),
+        "a mask must be n x n (rows attend, columns are attended to), got 1 x 3 x 3.",
+    ),
+    (np.array(1), "a mask must be n x n (rows attend, columns are attended to), got one number."),
+    (
+        np.eye(3) / 2,
+        "values must be true or 1 where attention is allowed, else false or 0, got float64.",
+    ),
+    (
+        np.full((3, 3), "1"),
+        "values must be true or 1 where attention is allowed, else false or 0, got <U1.",
+    ),
+    (HOLE, "every position must have a key, got none for position 1 of all."),
     (np.array([[object()]]), "not a mask: "),
 ]
 
@@ -233,7 +242,7 @@ def test_a_file_without_the_right_fields_says_what_is_expected(here: Path) -> No
     np.savez(here / "mine.npz", mask=np.eye(3, dtype=bool))
     said = refused("masks", "show", "mine.npz")
     assert said.startswith(
-        'mine.npz: there is no field "allowed" in it, but mask. Expected allowed, true or false'
+        "mine.npz: a mask file must have the fields allowed and about (docs/learning.md), got mask."
     )
     assert ".npy" in said
     np.save((here / "array.npz").open("wb"), np.eye(3, dtype=bool))

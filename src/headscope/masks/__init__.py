@@ -1,4 +1,4 @@
-"""Which positions may attend to which: patterns by name, put on a model."""
+"""Masks: which positions may attend to which; named patterns, files, and the edit that applies them."""
 
 from headscope.masks.mask_edit import Masked
 from headscope.masks.mask_spec import read_mask, resolve_mask, sparsity

@@ -1,8 +1,8 @@
-"""Attention under a mask that leaves work out: in plain torch, and by torch's FlexAttention, compiled.
+"""Block-sparse attention under a mask: in plain torch, and by torch's compiled FlexAttention.
 
-In plain torch, strips of queries attend to the keys that any of them sees. A window, even with a few global positions,
-needs few of the keys for each strip; scattered masks need all of them for every strip, and then nothing is saved. No
-compiler is needed. FlexAttention leaves out the blocks in which a mask allows nothing.
+In plain torch, strips of queries attend to the keys that any of them may attend to. A window, even with a few global
+positions, needs few keys for each strip. Scattered masks need all keys for every strip, which saves nothing. No
+compiler is needed. FlexAttention skips the blocks in which a mask allows nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Strip:
-    """Queries that are answered together, the keys they see, and which sees which (4-D; None where all see all)."""
+    """Queries, the keys that any of them may attend to, and the mask between them (4-D; None if all are allowed)."""
 
     queries: slice | Tensor
     keys: slice | Tensor
@@ -29,22 +29,23 @@ class Strip:
 def strips_of(allowed: Tensor, block: int = BLOCK) -> list[Strip]:
     """A mask [head or 1, query, key] without empty rows, as strips of at most `block` queries.
 
-    Queries that see more than half of the keys go together, so that one of them does not widen its neighbours' strip.
+    Queries that attend to more than half of the keys are grouped, so that they do not widen their neighbours' strips.
     """
-    seen = allowed.any(dim=0)
-    sees_most = seen.sum(dim=-1) > seen.shape[-1] / 2
-    found = []
-    for group in (~sees_most, sees_most):
+    by_any_head = allowed.any(dim=0)  # [query, key]
+    is_wide = by_any_head.sum(dim=-1) > by_any_head.shape[-1] / 2
+    strips = []
+    for group in (~is_wide, is_wide):
         for queries in torch.split(group.nonzero()[:, 0], block):
             if len(queries):
-                keys = seen[queries].any(dim=0).nonzero()[:, 0]
-                cells = allowed[:, queries][:, :, keys]
-                found.append(Strip(_run(queries), _run(keys), None if cells.all() else cells[None]))
-    return found
+                keys = by_any_head[queries].any(dim=0).nonzero()[:, 0]
+                cells = allowed[:, queries][:, :, keys]  # [head or 1, query, key]
+                mask = None if cells.all() else cells[None]
+                strips.append(Strip(_as_slice(queries), _as_slice(keys), mask))
+    return strips
 
 
 def attend_by_blocks(query: Tensor, key: Tensor, value: Tensor, strips: Sequence[Strip]) -> Tensor:
-    """[batch, head, query, width]: what SDPA gives under the mask that the strips were made of."""
+    """[batch, head, query, width]: the same as SDPA under the mask of these strips."""
     output = torch.empty_like(query)
     for strip in strips:
         output[:, :, strip.queries] = nn.functional.scaled_dot_product_attention(
@@ -64,17 +65,16 @@ def share_of_blocks(allowed: Tensor, block: int = BLOCK) -> float:
     return float(squares.any(dim=4).any(dim=2).float().mean())
 
 
-def _run(places: Tensor) -> slice | Tensor:
-    """A slice where the places follow each other: nothing is copied then."""
-    first, last = int(places[0]), int(places[-1])
-    return slice(first, last + 1) if last - first + 1 == len(places) else places
+def _as_slice(indices: Tensor) -> slice | Tensor:
+    """A slice if the indices are consecutive, so that nothing is copied."""
+    first, last = int(indices[0]), int(indices[-1])
+    return slice(first, last + 1) if last - first + 1 == len(indices) else indices
 
 
 def compile_flex(allowed: Tensor) -> Attend:
-    """Attention under a mask [head or 1, query, key], to be compiled at its first call; what fails then is torch's.
+    """Attention under a mask [head or 1, query, key], compiled at its first call, which may raise errors of torch.
 
-    Every mask is compiled anew: what torch has compiled before in this process is forgotten, as it gives up in silence
-    after a few shapes of one function.
+    Resets torch's compiler, since it silently stops compiling after a few shapes of one function.
     """
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 

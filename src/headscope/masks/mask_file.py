@@ -1,4 +1,4 @@
-"""A mask in a file, as it is learned: which positions may attend to which, or which distances."""
+"""Masks in files: pairs of positions, or distances, that attention is allowed between."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -19,12 +19,15 @@ from headscope.errors import HeadscopeError, reason
 from headscope.heads import Head, Site
 from headscope.masks.patterns import Mask
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 Per = Literal["model", "layer", "head"]
 PLAIN = ".npy"
 
 
 def groups_of(heads: Iterable[Head], per: Per) -> tuple[str, ...]:
-    """What has a mask of its own: `all`, layers as `encoder.0`, or heads as `encoder.0.0`; cross attention has none."""
+    """Groups with a mask each: `all`, layers as `encoder.0`, or heads as `encoder.0.0`; cross attention has none."""
     own = [head for head in heads if head.stack in ("encoder", "decoder")]
     names = ({"model": "all", "layer": str(head.site), "head": str(head)}[per] for head in own)
     return tuple(dict.fromkeys(names))
@@ -32,10 +35,10 @@ def groups_of(heads: Iterable[Head], per: Per) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class MaskPositions:
-    """What is allowed.
+    """A mask for each group.
 
-    groups      the names of what has a mask of its own, see `groups_of`
-    structured  allowed is [group, distance], the first and last position being open; else [group, position, position]
+    groups      names of the groups, see `groups_of`
+    structured  allowed is [group, distance], and the first and last position are open; else [group, position, position]
     diagonal    whether a token may attend to itself
     """
 
@@ -61,24 +64,25 @@ class MaskPositions:
         rows = self.allowed[self._rows(site)]
         if not self.structured and length > self.length:
             raise HeadscopeError(
-                f"this mask is of {self.length} positions, and a text has {length}",
+                f"texts must have at most {self.length} tokens under this mask, got {length}",
                 where=name,
-                fix=f"Cut texts with `max_length={self.length}`, or learn a `structured=True` mask, which has no end",
+                fix=f"Truncate texts with `max_length={self.length}`, or learn a `structured=True` mask",
             )
         if not self.structured:
-            found = rows[:, :length, :length].clone()
+            allowed = rows[:, :length, :length].clone()
         else:
-            place = torch.arange(length)
-            distance = (place[:, None] - place).abs()
-            found = rows[:, distance.clamp_max(self.length - 1)] & (distance < self.length)
-            found[:, [0, -1]] = True
-            found[:, :, [0, -1]] = True
+            position = torch.arange(length)
+            distance = (position[:, None] - position).abs()
+            # [group, query, key]
+            allowed = rows[:, distance.clamp_max(self.length - 1)] & (distance < self.length)
+            allowed[:, [0, -1]] = True
+            allowed[:, :, [0, -1]] = True
         if not self.diagonal:
-            found.diagonal(dim1=1, dim2=2).zero_()
-        return found
+            allowed.diagonal(dim1=1, dim2=2).zero_()
+        return allowed
 
     def _rows(self, site: Site | None) -> list[int]:
-        """Whose masks these are: of the site, or of its heads; without a site the first."""
+        """Indices of the masks of a site or its heads; without a site the first."""
         if site is None or self.per == "model":
             return [0]
         if self.per == "layer":
@@ -93,66 +97,65 @@ class MaskPositions:
         missing = [group for group in groups_of(heads, self.per) if group not in self.groups]
         if missing:
             raise HeadscopeError(
-                f"this mask has no {missing[0]}, which the model has",
+                f"the model must have only {self.groups[0]} to {self.groups[-1]}, which the mask is for, "
+                f"got one with {missing[0]}",
                 where=name,
-                expected=f"a model with {self.groups[0]} to {self.groups[-1]}",
             )
 
     def write(self, path: Path) -> None:
         about = {"schema": 1, "groups": self.groups, "per": self.per, "diagonal": self.diagonal}
-        with path.open("wb") as file:  # a path would be given another ending
+        with path.open("wb") as file:  # numpy would add a suffix to a path
             np.savez_compressed(
                 file, allowed=self.allowed.numpy(), about=np.array(json.dumps(about))
             )
 
 
 def read_positions(path: str | Path) -> MaskPositions:
-    """A mask file, or a refusal that says what is wrong with it."""
-    positions = _read_plain(path) if str(path).endswith(PLAIN) else _read_learned(path)
-    _check_rows(positions, path)
+    """A mask file, checked."""
+    positions = _read_plain(path) if str(path).endswith(PLAIN) else _read_archive(path)
+    if not positions.structured:  # in which the first and last position are open
+        _check_rows(positions, path)
     return positions
 
 
 def _read_plain(path: str | Path) -> MaskPositions:
-    """One array [position, position], of a mask that was made elsewhere: for all heads."""
-    with _reading(path):
-        held = np.load(path, allow_pickle=False)
-    if not isinstance(held, np.ndarray):
+    """An array [position, position] that was made elsewhere: one mask for all heads."""
+    with _name_errors(path):
+        array = np.load(path, allow_pickle=False)
+    if not isinstance(array, np.ndarray):
         raise HeadscopeError("not a mask: it is an archive", where=path, expected=MASK_FILE)
-    if held.ndim != 2 or held.shape[0] != held.shape[1] or not held.size:
-        shape = " x ".join(map(str, held.shape)) or "one number"
-        expected = "n x n: rows attend, columns are seen"
-        raise HeadscopeError(f"it is {shape}, not square", where=path, expected=expected)
-    if held.dtype.kind not in "buif" or not np.isin(held, (0, 1)).all():
-        what = f"its values are {held.dtype}, and not all 0 or 1"
-        expected = "true or 1 where attention may go, else false or 0"
-        raise HeadscopeError(what, where=path, expected=expected)
-    allowed = torch.from_numpy(held == 1)[None]
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or not array.size:
+        shape = " x ".join(map(str, array.shape)) or "one number"
+        what = f"a mask must be n x n (rows attend, columns are attended to), got {shape}"
+        raise HeadscopeError(what, where=path)
+    if array.dtype.kind not in "buif" or not np.isin(array, (0, 1)).all():
+        what = f"values must be true or 1 where attention is allowed, else false or 0, got {array.dtype}"
+        raise HeadscopeError(what, where=path)
+    allowed = torch.from_numpy(array == 1)[None]
     return MaskPositions(("all",), "model", structured=False, diagonal=True, allowed=allowed)
 
 
-def _read_learned(path: str | Path) -> MaskPositions:
-    """As `write` leaves it."""
-    with _reading(path), np.load(path, allow_pickle=False) as held:
-        missing = [name for name in ("allowed", "about") if name not in held]
+def _read_archive(path: str | Path) -> MaskPositions:
+    """A file written by `MaskPositions.write`."""
+    with _name_errors(path), np.load(path, allow_pickle=False) as arrays:
+        missing = [name for name in ("allowed", "about") if name not in arrays]
         if missing:
+            names = ", ".join(arrays) or "nothing"
             raise HeadscopeError(
-                f'there is no field "{missing[0]}" in it, but {", ".join(held) or "nothing"}',
+                f"a mask file must have the fields allowed and about (docs/learning.md), got {names}",
                 where=path,
-                expected="allowed, true or false by position, and about, as docs/learning.md has them",
-                fix="One n x n array of true and false is taken from an .npy file as it is",
+                fix="Save an n x n array of true and false as an .npy file instead",
             )
-        allowed, about = held["allowed"], json.loads(str(held["about"]))
+        allowed, about = arrays["allowed"], json.loads(str(arrays["about"]))
     _check_content(allowed, about, path)
-    found = torch.from_numpy(allowed)
-    return MaskPositions(
-        tuple(about["groups"]), about["per"], found.dim() == 2, about["diagonal"], found
-    )
+    groups, structured = tuple(about["groups"]), allowed.ndim == 2
+    positions = torch.from_numpy(allowed)
+    return MaskPositions(groups, about["per"], structured, about["diagonal"], positions)
 
 
 @contextmanager
-def _reading(path: str | Path) -> Iterator[None]:
-    """Raise what goes wrong while the file is read as an error that names it."""
+def _name_errors(path: str | Path) -> Iterator[None]:
+    """Turn errors of reading into one that names the file."""
     try:
         yield
     except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as cause:
@@ -161,39 +164,43 @@ def _reading(path: str | Path) -> Iterator[None]:
         raise HeadscopeError(what, where=path, expected=MASK_FILE) from cause
 
 
-def _check_content(allowed: Any, about: Any, path: str | Path) -> None:
-    def refuse(what: str) -> None:
-        raise HeadscopeError(what, where=path, expected=MASK_FILE)
-
-    schema = about.get("schema") if isinstance(about, dict) else None
-    if schema != 1:
-        refuse(f"a mask of schema {schema!r}, not 1")
-    if about.get("per") not in get_args(Per) or not isinstance(about.get("diagonal"), bool):
-        refuse("it does not say what it is a mask of")
-    groups = about.get("groups")
-    if not isinstance(groups, list) or not all(isinstance(name, str) for name in groups):
-        refuse("it does not name its layers or heads")
-    if allowed.dtype != bool or allowed.ndim not in (2, 3) or 0 in allowed.shape:
-        values = f"{allowed.dtype} {list(allowed.shape)}"
-        refuse(f"its values are {values}, not true or false by position")
-    if allowed.ndim == 3 and allowed.shape[1] != allowed.shape[2]:
-        refuse(f"it is {allowed.shape[1]} by {allowed.shape[2]} positions, not square")
-    if len(allowed) != len(groups):
-        refuse(f"{len(allowed)} masks for {len(groups)} names")
+def _check_content(allowed: NDArray[Any], about: Any, path: str | Path) -> None:
+    """Raise an error if the arrays of an archive are not a mask."""
+    fields = about if isinstance(about, dict) else {}
+    groups, per, diagonal = (fields.get(name) for name in ("groups", "per", "diagonal"))
+    has_names = isinstance(groups, list) and all(isinstance(name, str) for name in groups)
+    values = f"{allowed.dtype} {list(allowed.shape)}"
+    is_square = allowed.ndim != 3 or allowed.shape[1] == allowed.shape[2]
+    checks = (
+        (fields.get("schema") == 1, f"its schema must be 1, got {fields.get('schema')!r}"),
+        (
+            per in get_args(Per) and isinstance(diagonal, bool),
+            f"per and diagonal must state the kind of mask, got {per!r} and {diagonal!r}",
+        ),
+        (has_names, f"groups must be names of layers or heads, got {groups!r}"),
+        (
+            allowed.dtype == bool and allowed.ndim in (2, 3) and 0 not in allowed.shape,
+            f"values must be true or false by position, got {values}",
+        ),
+        (is_square, f"masks must be square, got {values}"),
+        (
+            has_names and allowed.shape[:1] == (len(groups or ()),),
+            f"there must be a mask for each of the groups {groups}, got {values}",
+        ),
+    )
+    for is_valid, what in checks:
+        if not is_valid:
+            raise HeadscopeError(what, where=path, expected=MASK_FILE)
 
 
 def _check_rows(positions: MaskPositions, path: str | Path) -> None:
-    """A position that may attend to nothing: what was meant?"""
-    if positions.structured:
-        return  # the first and last position are open
-    found = positions.allowed.clone()
+    """Raise an error if a position may attend to nothing, since the intention is unclear."""
+    allowed = positions.allowed.clone()
     if not positions.diagonal and positions.length > 1:
-        found.diagonal(dim1=1, dim2=2).zero_()
-    empty = (~found.any(dim=2)).nonzero()
+        allowed.diagonal(dim1=1, dim2=2).zero_()
+    empty = (~allowed.any(dim=2)).nonzero()
     if len(empty):
         group, row = empty[0].tolist()
-        raise HeadscopeError(
-            f"position {row} of {positions.groups[group]} may attend to nothing",
-            where=path,
-            expected="a key for every position",
-        )
+        name = positions.groups[group]
+        what = f"every position must have a key, got none for position {row} of {name}"
+        raise HeadscopeError(what, where=path)

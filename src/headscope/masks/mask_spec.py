@@ -1,4 +1,4 @@
-"""A mask by its name: `star`, `window:width=8`, `longformer-no-diagonal`, `window+star`, `mask.npz`, `mask.npy`."""
+"""A mask from its text: `star`, `window:width=8`, `longformer-no-diagonal`, `window+star`, `mask.npz`, `mask.npy`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headscope.masks.patterns import PATTERNS, Mask, Pattern
 
 
 def read_mask(spec: str, option: str = "`mask`") -> Mask:
-    """A mask as it is written: a name with parameters, several with a plus between them. option: as errors name it."""
+    """A mask from its text: a name with parameters, several joined by plus signs. option: its name in errors."""
     parts = [_read_part(part.strip(), f'{option} "{spec}"') for part in spec.split("+")]
     if len(parts) == 1:
         return parts[0]
@@ -28,9 +28,9 @@ def read_mask(spec: str, option: str = "`mask`") -> Mask:
         return reduce(operator.or_, (part.at(length, site) for part in parts))
 
     def check(heads: Iterable[Head]) -> None:
-        known = tuple(heads)
+        listed = tuple(heads)
         for part in parts:
-            part.check(known)
+            part.check(listed)
 
     per = max((part.per for part in parts), key=("model", "layer", "head").index)
     return Mask(spec, either, per, check)
@@ -42,7 +42,7 @@ def sparsity(mask: Tensor) -> float:
 
 
 def resolve_mask(allowed: Tensor, *, is_causal: bool = False) -> Tensor:
-    """A mask as attention meets it: nothing later in a decoder, and a query that may attend to nothing sees itself."""
+    """The mask as attention applies it: causal in a decoder, and a query without any key attends to itself."""
     if is_causal:
         allowed = allowed.tril()
     itself = torch.eye(allowed.shape[-1], dtype=torch.bool)
@@ -50,15 +50,14 @@ def resolve_mask(allowed: Tensor, *, is_causal: bool = False) -> Tensor:
 
 
 def add_seed(spec: str, seed: int) -> str:
-    """A mask as it is written, with this seed for every part that is drawn by chance and names none."""
+    """The text of a mask with this seed for every randomly drawn part that names none."""
     parts = []
     for part in map(str.strip, spec.split("+")):
-        name, told, without = split_mask(part)
-        keys = [item.partition("=")[0] for item in told.split(",")]
-        by_chance = name in PATTERNS and "seed" in defaults_of(PATTERNS[name])
-        if by_chance and "seed" not in keys:
-            told = f"{told},seed={seed}" if told else f"seed={seed}"
-            part = f"{name}:{told}{WITHOUT_DIAGONAL if without else ''}"
+        name, parameters, without_diagonal = split_mask(part)
+        names = [item.partition("=")[0] for item in parameters.split(",")]
+        if name in PATTERNS and "seed" in defaults_of(PATTERNS[name]) and "seed" not in names:
+            parameters = f"{parameters},seed={seed}" if parameters else f"seed={seed}"
+            part = f"{name}:{parameters}{WITHOUT_DIAGONAL if without_diagonal else ''}"
         parts.append(part)
     return "+".join(parts)
 
@@ -70,44 +69,45 @@ def files_of(spec: str) -> list[str]:
 
 
 def check_fits(spec: str, length: int, option: str = "`mask`") -> None:
-    """Refuse parameters that mean nothing at a length: a position beyond it, more keys dropped than there are."""
+    """Refuse parameters beyond a length: a global position, or a number of dropped keys."""
+    where = f'{option} "{spec}"'
     for part in map(str.strip, spec.split("+")):
-        name, told, _ = split_mask(part)
-        where = f'{option} "{spec}"'
+        name, text, _ = split_mask(part)
         if name not in PATTERNS:
             continue
-        given = read_parameters(told, defaults_of(PATTERNS[name]), where)
-        beyond = [one for one in given.get("globals", ()) if one.isdecimal() and int(one) >= length]
-        if beyond:
-            what = f"{length} positions have no position {beyond[0]}"
-            expected = f"0 to {length - 1}, or a larger `length`"
-            raise HeadscopeError(what, where=where, expected=expected)
-        if given.get("drop", 0) >= length:
-            what = f"{given['drop']} of {length} keys cannot be dropped"
-            expected = f"less than {length}, or a larger `length`"
-            raise HeadscopeError(what, where=where, expected=expected)
+        parameters = read_parameters(text, defaults_of(PATTERNS[name]), where)
+        positions = [int(p) for p in parameters.get("globals", ()) if p.isdecimal()]
+        beyond = next((position for position in positions if position >= length), None)
+        what = ""
+        if beyond is not None:
+            what = f"global positions must be 0 to {length - 1}, got {beyond}"
+        elif parameters.get("drop", 0) >= length:
+            what = f"drop must be less than {length}, got {parameters['drop']}"
+        if what:
+            raise HeadscopeError(what, where=where, fix="Change it, or give a larger `length`")
 
 
 def _read_part(part: str, where: str) -> Mask:
     file = part.removesuffix(WITHOUT_DIAGONAL)
     if file.endswith(FILES):
-        held = read_positions(file)
-        return replace(held, diagonal=held.diagonal and part == file).mask(part)
-    name, told, without = split_mask(part)
+        positions = read_positions(file)
+        return replace(positions, diagonal=positions.diagonal and part == file).mask(part)
+    name, text, without_diagonal = split_mask(part)
     if name not in PATTERNS:
         raise HeadscopeError(f'"{name}" is no mask', where=where, expected=choices(name, PATTERNS))
-    given = read_parameters(told, defaults_of(PATTERNS[name]), where)
+    parameters = read_parameters(text, defaults_of(PATTERNS[name]), where)
 
     @lru_cache(maxsize=512)
-    def made(length: int) -> Tensor:
-        found = PATTERNS[name](length, **given)
-        if without:
-            found = found & PATTERNS["no-diagonal"](length)
-        return found[None]
+    def draw(length: int) -> Tensor:
+        allowed = PATTERNS[name](length, **parameters)
+        if without_diagonal:
+            allowed = allowed & PATTERNS["no-diagonal"](length)
+        return allowed[None]
 
-    return Mask(part, lambda length, site: made(length))
+    return Mask(part, lambda length, site: draw(length))
 
 
-def defaults_of(make: Pattern) -> dict[str, object]:
-    """The parameters of a mask besides its length, with their defaults."""
-    return {one.name: one.default for one in list(inspect.signature(make).parameters.values())[1:]}
+def defaults_of(pattern: Pattern) -> dict[str, object]:
+    """The parameters of a pattern besides the length, with their defaults."""
+    _, *parameters = inspect.signature(pattern).parameters.values()
+    return {parameter.name: parameter.default for parameter in parameters}

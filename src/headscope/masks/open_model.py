@@ -1,4 +1,4 @@
-"""The model of a command: loaded by name or path, under a mask if there is one. (Masks are built on models.)"""
+"""The model of a command: loaded by name or path, under a mask if there is one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headscope.masks.mask_edit import Masked
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import as_model, load
 
-HOW_TO_LOAD = {"revision", "device", "dtype", "pooling", "prompt", "mask", "open_special"}
+LOAD_OPTIONS = {"revision", "device", "dtype", "pooling", "prompt", "mask", "open_special"}
 
 
 def open_model(
@@ -24,7 +24,7 @@ def open_model(
     model_class: str | None = None,
     labels: Sequence[str] = (),
 ) -> AttentionModel:
-    """The model of a command: the one given, or loaded as `reading` and `run` state, with notes logged."""
+    """A loaded model as it is; another is loaded with the options of `reading` and `run`, and its notes are logged."""
     if isinstance(model, AttentionModel):
         check_loaded(reading, run)
         return model
@@ -55,9 +55,9 @@ def load_model(model: str | Path, config: LoadConfig, reading: Reading, run: Run
 
 
 def check_loaded(reading: Reading, run: Run) -> None:
-    """Refuse options that only loading can follow."""
+    """Refuse options that only affect loading."""
     for config in (reading, run):
-        for name in sorted(HOW_TO_LOAD & set(options_of(type(config)))):
+        for name in sorted(LOAD_OPTIONS & set(options_of(type(config)))):
             if getattr(config, name) != default_of(type(config), name):
                 raise HeadscopeError(
                     f"`{name}` has no effect on a model that is loaded already",

@@ -1,7 +1,7 @@
-"""What a mask is, and the named ones: from a length to which position (row) may attend to which (column).
+"""Masks and the named patterns: functions of a length that give which position (row) may attend to which (column).
 
-The defaults of those in SparseBERT's table give its printed sparsities at 128 positions: star, logsparse, strided
-and fixed exactly; longformer and bigbird agree with the print, but their parameters were not published.
+With their defaults, patterns of SparseBERT's table have the sparsities printed there for 128 positions. The parameters
+of longformer and bigbird were not published.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ PATTERNS: dict[str, Pattern] = {}
 class Mask:
     """Which position may attend to which, at any length.
 
-    make   from a length and a site to bool [head, position, position], or [1, …] where all heads are alike
-    per    what has a mask of its own: the model, each layer or each head
-    check  refuses a model that the mask is not for
+    make   from a length and a site to bool [head, position, position], or [1, …] if it is the same for all heads
+    per    whether there is a mask per model, layer or head
+    check  raises an error for heads of a model that the mask is not for
     """
 
     name: str
@@ -40,7 +40,7 @@ class Mask:
 
 
 def pattern(make: Pattern) -> Pattern:
-    """Known by its name, with hyphens."""
+    """Register a pattern by its name, with hyphens."""
     PATTERNS[make.__name__.replace("_", "-")] = make
     return make
 
@@ -85,16 +85,16 @@ def strided(length: int, stride: int = 4) -> Tensor:
 @pattern
 def fixed(length: int, stride: int = 4, summary: int = 1) -> Tensor:
     """The block of `stride` positions, and the last `summary` positions of every block (Child et al. 2019)."""
-    place = torch.arange(length)
-    same_block = place[:, None] // stride == place[None, :] // stride
-    return same_block | (place % stride >= stride - summary)[None, :]
+    position = torch.arange(length)
+    same_block = position[:, None] // stride == position[None, :] // stride
+    return same_block | (position % stride >= stride - summary)[None, :]
 
 
 @pattern
 def longformer(length: int, width: int = 5, globals: Positions = ("first", "middle")) -> Tensor:
     """A window, and global positions that see all and are seen by all (Beltagy et al. 2020).
 
-    A position beyond the end of a text is none of its.
+    Global positions beyond the end of a text are ignored.
     """
     return window(length, width) | _open(length, globals)
 
@@ -114,9 +114,9 @@ def bigbird(
 
     With the seed 0, 1,126 pairs of 128 positions are open, 93.13 % forbidden; over seeds 93.16 %.
     """
-    drawn = torch.randint(length, (length, random), generator=_chance(seed, length))
-    by_chance = torch.zeros(length, length).scatter(1, drawn, 1.0).bool()
-    return longformer(length, width, globals) | by_chance
+    keys = torch.randint(length, (length, random), generator=_generator(seed, length))
+    drawn = torch.zeros(length, length).scatter(1, keys, 1.0).bool()
+    return longformer(length, width, globals) | drawn
 
 
 @pattern
@@ -128,26 +128,24 @@ def star(length: int) -> Tensor:
 @pattern
 def random(length: int, keep: float = 0.5, drop: int = 0, seed: int = 0) -> Tensor:
     """Keys by chance: the share `keep` of them for every query, or all but `drop`; one always stays."""
-    left = length - drop if drop else round(keep * length)
-    order = torch.rand(length, length, generator=_chance(seed, length)).argsort(dim=1)
-    return order < max(left, 1)
+    count = length - drop if drop else round(keep * length)
+    order = torch.rand(length, length, generator=_generator(seed, length)).argsort(dim=1)
+    return order < max(count, 1)
 
 
 def _distance(length: int) -> Tensor:
-    place = torch.arange(length)
-    return (place[:, None] - place[None, :]).abs()
+    position = torch.arange(length)
+    return (position[:, None] - position[None, :]).abs()
 
 
 def _open(length: int, positions: Positions) -> Tensor:
-    """These positions' rows and columns."""
-    named = {"first": 0, "middle": length // 2, "last": length - 1}
-    found = torch.zeros(length, dtype=torch.bool)
-    for position in positions:
-        place = named[position] if position in named else int(position)
-        if place < length:
-            found[place] = True
-    return found[:, None] | found[None, :]
+    """The rows and columns of these positions."""
+    names = {"first": 0, "middle": length // 2, "last": length - 1}
+    indices = [names[name] if name in names else int(name) for name in positions]
+    is_open = torch.zeros(length, dtype=torch.bool)
+    is_open[[index for index in indices if index < length]] = True
+    return is_open[:, None] | is_open[None, :]
 
 
-def _chance(seed: int, length: int) -> torch.Generator:
+def _generator(seed: int, length: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed * 1_000_003 + length)

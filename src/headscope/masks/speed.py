@@ -1,8 +1,8 @@
-"""Does a sparse mask pay? Attention of a model's shape with and without it, timed side by side at several lengths.
+"""Speed of attention under a mask: attention of a model's shape, dense and sparse, timed at several lengths.
 
-Nothing follows from a mask's sparsity: a kernel that is given a mask computes all and forgets most of it. Ways that
-leave work out are timed here as they run, in turns with dense attention, each checked against the kernel with the mask.
-What is made of a mask once for all layers (strips, blocks, compiled code) is made before the clock starts.
+The sparsity of a mask does not determine the speed: a kernel with a mask computes all scores and discards most. Methods
+that skip work are timed in turns with dense attention, and each is checked against the kernel with the mask. What is
+made of a mask once for all layers (strips, blocks, compiled code) is not timed.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DENSE, MASKED, BY_BLOCKS, FLEX = "dense", "masked", "by blocks", "flex"
-SPARSE = (BY_BLOCKS, FLEX)  # the ways that leave work out
+SPARSE = (BY_BLOCKS, FLEX)  # the methods that skip work
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class MethodTime:
-    """One way to attend. ratio: its time over that of dense attention, with its interval."""
+    """Time of one method. ratio: its time over that of dense attention, with its interval."""
 
     way: str
     milliseconds: float
@@ -63,12 +63,12 @@ class MethodTime:
 
 @dataclass(frozen=True)
 class SpeedAtLength:
-    """All ways at one length.
+    """All methods at one length.
 
-    sparsity   share of positions that may not be attended to
-    blocks     share of squares of 128 positions in which any may
-    attention  dense attention's share of the model's time, None where a model has several stacks; for lengths beyond
-               what was run, what is no attention is taken to grow with the length
+    sparsity   share of pairs of positions that are forbidden
+    blocks     share of squares of 128 positions in which any pair is allowed
+    attention  share of dense attention in the model's time, None for a model with several stacks; at lengths that the
+               model was not run with, the rest of its time is assumed to be proportional to the length
     """
 
     length: int
@@ -80,7 +80,7 @@ class SpeedAtLength:
 
 @dataclass(frozen=True)
 class MaskSpeed:
-    """What was measured. without_flex: why compiled block-sparse attention is left out, empty where it is not."""
+    """Speed at all lengths. without_flex: why compiled block-sparse attention is left out; empty if it is not."""
 
     mask: str
     site: str
@@ -93,17 +93,17 @@ class MaskSpeed:
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """All that were measured at any length."""
-        return tuple(dict.fromkeys(one.way for row in self.lengths for one in row.ways))
+        """The methods that were measured at any length."""
+        return tuple(dict.fromkeys(timed.way for row in self.lengths for timed in row.ways))
 
     def pays_from(self, way: str) -> int | None:
-        """The length from which on a way is faster than dense attention, its whole interval; None where at none."""
-        found = None
+        """The length from which on the whole interval of a method is faster than dense attention; None if at none."""
+        length = None
         for row in reversed(self.lengths):
-            if not any(one.way == way and one.high < 1 for one in row.ways):
+            if not any(timed.way == way and timed.high < 1 for timed in row.ways):
                 break
-            found = row.length
-        return found
+            length = row.length
+        return length
 
 
 def measure_mask_speed(
@@ -117,30 +117,34 @@ def measure_mask_speed(
 ) -> MaskSpeed:
     """Dense, masked and block-sparse attention at the shape of a model's first self-attention, under its mask."""
     check_sizes(lengths, batch_size, repeats)
-    one = read_mask(mask) if isinstance(mask, str) else mask
+    if isinstance(mask, str):
+        mask = read_mask(mask)
     batch = sample_batch(model, batch_size, longest_input(model, min(lengths)))
-    shape = _shape_of(model, batch)
-    whole = (one.at(length, shape.site) for length in sorted(lengths))
-    masks = [resolve_mask(allowed, is_causal=shape.is_causal) for allowed in whole]
-    besides = _besides(model, shape, batch, repeats)
+    shape = _attention_shape(model, batch)
+    masks = [
+        resolve_mask(mask.at(length, shape.site), is_causal=shape.is_causal)
+        for length in sorted(lengths)
+    ]
+    other_time = _time_besides_attention(model, shape, batch, repeats)
     rows: list[SpeedAtLength] = []
-    without = ""
-    for place, allowed in enumerate(masks):
-        states = shape.states(model, batch_size, allowed.shape[-1])
-        ways, without = _ways(allowed.to(model.device), states, shape, without)
-        by_turn = time_interleaved(
-            [_run(attend, states) for attend in ways.values()],
+    without_flex = ""
+    for number, allowed in enumerate(masks):
+        states = shape.random_states(model, batch_size, allowed.shape[-1])
+        methods, without_flex = _methods(allowed.to(model.device), states, shape, without_flex)
+        times = time_interleaved(
+            [_runner(attend, states) for attend in methods.values()],
             repeats,
-            lambda done, total, before=place: progress(before * total + done, len(masks) * total),  # type: ignore[misc]
+            lambda done, total, before=number: progress(before * total + done, len(masks) * total),  # type: ignore[misc]
         )
-        rows.append(_row(allowed, list(ways), by_turn, shape, besides))
-    told = (one.name, str(shape.site), batch_size, shape.heads, shape.width)
-    return MaskSpeed(*told, None if besides is None else shape.length, without, tuple(rows))
+        rows.append(_row(allowed, list(methods), times, shape, other_time))
+    attention = (mask.name, str(shape.site), batch_size, shape.heads, shape.width)
+    run_length = None if other_time is None else shape.length
+    return MaskSpeed(*attention, run_length, without_flex, tuple(rows))
 
 
 @dataclass(frozen=True)
-class _Shape:
-    """Of a model's first self-attention as it ran. sites: how many the model has of its kind, 0 where of several."""
+class _AttentionShape:
+    """Shape of a model's first self-attention as it ran. sites: number of such sites; 0 for several stacks."""
 
     site: Site
     heads: int
@@ -152,75 +156,84 @@ class _Shape:
     def is_causal(self) -> bool:
         return self.site.stack == "decoder"
 
-    def states(self, model: AttentionModel, batch_size: int, length: int) -> tuple[Tensor, ...]:
-        """Query, key and value by chance: what attention costs does not depend on them."""
-        chance = torch.Generator().manual_seed(length)
+    def random_states(
+        self, model: AttentionModel, batch_size: int, length: int
+    ) -> tuple[Tensor, ...]:
+        """Random query, key and value: the time of attention does not depend on them."""
+        rng = torch.Generator().manual_seed(length)
         size = (3, batch_size, self.heads, length, self.width)
-        return torch.randn(size, generator=chance).to(model.device, model.model.dtype).unbind(dim=0)
+        return torch.randn(size, generator=rng).to(model.device, model.model.dtype).unbind(dim=0)
 
 
-def _shape_of(model: AttentionModel, batch: dict[str, Tensor]) -> _Shape:
-    class Recorder(Edit):
-        """Keeps the shape of every site's output."""
+class _Shapes(Edit):
+    """Records the shape of every site's output."""
 
-        def changes_output(self, site: Site) -> bool:
-            return True
+    def __init__(self) -> None:
+        self.shapes: dict[Site, tuple[int, ...]] = {}
 
-        def output(self, site: Site, output: Tensor) -> Tensor:
-            seen[site] = tuple(output.shape)
-            return output
+    def changes_output(self, site: Site) -> bool:
+        return True
 
-    seen: dict[Site, tuple[int, ...]] = {}
-    with model.edited(Recorder()):
+    def output(self, site: Site, output: Tensor) -> Tensor:
+        self.shapes[site] = tuple(output.shape)
+        return output
+
+
+def _attention_shape(model: AttentionModel, batch: dict[str, Tensor]) -> _AttentionShape:
+    recorder = _Shapes()
+    with model.edited(recorder):
         timed_forward(model, batch)()
-    site = next(site for site in seen if site.stack in ("encoder", "decoder"))
-    _, length, heads, width = seen[site]
-    is_one_stack = len({site.stack for site in seen}) == 1
-    return _Shape(site, heads, width, length, len(seen) if is_one_stack else 0)
+    shapes = recorder.shapes
+    site = next(site for site in shapes if site.stack in ("encoder", "decoder"))
+    _, length, heads, width = shapes[site]
+    is_one_stack = len({site.stack for site in shapes}) == 1
+    return _AttentionShape(site, heads, width, length, len(shapes) if is_one_stack else 0)
 
 
-def _besides(
-    model: AttentionModel, shape: _Shape, batch: dict[str, Tensor], repeats: int
+def _time_besides_attention(
+    model: AttentionModel, shape: _AttentionShape, batch: dict[str, Tensor], repeats: int
 ) -> float | None:
-    """Seconds a token that the whole model takes beside its attention; None where it has attention of several kinds."""
+    """Seconds per token of the model without its attention; None for a model with several stacks."""
     if not shape.sites:
         return None
-    states = shape.states(model, len(next(iter(batch.values()))), shape.length)
-    runs = [timed_forward(model, batch), _run(_dense(shape), states)]
+    states = shape.random_states(model, len(next(iter(batch.values()))), shape.length)
+    runs = [timed_forward(model, batch), _runner(_dense(shape), states)]
     whole, attention = fastest_quarter(time_interleaved(runs, repeats, lambda done, total: None))
     return max(float(whole) - shape.sites * float(attention), 0.0) / shape.length
 
 
-def _dense(shape: _Shape) -> Attend:
+def _dense(shape: _AttentionShape) -> Attend:
     return lambda query, key, value: sdpa(query, key, value, is_causal=shape.is_causal)
 
 
-def _ways(
-    allowed: Tensor, states: tuple[Tensor, ...], shape: _Shape, without: str
+def _methods(
+    allowed: Tensor, states: tuple[Tensor, ...], shape: _AttentionShape, without_flex: str
 ) -> tuple[dict[str, Attend], str]:
-    """Every way to attend under a mask, and why there is none by the compiler; what failed once is not tried again."""
-    strips, whole = strips_of(allowed), allowed[None]
-    ways: dict[str, Attend] = {
+    """Every method under a mask, and why the compiled one is missing; after a failure it is not tried again."""
+    strips, mask = strips_of(allowed), allowed[None]
+    methods: dict[str, Attend] = {
         DENSE: _dense(shape),
-        MASKED: lambda query, key, value: sdpa(query, key, value, attn_mask=whole),
+        MASKED: lambda query, key, value: sdpa(query, key, value, attn_mask=mask),
         BY_BLOCKS: lambda query, key, value: attend_by_blocks(query, key, value, strips),
     }
     with torch.inference_mode():
-        right = ways[MASKED](*states)
-        _check_same(ways[BY_BLOCKS](*states), right)
-        if not without:
+        expected = methods[MASKED](*states)
+        _check_same(methods[BY_BLOCKS](*states), expected)
+        if not without_flex:
             try:
                 flex = compile_flex(allowed)
-                _check_same(flex(*states), right)
-                ways[FLEX] = flex
-            except Exception as cause:  # no compiler, one that fails, a device it cannot: torch raises what it likes
-                without = reason(cause)
-    return ways, without
+                _check_same(flex(*states), expected)
+                methods[FLEX] = flex
+            except (
+                Exception
+            ) as cause:  # no compiler, or one that fails: torch raises errors of many types
+                without_flex = reason(cause)
+    return methods, without_flex
 
 
-def _check_same(found: Tensor, right: Tensor) -> None:
-    largest = float((found - right).abs().max())
-    if not largest <= torch.finfo(right.dtype).eps ** 0.5:
+def _check_same(output: Tensor, expected: Tensor) -> None:
+    largest = float((output - expected).abs().max())
+    if not largest <= torch.finfo(expected.dtype).eps ** 0.5:
         what = f"block-sparse attention differs from masked attention by {largest:.1e}"
         raise HeadscopeError(what)
 
@@ -228,18 +241,19 @@ def _check_same(found: Tensor, right: Tensor) -> None:
 def _row(
     allowed: Tensor,
     names: list[str],
-    by_turn: NDArray[np.float64],
-    shape: _Shape,
-    besides: float | None,
+    times: NDArray[np.float64],
+    shape: _AttentionShape,
+    other_time: float | None,
 ) -> SpeedAtLength:
-    seconds, length = fastest_quarter(by_turn), allowed.shape[-1]
-    ratios = [median_interval(by_turn[:, place] / by_turn[:, 0]) for place in range(len(names))]
+    """The speed at one length. times: [turn, method] in seconds."""
+    seconds, length = fastest_quarter(times), allowed.shape[-1]
+    ratios = [median_interval(times[:, number] / times[:, 0]) for number in range(len(names))]
     dense = shape.sites * float(seconds[0])
     return SpeedAtLength(
         length=length,
         sparsity=sparsity(allowed),
         blocks=share_of_blocks(allowed),
-        attention=None if besides is None else dense / (dense + besides * length),
+        attention=None if other_time is None else dense / (dense + other_time * length),
         ways=tuple(
             MethodTime(name, 1e3 * float(spent), *ratio)
             for name, spent, ratio in zip(names, seconds, ratios, strict=True)
@@ -247,5 +261,5 @@ def _row(
     )
 
 
-def _run(attend: Attend, states: tuple[Tensor, ...]) -> Callable[[], Any]:
+def _runner(attend: Attend, states: tuple[Tensor, ...]) -> Callable[[], Any]:
     return timed_call(lambda: attend(*states), states[0].device)
