@@ -86,7 +86,7 @@ WRONG: dict[str, str] = {
     "analyze model --revision main --corpus good.txt --out new": '--revision "main": "model" is a directory. Expected a '
     "hub id with it.",
     "analyze model --corpus good.txt --lens rollout --out new": '--lens: "rollout" is a map of tokens over all heads, no '
-    "lens on a head. Expected some of raw, effective, effective-simplex, norm, gradient. See it by headscope look --lens "
+    "lens on a head. Expected some of raw, norm, effective, effective-simplex, gradient. See it by headscope look --lens "
     'rollout, or headscope.token_map(model, text, by="rollout").',
     "analyze model --corpus good.txt --statistics previuos --out new": '--statistics: "previuos" is not a statistic. '
     f"Expected {choices('previuos', statistics_of_texts())}",

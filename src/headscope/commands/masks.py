@@ -47,7 +47,7 @@ def names(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     say_first("masks", {})
-    from headscope.config.masks import written_parameters
+    from headscope.config.masks import format_parameters
     from headscope.masks import read_mask, sparsity
     from headscope.masks.mask_spec import defaults_of
     from headscope.masks.patterns import PATTERNS
@@ -58,7 +58,7 @@ def names(context: typer.Context) -> None:
     for name, make in PATTERNS.items():
         forbidden = 100 * sparsity(read_mask(name).at(128))
         typer.echo(f"{name:15} {forbidden:6.1f} %  {(make.__doc__ or '').splitlines()[0]}")
-        if parameters := written_parameters(defaults_of(make)):
+        if parameters := format_parameters(defaults_of(make)):
             typer.echo(f"{'':15} {'':8}  {name}:{parameters}")
 
 

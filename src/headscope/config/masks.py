@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headscope.config.checks import check_count
+from headscope.config.checks import check_choice, check_count
 from headscope.config.names import MASKS
-from headscope.errors import HeadscopeError, choices
+from headscope.errors import HeadscopeError
 
 WITHOUT_DIAGONAL = "-no-diagonal"
 FILES = (".npz", ".npy")
@@ -26,65 +26,62 @@ def check_mask(spec: str, option: str = "`mask`") -> None:
             if not Path(file).exists():
                 raise HeadscopeError("not there", where=file, expected=MASK_FILE)
             continue
-        name, told, _ = split_mask(part)
-        if name not in MASKS:
-            raise HeadscopeError(f'"{name}" is no mask', where=where, expected=choices(name, MASKS))
-        read_parameters(told, MASKS[name], where)
+        name, parameters, _ = split_mask(part)
+        check_choice(name, MASKS, where, "is no mask")
+        read_parameters(parameters, MASKS[name], where)
 
 
 def split_mask(part: str) -> tuple[str, str, bool]:
     """Its name, its parameters, and whether it is without the diagonal."""
-    name, _, told = part.partition(":")
-    if told.endswith(WITHOUT_DIAGONAL):
-        return name, told.removesuffix(WITHOUT_DIAGONAL), True
+    name, _, parameters = part.partition(":")
+    if parameters.endswith(WITHOUT_DIAGONAL):
+        return name, parameters.removesuffix(WITHOUT_DIAGONAL), True
     if name.endswith(WITHOUT_DIAGONAL) and name not in MASKS:
-        return name.removesuffix(WITHOUT_DIAGONAL), told, True
-    return name, told, False
+        return name.removesuffix(WITHOUT_DIAGONAL), parameters, True
+    return name, parameters, False
 
 
-def written_parameters(defaults: Mapping[str, Any]) -> str:
+def format_parameters(defaults: Mapping[str, object]) -> str:
     """A mask's parameters with their defaults, as they are written: `width=5,globals=first/middle`."""
     return ",".join(
         f"{name}={'/'.join(x) if isinstance(x, tuple) else x}" for name, x in defaults.items()
     )
 
 
-def read_parameters(told: str, defaults: Mapping[str, Any], where: str) -> dict[str, Any]:
+def read_parameters(text: str, defaults: Mapping[str, object], where: str) -> dict[str, Any]:
     """`width=8,globals=first/12` as the mask's function takes it; each value has the type of its default."""
-    found: dict[str, Any] = {}
-    for item in told.split(",") if told else []:
+    parameters: dict[str, Any] = {}
+    for item in text.split(",") if text else []:
         key, _, value = item.partition("=")
         if key not in defaults:
-            expected = written_parameters(defaults) or "no parameters"
+            expected = format_parameters(defaults) or "no parameters"
             raise HeadscopeError(
                 f'"{key}" is no parameter of this mask', where=where, expected=expected
             )
-        found[key] = _value(value, type(defaults[key]), key, where)
-    return found
+        default = defaults[key]
+        if isinstance(default, tuple):
+            parameters[key] = _read_positions(value, where)
+        else:
+            parameters[key] = _read_number(value, type(default), key, where)
+    return parameters
 
 
-def _value(value: str, kind: type, key: str, where: str) -> Any:
-    if kind is tuple:
-        positions = tuple(value.split("/"))
-        wrong = [
-            one
-            for one in positions
-            if one not in ("first", "middle", "last") and not one.isdecimal()
-        ]
-        if wrong:
-            raise HeadscopeError(
-                f'"{wrong[0]}" is no position',
-                where=where,
-                expected="numbers from 0, first, middle or last, with /",
-            )
-        return positions
+def _read_positions(value: str, where: str) -> tuple[str, ...]:
+    positions = tuple(value.split("/"))
+    for position in positions:
+        if position not in ("first", "middle", "last") and not position.isdecimal():
+            expected = "numbers from 0, first, middle or last, with /"
+            raise HeadscopeError(f'"{position}" is no position', where=where, expected=expected)
+    return positions
+
+
+def _read_number(value: str, kind: type[Any], key: str, where: str) -> float:
     least = 1 if key == "stride" else 0
     try:
-        number = kind(value)
+        number: float = kind(value)
     except ValueError as cause:
-        raise HeadscopeError(
-            f'{key} is "{value}"', where=where, expected=f"a number, {least} or more"
-        ) from cause
+        expected = f"a number, {least} or more"
+        raise HeadscopeError(f'{key} is "{value}"', where=where, expected=expected) from cause
     if not number >= least or (kind is float and number > 1):
         expected = "0 to 1" if kind is float else f"{least} or more"
         raise HeadscopeError(f"{key} is {value}", where=where, expected=expected)

@@ -113,8 +113,7 @@ LONG = ("truncate", "window", "skip", "error")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")  # kinds; cuda:1 is a kind and a number
 
-Parameter = int | float | tuple[str, ...]
-MASKS: dict[str, dict[str, Parameter]] = {  # parameters of each named mask with their defaults
+MASKS: dict[str, dict[str, object]] = {  # parameters of each named mask with their defaults
     "dense": {},
     "diagonal": {},
     "no-diagonal": {},

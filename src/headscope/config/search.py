@@ -127,7 +127,7 @@ class SearchConfig(Config):
             )
 
     @property
-    def target(self) -> dict[str, Any]:
+    def target(self) -> dict[str, float | None]:
         """The four targets by name; all but one are None."""
         return {name: getattr(self, name) for name in TARGETS}
 

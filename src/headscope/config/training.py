@@ -56,7 +56,7 @@ class ModelSizes(Config):
         show_default="no",
     )
 
-    def sizes(self) -> dict[str, Any]:
+    def sizes(self) -> dict[str, int | None]:
         """The sizes of a new model by name; None: as configured."""
         return {name: getattr(self, name) for name in ("layers", "heads", "hidden", "intermediate")}
 

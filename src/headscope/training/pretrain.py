@@ -121,7 +121,9 @@ def _architecture(config: PretrainConfig, run: Run) -> _NewModel:
     from transformers import BertConfig
 
     if config.architecture is None:
-        small = {name: size or SMALL[name] for name, size in config.sizes().items()}
+        small: dict[str, int | None] = {
+            name: size or SMALL[name] for name, size in config.sizes().items()
+        }
         if config.hidden is not None and config.intermediate is None:
             small["intermediate"] = None
         tokenizer = config.tokenizer or (None if config.vocabulary is not None else TOKENIZER)
