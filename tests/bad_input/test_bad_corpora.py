@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 from sampling import slow
 
-UTF8 = "Expected UTF-8. Convert the file, with iconv say."
+UTF8 = "Expected UTF-8. Convert the file, for example with iconv."
 A_FILE = "Expected a text file, or one in gzip."
 NO_TEXT = "no text in it. Expected lines that are not blank and not comments (# …)."
 PAIR = "Expected two texts with one tab between them (--pairs)."

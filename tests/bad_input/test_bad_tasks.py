@@ -106,8 +106,9 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--max-length", "65"), "--max-length: 65 tokens are more than classifier can read. Expected at most 64."),
     (("--columns", "label"), '--columns must be NAME=NAME,NAME=NAME…, got "label".'),
     (("--labels", "a=b,=c"), '--labels must be NAME=NAME,NAME=NAME…, got "=c".'),
-    (("--data", "nowhere"), "nowhere: not there. Expected a file, or a directory with train, dev and test files."),
-    (("--data", "bert", "--split", "devel"), '--split: "devel" is no split. Expected dev, test or train; '
+    (("--data", "nowhere"), "nowhere: no such file or directory. Expected a file, or a directory with train, dev and "
+     "test files."),
+    (("--data", "bert", "--split", "devel"), '--split: "devel" is not a split. Expected dev, test or train; '
      'did you mean "dev"?'),
     (("--columns", "sentence=text"), 'dev.tsv:2: no column "text" among label or sentence. '
      "Name the column that holds it: --columns text=NAME."),
@@ -268,7 +269,7 @@ def test_an_answer_that_does_not_stand_where_it_should_is_named(importance: Run)
     squad("squad.json", start=3)
     one_line(
         importance("answerer", "--task", "squad", "--data", "squad.json"),
-        'squad.json: question q1: the answer "cat" does not stand at character 3 of its paragraph. '
+        'squad.json: question q1: the answer "cat" is not at character 3 of its paragraph. '
         "Expected answer_start to count characters from 0.",
     )
 

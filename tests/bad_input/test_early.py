@@ -119,10 +119,10 @@ WRONG: dict[str, str] = {
     "evaluate model --task sts-b --data dev.tsv": f'--task: "sts-b" is not a task. Expected {choices("sts-b", TASKS)}',
     "evaluate model --task lm --data dev.tsv": f'--task: "lm" is not a task. Expected {", ".join(TASKS[:-1])} or '
     f'{TASKS[-1]}; did you mean "causal" or "mlm"?',
-    "evaluate model --task sst2 --data gone.tsv": "gone.tsv: not there. Expected a file, or a directory with train, dev "
+    "evaluate model --task sst2 --data gone.tsv": "gone.tsv: no such file or directory. Expected a file, or a directory with train, dev "
     "and test files.",
     "evaluate model --task sst2 --data full": "full: no file for dev here, only thesis.txt. Expected dev.tsv, say.",
-    "evaluate model --task sst2 --data dev.tsv --split deve": '--split: "deve" is no split. Expected dev, test or train; '
+    "evaluate model --task sst2 --data dev.tsv --split deve": '--split: "deve" is not a split. Expected dev, test or train; '
     'did you mean "dev"?',
     "evaluate model --task sst2 --data dev.tsv --columns a": '--columns must be NAME=NAME,NAME=NAME…, got "a".',
     f"importance model {ON_TASK} --by gradiant --out new": '--by must be ablation, all, confidence, entropy, '

@@ -23,7 +23,7 @@ from headscope.data.encode import Counts, Encoder
 from headscope.errors import HeadscopeError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "coref"
-MEND = "Mend the file, or pass `lenient=True` to leave such documents out."
+MEND = "Fix the file, or pass `lenient=True` to leave such documents out."
 COLUMNS = (
     "Expected document, part, number, word, … , coreference: at least 5 columns, as many"
     " in every line of a sentence."

@@ -99,5 +99,5 @@ def test_mistakes_are_told(glue: str, tmp_path: Path) -> None:
         find_split(glue, "test")
     with pytest.raises(HeadscopeError, match=r'`data="datasets:"`: no data set is named'):
         find_split("datasets:", "dev")
-    with pytest.raises(HeadscopeError, match=r"cannot be had .*Expected the id of a data set"):
+    with pytest.raises(HeadscopeError, match=r"cannot be loaded .*Expected the id of a data set"):
         find_split(f"datasets:{tmp_path / 'nothing'}", "dev")

@@ -79,7 +79,7 @@ def test_an_empty_last_cell_is_a_cell(tmp_path: Path) -> None:
         (
             "x.xml",
             "<a/>",
-            'x.xml: ".xml" is no kind of table. Expected .tsv, .csv, .jsonl, .ndjson.',
+            'x.xml: ".xml" is not a format of tables. Expected .tsv, .csv, .jsonl, .ndjson.',
         ),
     ],
 )
@@ -154,7 +154,7 @@ def test_the_file_of_a_split_is_found_by_its_name(tmp_path: Path) -> None:
         (
             ("dev.tsv",),
             "devel",
-            '`split`: "devel" is no split. Expected dev, test or train; did you mean "dev"?',
+            '`split`: "devel" is not a split. Expected dev, test or train; did you mean "dev"?',
         ),
     ],
 )

@@ -56,7 +56,7 @@ def test_a_file_over_many_lines_is_one_document(tmp_path: Path) -> None:
     [
         (
             asked(answers=[{"text": "cat", "answer_start": 3}]),
-            'x.json: question q1: the answer "cat" does not stand at character 3 of its paragraph. '
+            'x.json: question q1: the answer "cat" is not at character 3 of its paragraph. '
             "Expected answer_start to count characters from 0.",
         ),
         (

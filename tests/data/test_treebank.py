@@ -96,13 +96,13 @@ BAD: dict[str, tuple[str, str, str]] = {
     "cycle": (
         row(1, "a", 0) + row(2, "b", 4) + row(3, "c", 2) + row(4, "d", 3) + row(5, "e", 2),
         "cycle",
-        "t.conllu:6: sentence 2: HEADs run in a circle: 2 → 4 → 3 → 2. Expected a way from each word to the root. "
+        "t.conllu:6: sentence 2: HEADs run in a circle: 2 → 4 → 3 → 2. Expected a path from each word to the root. "
         + MEND,
     ),
     "cycle reached from outside": (
         row(1, "a", 2) + row(2, "b", 3) + row(3, "c", 2) + row(4, "d", 0),
         "cycle",
-        "t.conllu:6: sentence 2: HEADs run in a circle: 2 → 3 → 2. Expected a way from each word to the root. "
+        "t.conllu:6: sentence 2: HEADs run in a circle: 2 → 3 → 2. Expected a path from each word to the root. "
         + MEND,
     ),
     "no root": (

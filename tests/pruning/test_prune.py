@@ -535,7 +535,7 @@ REFUSED = [
     ),
     (
         ("--heads", "3", "--task", "sst2", "--data", "dev.tsv", "--select-on", "dev:third"),
-        '--split: "third" is no half of dev.',
+        '--split: "third" is not a half of dev.',
     ),
     (
         ("--heads", "3", *TASK, "--select-on", "dev"),

@@ -50,7 +50,7 @@ def test_a_task_reads_one_half_of_a_file(tmp_path: Path) -> None:
     assert len(even) + len(odd) == 60
     assert not {item.where for item in even} & {item.where for item in odd}
     assert len(task.items(data, "dev:even", limit=5)) == 5
-    with pytest.raises(HeadscopeError, match='"third" is no half of dev'):
+    with pytest.raises(HeadscopeError, match='"third" is not a half of dev'):
         task.items(data, "dev:third")
 
 

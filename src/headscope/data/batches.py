@@ -1,7 +1,7 @@
-"""Examples to padded batches, by a plan that depends only on the input.
+"""Padded batches of examples, in an order that depends only on the input.
 
-A window of examples at a time is encoded, sorted by length and cut into batches, so that little padding is
-computed and memory stays flat. Which sequences meet in a batch does not change any answer.
+A window of examples at a time is encoded, sorted by length and split into batches, so that there is little padding
+and memory stays constant. Results do not depend on which sequences share a batch.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def encode(
 
 
 def batch_of_texts(model: AttentionModel, texts: str | Iterable[str | tuple[str, str]]) -> Batch:
-    """One batch of a text or of several, in their order; a text that is too long is refused."""
+    """One batch of one or several texts, in their order; a text that is too long is refused."""
     examples = examples_of([texts] if isinstance(texts, str) else texts)
     if not examples:
         raise HeadscopeError("no text was given", where="texts", expected="one or more")
     sequences = list(Encoder(model, long="error").encode(examples, 0))
     if len(sequences) < len(examples):
-        missing = min(set(range(len(examples))) - {one.index for one in sequences})
-        what = f"text {missing + 1} becomes no tokens"
+        missing = min(set(range(len(examples))) - {sequence.index for sequence in sequences})
+        what = f"text {missing + 1} has no tokens"
         raise HeadscopeError(what, where="texts", expected="texts with tokens")
     return collate(model, sequences)
 
@@ -75,7 +75,7 @@ def collate(model: AttentionModel, sequences: list[Sequence]) -> Batch:
     inputs: dict[str, Tensor] = {"input_ids": tokens.ids, "attention_mask": tokens.real.long()}
     types = [side.token_types for side in sources if side.token_types is not None]
     if len(types) == len(sources) and model.takes_segments:
-        inputs["token_type_ids"] = _padded(types, 0)
+        inputs["token_type_ids"] = _pad(types, 0)
     indices = tuple(sequence.index for sequence in sequences)
     if not model.is_encoder_decoder and {site.stack for site in model.sites} == {"decoder"}:
         return Batch(inputs, Layout(decoder=tokens), indices)
@@ -89,14 +89,14 @@ def collate(model: AttentionModel, sequences: list[Sequence]) -> Batch:
 
 def _tokens(model: AttentionModel, sides: list[Side], padding: int) -> Tokens:
     return Tokens(
-        real=_padded([[1] * len(side.ids) for side in sides], 0).bool(),
-        ids=_padded([side.ids for side in sides], padding),
-        words=_padded([side.words for side in sides], -1),
-        segments=_padded([side.segments for side in sides], 0),
+        real=_pad([[1] * len(side.ids) for side in sides], 0).bool(),
+        ids=_pad([side.ids for side in sides], padding),
+        words=_pad([side.words for side in sides], -1),
+        segments=_pad([side.segments for side in sides], 0),
         marks=model.marks,
     )
 
 
-def _padded(rows: list[list[int]], value: int) -> Tensor:
+def _pad(rows: list[list[int]], value: int) -> Tensor:
     longest = max(len(row) for row in rows)
     return torch.tensor([row + [value] * (longest - len(row)) for row in rows])

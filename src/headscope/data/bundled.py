@@ -13,12 +13,12 @@ BUNDLED = {"wikipedia-pairs": FOLDER / "wikipedia-pairs.jsonl"}
 
 
 def corpus_path(path: str | Path) -> str | Path:
-    """The file of a bundled corpus if this is its name (unless a file here has it); else what was given."""
+    """The path of a corpus: a bundled one by name, unless such a file exists here; else the path as given."""
     return bundled_path(path, BUNDLED, "corpus")
 
 
 def bundled_path(path: str | Path, bundled: Mapping[str, Path], kind: str) -> str | Path:
-    """The bundled file of this name, unless a file here has it; what was given if it is a path or stdin."""
+    """The bundled file of this name, unless such a file exists here; paths and stdin as given."""
     name = str(path)
     if Path(path).exists() or name == STDIN or Path(path).name != name:
         return path

@@ -1,9 +1,9 @@
-"""Which words of a document speak of the same thing? Documents with marked mentions, from CoNLL-2012 style files.
+"""Documents with marked mentions of entities, from files in the style of CoNLL-2012.
 
-Columns are document, part, number, word, tag (or nothing), anything, and coreference last: `(12|(0)` opens a mention
-of entity 12 and is one of entity 0; `-`, `_` or nothing is none. Mention heads are not marked in such files. The rule
-here needs no parse: the last word before the first of `, of in on at to with who which that` within the mention, else
-its last word; a possessive mark or bare punctuation at the end is passed over.
+Columns are document, part, number, word, tag (may be missing), any others, and coreference last: `(12|(0)` opens a
+mention of entity 12 and is a whole mention of entity 0; `-`, `_` or an empty cell is no mention. Such files do not mark
+the heads of mentions. They are found without a parse: the last word before the first of `, of in on at to with who
+which that` within the mention, else its last word; a possessive mark or punctuation at the end is skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KINDS: tuple[Kind, ...] = ("pronoun", "proper", "nominal")
 
 
 def word_set(words: str) -> frozenset[str]:
-    """A closed list, written as one reads it."""
+    """The words of a text, as a set."""
     return frozenset(words.split())
 
 
@@ -44,14 +44,14 @@ _BEGIN = re.compile(
     r"#begin document\s*(?:\((?P<name>.*)\)|(?P<bare>[^;]*))(?:;\s*part\s*0*(?P<part>\d+))?.*"
 )
 _MARK = re.compile(r"(?P<opens>\()?(?P<entity>[^()|\s]+)(?P<closes>\))?\|?")
-LEAVE_OUT = "Mend the file, or pass `lenient=True` to leave such documents out"
+FIX = "Fix the file, or pass `lenient=True` to leave such documents out"
 MARKS = "coreference marks such as (12, 12), (12) or (12|3), or - for none"
 COLUMNS = "document, part, number, word, … , coreference: at least 5 columns, as many in every line of a sentence"
 
 
 @dataclass(frozen=True)
 class Mention:
-    """Words start … end - 1 speak of `entity`. `head` is the number of its head word, counted like start and end."""
+    """Words start … end - 1 refer to `entity`. `head` is the number of the head word, counted like start and end."""
 
     start: int
     end: int
@@ -59,14 +59,14 @@ class Mention:
     head: int
     kind: Kind
 
-    def moved(self, by: int) -> Mention:
-        """The same mention where words are counted from another one."""
+    def shift(self, by: int) -> Mention:
+        """The same mention with numbers of words shifted."""
         return Mention(self.start + by, self.end + by, self.entity, self.head + by, self.kind)
 
 
 @dataclass(frozen=True)
 class Document:
-    """Sentences of words, and the mentions by the words' numbers in the document. tags: None where there are none."""
+    """Sentences of words, and mentions by numbers of words in the document. tags: None if there are none."""
 
     name: str
     where: str
@@ -81,7 +81,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Window:
-    """A piece of a document that the model reads at once, and the mentions wholly in it by the window's own words."""
+    """A part of a document that the model reads at once; its mentions are numbered by the window's words."""
 
     document: Document
     words: tuple[str, ...]
@@ -99,16 +99,16 @@ def read_coreference(
     """The documents of all files in order.
 
     lenient  leave malformed documents out instead of refusing the file
-    counts   is told how many documents were read, used and left out
+    counts   counts the documents that were read, used and left out
     """
     counts = Counts() if counts is None else counts
     for path in [paths] if isinstance(paths, str | Path) else paths:
-        found = 0
+        documents = 0
         for number, lines in _documents(path):
-            found += 1
+            documents += 1
             counts.read += 1
             try:
-                document = _parsed(path, number, lines)
+                document = _parse(path, number, lines)
             except HeadscopeError:
                 if not lenient:
                     raise
@@ -116,19 +116,16 @@ def read_coreference(
                 continue
             counts.used += 1
             yield document
-        if not found:
-            raise HeadscopeError(
-                "no document in it",
-                where=path,
-                expected='a line "#begin document (NAME); part 000"',
-            )
+        if not documents:
+            expected = 'a line "#begin document (NAME); part 000"'
+            raise HeadscopeError("no document in it", where=path, expected=expected)
 
 
 Lines = list[tuple[int, str]]
 
 
 def _documents(path: str | Path) -> Iterator[tuple[int, Lines]]:
-    """The lines of each document with the line number it begins at; a begun one without an end has no last `#end`."""
+    """The first line number and the lines of each document; an unfinished document has no `#end` at its end."""
     start, lines = 0, Lines()
     for number, line in read_lines(path):
         begins, ends = line.startswith("#begin document"), line.startswith("#end document")
@@ -152,7 +149,7 @@ def _documents(path: str | Path) -> Iterator[tuple[int, Lines]]:
         yield start, lines
 
 
-def _parsed(path: str | Path, number: int, lines: Lines) -> Document:
+def _parse(path: str | Path, number: int, lines: Lines) -> Document:
     where = f"{path}:{number}"
     if not lines[-1][1].startswith("#end document"):
         raise _malformed("the document that begins here does not end", where, '"#end document"')
@@ -163,17 +160,14 @@ def _parsed(path: str | Path, number: int, lines: Lines) -> Document:
         before += len(sentences[-1].words)
     if not sentences:
         raise _malformed("a document without words", where)
-    has_tags = any(
-        tag not in ("", "-", "_", "*") for sentence in sentences for tag in sentence.tags
-    )
+    tags = tuple(tuple(sentence.tags) for sentence in sentences)
+    has_tags = not {"", "-", "_", "*"}.issuperset(chain.from_iterable(tags))
     return Document(
         name=_name(lines[0][1]),
         where=where,
         sentences=tuple(tuple(sentence.words) for sentence in sentences),
-        tags=tuple(tuple(sentence.tags) for sentence in sentences) if has_tags else None,
-        mentions=tuple(
-            mention for sentence in sentences for mention in sentence.mentions(has_tags)
-        ),
+        tags=tags if has_tags else None,
+        mentions=tuple(chain.from_iterable(sentence.mentions(has_tags) for sentence in sentences)),
     )
 
 
@@ -185,7 +179,7 @@ def _name(line: str) -> str:
 
 
 def _blocks(lines: Lines) -> Iterator[Lines]:
-    """The lines of each sentence: what stands between blank lines and comments."""
+    """The lines of each sentence: those between blank lines and comments."""
     block = Lines()
     for number, line in lines:
         if line.strip() and not line.startswith("#"):
@@ -196,7 +190,7 @@ def _blocks(lines: Lines) -> Iterator[Lines]:
 
 
 class _Sentence:
-    """One sentence's words, tags and spans; its words are counted from `before`."""
+    """Words, tags and spans of one sentence; `before` is the number of its first word in the document."""
 
     def __init__(self, path: str | Path, rows: Lines, before: int) -> None:
         self.words: list[str] = []
@@ -206,13 +200,13 @@ class _Sentence:
         self._open: list[tuple[str, int, str]] = []  # entity, word, where
         width = len(_cells(rows[0][1]))
         for number, line in rows:
-            self._take(_cells(line), width, f"{path}:{number}")
+            self._add_word(_cells(line), width, f"{path}:{number}")
         if self._open:
             entity, _, where = self._open[0]
             what = f'"({entity}" is not closed within its sentence'
             raise _malformed(what, where, f'"{entity})"')
 
-    def _take(self, cells: list[str], width: int, where: str) -> None:
+    def _add_word(self, cells: list[str], width: int, where: str) -> None:
         if len(cells) != width or width < 5:
             before = f", {width} in the lines before" if width != len(cells) else ""
             raise _malformed(count_columns(cells) + before, where, COLUMNS)
@@ -221,23 +215,23 @@ class _Sentence:
         self.words.append(_BRACKETS.get(cells[3], cells[3]))
         self.tags.append(cells[4] if width > 5 else "")
         if cells[-1] not in _NONE:
-            self._mark(cells[-1], where)
+            self._add_marks(cells[-1], where)
 
-    def _mark(self, cell: str, where: str) -> None:
+    def _add_marks(self, cell: str, where: str) -> None:
         marks = list(_MARK.finditer(cell))
-        if "".join(mark[0] for mark in marks) != cell or not all(
-            mark["opens"] or mark["closes"] for mark in marks
-        ):
+        is_complete = "".join(mark[0] for mark in marks) == cell
+        if not (is_complete and all(mark["opens"] or mark["closes"] for mark in marks)):
             raise _malformed(f'the last column is "{cell}"', where, MARKS)
         last = len(self.words) - 1
         for mark in marks:
             if mark["opens"]:
                 self._open.append((mark["entity"], last, where))
             if mark["closes"]:
-                self._spans.append((self._opened(mark["entity"], where), last + 1, mark["entity"]))
+                start = self._close(mark["entity"], where)
+                self._spans.append((start, last + 1, mark["entity"]))
 
-    def _opened(self, entity: str, where: str) -> int:
-        """Where the mention that is now closed began: the one of this entity that was opened last."""
+    def _close(self, entity: str, where: str) -> int:
+        """Close the mention of this entity that was opened last; its first word."""
         for i in reversed(range(len(self._open))):
             if self._open[i][0] == entity:
                 return self._open.pop(i)[1]
@@ -246,24 +240,24 @@ class _Sentence:
 
     def mentions(self, has_tags: bool) -> list[Mention]:
         """In the order of their words, an outer mention before those within it."""
-        found = []
+        mentions = []
         for start, end, entity in sorted(set(self._spans), key=lambda span: (span[0], -span[1])):
             head = start + head_word(self.words[start:end])
             kind = kind_of(self.words, start, head, self.tags[head] if has_tags else None)
-            found.append(Mention(start, end, entity, head, kind).moved(self._before))
-        return found
+            mentions.append(Mention(start, end, entity, head, kind).shift(self._before))
+        return mentions
 
 
 def _cells(line: str) -> list[str]:
-    """By tabs where there are any (a cell may be empty then), else by runs of blanks."""
+    """Split at tabs if there are any (cells may be empty then), else at runs of blanks."""
     return [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
 
 
 def _malformed(what: str, where: str, expected: str | None = None) -> HeadscopeError:
-    return HeadscopeError(what, where=where, expected=expected, fix=LEAVE_OUT)
+    return HeadscopeError(what, where=where, expected=expected, fix=FIX)
 
 
-# What a mention is
+# Heads and kinds of mentions
 
 
 def head_word(words: Sequence[str]) -> int:
@@ -277,67 +271,54 @@ def head_word(words: Sequence[str]) -> int:
 
 
 def kind_of(sentence: Sequence[str], start: int, head: int, tag: str | None = None) -> Kind:
-    """pronoun by a closed list; proper by its tag, or else by a capital that no sentence begins with; or nominal."""
+    """A pronoun by a closed list; proper by its tag, or by a capital not at the start of a sentence; else nominal."""
     word = sentence[head]
     if head == start and word.lower() in PRONOUNS:  # "mine", but not "the gold mine"
         return "pronoun"
-    is_proper = (
-        word[0].isupper() and head > 0 if tag is None else tag.startswith("NNP") or tag == "PROPN"
-    )
+    has_capital = word[0].isupper() and head > 0
+    is_proper = has_capital if tag is None else tag.startswith("NNP") or tag == "PROPN"
     return "proper" if is_proper else "nominal"
 
 
-# What the model reads at once
+# Windows
 
 
 def windows(
     documents: Iterable[Document], model: AttentionModel, *, max_length: int | None = None
 ) -> Iterator[Window]:
-    """The documents in pieces of at most `max_length` tokens (by default what the model reads, at most 512).
+    """The documents in windows of at most `max_length` tokens (by default the model's limit, at most 512).
 
-    Each piece is as many whole sentences as fit; a sentence that does not fit alone is cut between words. A mention
-    that a cut goes through is in no window. A word without tokens of its own stands alone, so that the encoder, which
-    skips and counts it, skips no more than it.
+    A window has as many whole sentences as fit; a sentence that does not fit alone is split between words. A mention
+    that is split is in no window. A word without tokens has its own window, so that the encoder, which skips and counts
+    it, skips nothing else.
     """
-    # Whether words fit is asked of the encoder itself: what a word costs may depend on where it stands.
-    measure = Encoder(model, max_length=max_length, long="skip")
+    # The encoder itself decides whether words fit: the tokens of a word may depend on its position.
+    encoder = Encoder(model, max_length=max_length, long="skip")
     for document in documents:
-        yield from _cut(document, measure)
+        words = document.words
+        tags = None if document.tags is None else tuple(chain.from_iterable(document.tags))
+        ends = list(accumulate(map(len, document.sentences)))
+        start = 0
+        while start < len(words):
+            stop = _window_end(words, start, ends, encoder)
+            inside = (m for m in document.mentions if start <= m.start and m.end <= stop)
+            mentions = tuple(mention.shift(-start) for mention in inside)
+            yield Window(document, words[start:stop], tags and tags[start:stop], mentions)
+            start = stop
 
 
-def _cut(document: Document, measure: Encoder) -> Iterator[Window]:
-    words = document.words
-    tags = None if document.tags is None else tuple(chain.from_iterable(document.tags))
-    ends = list(accumulate(map(len, document.sentences)))
-    start = 0
-    while start < len(words):
-        stop = _furthest(words, start, ends, measure)
-        yield Window(
-            document, words[start:stop], tags and tags[start:stop], _within(document, start, stop)
-        )
-        start = stop
+def _window_end(words: tuple[str, ...], start: int, ends: list[int], encoder: Encoder) -> int:
+    """The last sentence end that fits, else the last word that fits; at least one word."""
 
+    def is_too_long(stop: int) -> bool:
+        return not list(encoder.encode([Example(words[start:stop])], 0))
 
-def _furthest(words: tuple[str, ...], start: int, ends: list[int], measure: Encoder) -> int:
-    """The last sentence end that fits, else the last word that does; at least one word."""
-
-    def is_too_much(stop: int) -> bool:
-        return not list(measure.encode([Example(words[start:stop])], 0))
-
-    last = start + measure.max_length  # no word is less than a token
+    last = start + encoder.max_length  # a word has at least one token
     for stops in (
         [end for end in ends if start < end <= last],
         range(start + 1, min(last, len(words)) + 1),
     ):
-        fitting = bisect_left(stops, True, key=is_too_much)
+        fitting = bisect_left(stops, True, key=is_too_long)
         if fitting:
             return stops[fitting - 1]
     return start + 1
-
-
-def _within(document: Document, start: int, stop: int) -> tuple[Mention, ...]:
-    return tuple(
-        mention.moved(-start)
-        for mention in document.mentions
-        if start <= mention.start and mention.end <= stop
-    )

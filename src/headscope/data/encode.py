@@ -1,4 +1,4 @@
-"""Examples to token ids: special tokens, segments, words; what to do with input that is too long."""
+"""Token ids of examples, with special tokens, segments and words; truncation or windows for long input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
 
 Long = Literal["truncate", "window", "skip", "error"]
-DEFAULT_LENGTH = 512  # where neither model nor tokenizer has a limit
+DEFAULT_LENGTH = 512  # if neither model nor tokenizer has a limit
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Sequence:
-    """What the model reads for one example (or one window of it); `target` for an encoder-decoder."""
+    """The input of the model for one example (or one window of it); `target` for an encoder-decoder."""
 
     index: int
     source: Side
@@ -46,7 +46,7 @@ class Sequence:
 
 @dataclass
 class Counts:
-    """What became of the examples; ends up in the run record."""
+    """Counts of examples and tokens, for the run record."""
 
     read: int = 0
     used: int = 0
@@ -79,10 +79,8 @@ class Counts:
 
 def check_long(long: str) -> None:
     if long not in get_args(Long):
-        expected = choices(long, get_args(Long))
-        raise HeadscopeError(
-            f'"{long}" is not a way with long input', where="`long`", expected=expected
-        )
+        what, expected = f'"{long}" is not a treatment of long input', choices(long, get_args(Long))
+        raise HeadscopeError(what, where="`long`", expected=expected)
 
 
 class Encoder:
@@ -101,11 +99,11 @@ class Encoder:
         self.limit = model_limit(model)
         self.max_length = min(self.limit, DEFAULT_LENGTH) if max_length is None else max_length
         check_length(self.max_length, self.limit, model.name)
-        self._check_room(pair=False)
+        self._check_space(pair=False)
         self.counts = Counts()
         self.unknown = UnknownTokens(model, self.counts.unknown)
 
-    def _check_room(self, *, pair: bool) -> None:
+    def _check_space(self, *, pair: bool) -> None:
         least = self.tokenizer.num_special_tokens_to_add(pair=pair) + (2 if pair else 1)
         if self.max_length < least:
             what = f"{self.max_length} leaves no room for {'two texts' if pair else 'text'}"
@@ -115,15 +113,15 @@ class Encoder:
         """The sequences of these examples, numbered from `start`."""
         for index, example in enumerate(examples, start=start):
             self.counts.read += 1
-            made = self._sequences(index, example)
-            if made:
+            sequences = self._sequences(index, example)
+            if sequences:
                 self.counts.used += 1
                 ids: list[int] = []
-                for sequence in made:
+                for sequence in sequences:
                     self.counts.add_lengths(*sequence.lengths)
                     ids += [token for side in sequence.sides for token in side.ids]
                 self.unknown.add(ids, (example.first, example.second), example.where)
-                yield from made
+                yield from sequences
 
     def _sequences(self, index: int, example: Example) -> list[Sequence]:
         _check_unicode(example)
@@ -144,7 +142,7 @@ class Encoder:
         return [sequence] if length <= self.max_length else self._too_long(index, example, length)
 
     def _is_empty(self, side: Side, example: Example) -> bool:
-        """Whether the text became no tokens but those added around every text: zero-width characters do."""
+        """Whether a text has only the tokens added to every text, as one of zero-width characters has."""
         pair = example.second is not None and not self.model.is_encoder_decoder
         return len(side.ids) <= int(self.tokenizer.num_special_tokens_to_add(pair=pair))
 
@@ -162,7 +160,7 @@ class Encoder:
         if self.long == "window":
             return self._windows(index, example)
         self.counts.truncated += 1
-        self._check_room(pair=example.second is not None and not self.model.is_encoder_decoder)
+        self._check_space(pair=example.second is not None and not self.model.is_encoder_decoder)
         if self.model.is_encoder_decoder:
             target = None if example.second is None else self._target(example.second, cut=True)
             return [Sequence(index, self._side(example.first, cut=True), target)]
@@ -174,138 +172,128 @@ class Encoder:
             raise HeadscopeError(what, where='`long="window"`', fix=fix)
         self.counts.windowed += 1
         if not isinstance(example.first, str):
-            what, fix = (
-                "a text given as words cannot be cut into windows",
-                "Choose truncate or skip",
-            )
-            raise HeadscopeError(what, where='`long="window"`', fix=fix)
+            what = "a text given as words cannot be cut into windows"
+            raise HeadscopeError(what, where='`long="window"`', fix="Choose truncate or skip")
         pieces = self.tokenizer(example.first, add_special_tokens=False, verbose=False)["input_ids"]
-        room = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=False)
+        space = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=False)
         whole = self._side(example.first)
-        # By the ids, not by what is special: an unknown token is special too, and stands anywhere in a text.
-        added = len(whole.ids) - len(pieces)
-        first = next(i for i in range(added + 1) if whole.ids[i : i + len(pieces)] == pieces)
+        first = _find(pieces, whole.ids)
         last = first + len(pieces)
+        before, after = range(first), range(last, len(whole.ids))
+        columns = (whole.ids, whole.words, whole.segments, whole.token_types)
         windows = []
-        for start in range(first, last, room):
-            kept = [
-                *range(first),
-                *range(start, min(start + room, last)),
-                *range(last, len(whole.ids)),
-            ]
-            parts = (whole.ids, whole.words, whole.segments, whole.token_types)
-            picked = [None if part is None else [part[i] for i in kept] for part in parts]
+        for start in range(first, last, space):
+            window = [*before, *range(start, min(start + space, last)), *after]
+            picked = [None if column is None else [column[i] for i in window] for column in columns]
             windows.append(Sequence(index, Side(*picked)))  # type: ignore[arg-type]
         return windows
 
-    def _cut(self, cut: bool) -> dict[str, Any]:
-        """Options of the tokenizer; verbose is its warning of long texts, which are counted here."""
+    def _options(self, cut: bool) -> dict[str, Any]:
+        """Options of the tokenizer; verbose: its warning about long texts, which are counted here."""
         return {"truncation": cut, "max_length": self.max_length if cut else None, "verbose": False}
 
     def _side(self, first: Text, second: Text | None = None, *, cut: bool = False) -> Side:
         if not isinstance(first, str) and second is None:
             return self._side_of_words(first, cut=cut)
-        given = [
-            text if text is None or isinstance(text, str) else list(text)
-            for text in (first, second)
-        ]
-        encoding = self.tokenizer(
-            *given, is_split_into_words=not isinstance(first, str), **self._cut(cut)
+        texts = [list(text) if isinstance(text, tuple) else text for text in (first, second)]
+        is_split = not isinstance(first, str)
+        return self._side_of(
+            self.tokenizer(*texts, is_split_into_words=is_split, **self._options(cut))
         )
-        return self._marked(encoding)
 
     def _side_of_words(
         self, words: tuple[str, ...], *, cut: bool = False, target: bool = False
     ) -> Side:
-        """The words' pieces, each word's own; a slow tokenizer is asked word by word."""
-        options = self._cut(cut)
+        """The pieces of words; a slow tokenizer is called word by word."""
+        options, name = self._options(cut), "text_target" if target else "text"
         if getattr(self.tokenizer, "is_fast", False):
-            given = {"text_target": list(words)} if target else {"text": list(words)}
-            return self._marked(self.tokenizer(**given, is_split_into_words=True, **options))
-        pieces = [self._pieces(word, target) for word in words]
-        room = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=False)
-        flat = [(i, piece) for i, ids in enumerate(pieces) for piece in ids]
-        flat = flat[:room] if cut else flat
-        text = [piece for _, piece in flat]
+            return self._side_of(
+                self.tokenizer(**{name: list(words)}, is_split_into_words=True, **options)
+            )
+        encodings = (
+            self.tokenizer(**{name: word}, add_special_tokens=False, verbose=False)
+            for word in words
+        )
+        pieces = [(i, piece) for i, text in enumerate(encodings) for piece in text["input_ids"]]
+        space = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=False)
+        pieces = pieces[:space] if cut else pieces
+        text = [piece for _, piece in pieces]
         ids = self.tokenizer.build_inputs_with_special_tokens(text)
-        # The added ones stand before or after all of the text: where the text begins is where it is found.
-        start = next(i for i in range(len(ids) - len(text) + 1) if ids[i : i + len(text)] == text)
-        of_words = [-1] * start + [i for i, _ in flat] + [-1] * (len(ids) - start - len(text))
+        start = _find(text, ids)
+        of_words = [-1] * start + [i for i, _ in pieces] + [-1] * (len(ids) - start - len(text))
         return Side(ids, of_words, [0] * len(ids))
 
-    def _pieces(self, word: str, target: bool) -> list[int]:
-        given = {"text_target": word} if target else {"text": word}
-        encoding = self.tokenizer(**given, add_special_tokens=False, verbose=False)
-        return list(encoding["input_ids"])
-
     def _target(self, text: Text, *, cut: bool = False) -> Side:
-        """What the decoder reads when it is taught: its start token, then the target without its end."""
+        """The decoder's input under teacher forcing: its start token, then the target without its end."""
         if isinstance(text, str):
-            labels = self._marked(self.tokenizer(text_target=text, **self._cut(cut)))
+            labels = self._side_of(self.tokenizer(text_target=text, **self._options(cut)))
         else:
             labels = self._side_of_words(text, cut=cut, target=True)
         start = self.model.model.config.decoder_start_token_id
         return Side([start, *labels.ids[:-1]], [-1, *labels.words[:-1]], [0, *labels.segments[:-1]])
 
-    def _marked(self, encoding: Any) -> Side:
+    def _side_of(self, encoding: Any) -> Side:
+        """Ids of an encoding with their words and segments."""
         ids: list[int] = encoding["input_ids"]
         if getattr(self.tokenizer, "is_fast", False):
             words, segments = _words_and_segments(encoding.word_ids(0), encoding.sequence_ids(0))
         else:
-            words = _words_from_marks(
-                self.tokenizer.convert_ids_to_tokens(ids), ids, self.model.marks.special
-            )
+            tokens = self.tokenizer.convert_ids_to_tokens(ids)
+            words = _words_from_marks(tokens, ids, self.model.marks.special)
             segments = [0] * len(ids)
         return Side(ids, words, segments, encoding.get("token_type_ids"))
 
 
+def _find(text: list[int], ids: list[int]) -> int:
+    """Where the text's ids begin; special tokens are added before or after them.
+
+    The ids are compared, since an unknown token is special too and may be anywhere in a text.
+    """
+    starts = range(len(ids) - len(text) + 1)
+    return next(start for start in starts if ids[start : start + len(text)] == text)
+
+
 def _is_aligned(example: Example, source: Side, target: Side | None) -> bool:
-    """Whether every word of a text given as words has tokens: characters that a tokenizer drops leave it without."""
+    """Whether every word of a text given as words has tokens; a tokenizer may drop all of its characters."""
     texts = (example.first, example.second)
     expected = [len(text) for text in texts if text is not None and not isinstance(text, str)]
     if target is None:
         return not expected or len({word for word in source.words if word >= 0}) == sum(expected)
-    found = [len({word for word in side.words if word >= 0}) for side in (source, target)]
+    counts = [len({word for word in side.words if word >= 0}) for side in (source, target)]
     # The decoder reads all but the last of the target's tokens, which is the end mark.
-    return not expected or found == expected
+    return not expected or counts == expected
 
 
 def _check_unicode(example: Example) -> None:
-    """Half a surrogate pair comes from bad escapes in JSON and from a shell that is not in UTF-8."""
-    texts = [
-        text if isinstance(text, str) else " ".join(text)
-        for text in (example.first, example.second or "")
-    ]
-    for text in texts:
+    """Refuse half a surrogate pair, which comes from bad escapes in JSON and from a shell that is not in UTF-8."""
+    for part in (example.first, example.second or ""):
+        text = part if isinstance(part, str) else " ".join(part)
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as cause:
-            what = f"character {cause.start + 1} is U+{ord(text[cause.start]):04X}, half of a surrogate pair"
-            raise HeadscopeError(
-                what, where=example.where or None, expected="Unicode text"
-            ) from cause
+            code = f"U+{ord(text[cause.start]):04X}"
+            what = f"character {cause.start + 1} is {code}, half of a surrogate pair"
+            where = example.where or None
+            raise HeadscopeError(what, where=where, expected="Unicode text") from cause
 
 
 def _words_and_segments(
     word_ids: list[int | None], sequence_ids: list[int | None]
 ) -> tuple[list[int], list[int]]:
-    """Word numbers that go on over the second text; the text of each token (a special one: that before it)."""
+    """Word numbers, continued in the second text, and the text of each token (of a special one: that before it)."""
     words, segments, last = [], [], 0
-    second_starts = 1 + max(
-        (w for w, s in zip(word_ids, sequence_ids, strict=True) if w is not None and s == 0),
-        default=-1,
-    )
-    for word, segment in zip(word_ids, sequence_ids, strict=True):
+    pairs = list(zip(word_ids, sequence_ids, strict=True))
+    first_words = [word for word, segment in pairs if word is not None and segment == 0]
+    offsets = (0, 1 + max(first_words, default=-1))
+    for word, segment in pairs:
         last = segment if segment is not None else last
         segments.append(last)
-        words.append(
-            -1 if word is None or segment is None else word + (second_starts if segment else 0)
-        )
+        words.append(-1 if word is None or segment is None else word + offsets[segment])
     return words, segments
 
 
 def _words_from_marks(tokens: list[str], ids: list[int], special: frozenset[int]) -> list[int]:
-    """Words of a SentencePiece tokenizer that does not tell: a piece with the mark ▁ begins one."""
+    """Words of a slow SentencePiece tokenizer: a piece with the mark ▁ begins one."""
     words, word = [], -1
     for token, token_id in zip(tokens, ids, strict=True):
         if token_id in special:
@@ -318,7 +306,7 @@ def _words_from_marks(tokens: list[str], ids: list[int], special: frozenset[int]
 
 
 def model_limit(model: AttentionModel) -> int:
-    """How many tokens the model can read at most."""
+    """The maximum number of tokens that the model can read."""
     config = model.model.config
     limits = [
         getattr(config, "max_position_embeddings", None),
@@ -326,5 +314,4 @@ def model_limit(model: AttentionModel) -> int:
     ]
     if limits[0]:
         limits[0] -= model.family.positions_lost(config)
-    known = [int(limit) for limit in limits if limit and limit < 1e9]
-    return min(known, default=1_000_000)
+    return min((int(limit) for limit in limits if limit and limit < 1e9), default=1_000_000)

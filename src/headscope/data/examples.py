@@ -34,17 +34,19 @@ def examples_of(texts: Iterable[str | tuple[str, str]]) -> list[Example]:
     if isinstance(texts, str):
         fix = "Put it in a list; a file of texts is corpus=FILE"
         raise HeadscopeError("one text where several were expected", where="texts", fix=fix)
-    given = list(texts) if isinstance(texts, Iterable) else [texts]
-    wrong = [text for text in given if not isinstance(text, str) and not _is_pair(text)]
+    inputs = list(texts) if isinstance(texts, Iterable) else [texts]
+    wrong = [text for text in inputs if not isinstance(text, str) and not _is_pair(text)]
     if wrong:
         raise HeadscopeError(
             f"{wrong[0]!r} is not a text", where="texts", expected="texts, or pairs of texts"
         )
-    if len({isinstance(text, str) for text in given}) > 1:
+    if len({isinstance(text, str) for text in inputs}) > 1:
         raise HeadscopeError(
             "the texts are of different kinds", where="texts", expected="all texts, or all pairs"
         )
-    return [Example(text) if isinstance(text, str) else Example(text[0], text[1]) for text in given]
+    return [
+        Example(text) if isinstance(text, str) else Example(text[0], text[1]) for text in inputs
+    ]
 
 
 def _is_pair(text: object) -> bool:
@@ -104,15 +106,14 @@ def read_examples(
 def _read_text(path: str | Path) -> Iterator[Example]:
     """One text a line, or one a record of a FASTA file."""
     filled = ((number, line) for number, line in read_lines(path) if line.strip())
-    seen: list[tuple[int, str]] = []
+    start: list[tuple[int, str]] = []
     first_lines: list[str] = []
     while len(first_lines) < 2 and (line := next(filled, None)) is not None:
-        seen.append(line)
+        start.append(line)
         first_lines += [] if line[1].startswith(";") else [line[1]]
-    lines = chain(seen, filled)
-    for number, text in (
-        read_fasta(path, lines) if is_fasta(path, first_lines) else _content_lines(lines)
-    ):
+    lines = chain(start, filled)
+    read = read_fasta(path, lines) if is_fasta(path, first_lines) else _content_lines(lines)
+    for number, text in read:
         yield Example(text, where=f"{path}:{number}")
 
 

@@ -1,8 +1,7 @@
-"""How frequent is a word? Ranks from a list of words with their frequencies, or counted from a corpus.
+"""Ranks of words by frequency, from a list of words with their frequencies or counted from a corpus.
 
-A list has a word and its frequency a line: with a tab between them (under a header, or none) or with a blank. What the
-number means does not matter, as long as it grows with frequency: counts and logarithms do. `english` is the list that
-comes with headscope.
+A list has a word and its frequency per line, separated by a tab (with or without a header) or a blank. The number may
+be any that grows with frequency, such as a count or a logarithm. `english` is the list that comes with headscope.
 """
 
 from __future__ import annotations
@@ -28,42 +27,41 @@ class Frequencies:
     """The ranks of words, from a frequency for each: any number that grows with it."""
 
     def __init__(self, frequencies: Mapping[str, float]) -> None:
-        """Of spellings that differ only in case the most frequent counts; punctuation and clitics are dropped."""
-        spelt = ((_spelt(word), frequency) for word, frequency in frequencies.items())
-        self._ranks = _ranks(
-            _most_frequent((word, n) for word, n in spelt if self.is_counted(word))
-        )
-        self._has_numbers_as_zeros = all(_zeroed(word) == word for word in self._ranks)
+        """Of spellings that differ only in case the commonest counts; punctuation and clitics are dropped."""
+        words = ((_normalize(word), frequency) for word, frequency in frequencies.items())
+        self._ranks = _ranks(_largest((word, n) for word, n in words if self.is_counted(word)))
+        self._has_numbers_as_zeros = all(_zero_digits(word) == word for word in self._ranks)
 
     def __len__(self) -> int:
         return len(self._ranks)
 
     def rank(self, word: str) -> int:
-        """How many words are more frequent: 0 for the most frequent. A word not in the list is the rarest there is.
+        """The number of words that are more frequent: 0 for the commonest. A word not in the list is the rarest.
 
-        A word is looked up in lower case; if it is missing so, then without the punctuation at its ends (Mr.). Numbers
+        A word is looked up in lower case; if it is missing, without the punctuation at its ends (Mr.). Numbers
         of two or more digits are looked up as 00, 000, … in a list that has no others (1984 as 0000).
         """
-        spelt = _zeroed(_spelt(word)) if self._has_numbers_as_zeros else _spelt(word)
-        bare = re.sub(r"^[\W_]+|[\W_]+$", "", spelt)
-        return self._ranks.get(spelt, self._ranks.get(bare, len(self._ranks)))
+        word = _normalize(word)
+        word = _zero_digits(word) if self._has_numbers_as_zeros else word
+        bare = re.sub(r"^[\W_]+|[\W_]+$", "", word)
+        return self._ranks.get(word, self._ranks.get(bare, len(self._ranks)))
 
     @staticmethod
     def is_counted(word: str) -> bool:
-        """Whether it is a word to be called frequent or rare: not punctuation, nor a clitic such as 's or n't."""
-        return any(map(str.isalnum, word)) and not _CLITIC.fullmatch(_spelt(word))
+        """Whether a word has a rank: it is neither punctuation nor a clitic such as 's or n't."""
+        return any(map(str.isalnum, word)) and not _CLITIC.fullmatch(_normalize(word))
 
 
-def _spelt(word: str) -> str:
+def _normalize(word: str) -> str:
     return word.lower().replace("’", "'")
 
 
-def _zeroed(word: str) -> str:
+def _zero_digits(word: str) -> str:
     return _NUMBER.sub(lambda number: re.sub(r"\d", "0", number[0]), word)
 
 
-def _most_frequent(frequencies: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """The largest frequency that is given for each word."""
+def _largest(frequencies: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The largest frequency of each word."""
     largest: dict[str, float] = {}
     for word, frequency in frequencies:
         largest[word] = max(frequency, largest.get(word, -math.inf))
@@ -82,8 +80,8 @@ def _ranks(frequencies: Mapping[str, float]) -> dict[str, int]:
 
 
 def count_frequencies(words: Iterable[str]) -> Frequencies:
-    """Ranks by how often each word is among these."""
-    return Frequencies(Counter(map(_spelt, words)))
+    """Ranks by the number of times that each word occurs."""
+    return Frequencies(Counter(map(_normalize, words)))
 
 
 def words_in(text: str) -> tuple[str, ...]:
@@ -93,7 +91,7 @@ def words_in(text: str) -> tuple[str, ...]:
 
 def read_frequencies(path: str | Path) -> Frequencies:
     """Ranks from a file, or from a list that comes with headscope, by its name."""
-    frequencies = Frequencies(_most_frequent(_read(frequency_file(path))))
+    frequencies = Frequencies(_largest(_read(frequency_file(path))))
     if not len(frequencies):
         raise HeadscopeError("no word in it", where=path, expected=f"{FORMAT}, a line each")
     return frequencies
@@ -112,12 +110,12 @@ def _read(path: str | Path) -> Iterator[tuple[str, float]]:
         cells = [cell.strip(" ") for cell in line.split("\t")] if "\t" in line else line.split()
         if len(cells) != 2:
             raise HeadscopeError(count_columns(cells), where=where, expected=FORMAT)
-        word, given = cells
-        frequency = _number(given)
+        word, value = cells
+        frequency = _number(value)
         if frequency is None and number == 1:
             continue  # a header
         if not word or frequency is None:
-            what = f'"{given}" is not a frequency' if word else "the word is missing"
+            what = f'"{value}" is not a frequency' if word else "the word is missing"
             raise HeadscopeError(what, where=where, expected=FORMAT)
         yield word, frequency
 

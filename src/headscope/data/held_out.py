@@ -1,4 +1,4 @@
-"""Texts of a corpus without splits that are not learned from: blocks of neighbours, evenly spread over all of it."""
+"""Texts of a corpus without splits to hold out from training: blocks of neighbours, evenly spread over the corpus."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ def is_held_out(number: int, share: float) -> bool:
 
 def check_share(share: float) -> None:
     check_range(
-        share, lambda x: 0 < x <= MOST, "`held_out`", "is no share", f"more than 0, at most {MOST}"
+        share,
+        lambda x: 0 < x <= MOST,
+        "`held_out`",
+        "is not a valid share",
+        f"more than 0, at most {MOST}",
     )
 
 
 def check_held_out(share: float, texts: int, where: str) -> None:
-    """Refuse a share that leaves too little to learn from, and a corpus that is no more than a block."""
+    """Refuse a share that leaves too few texts for training, and a corpus of at most one block."""
     check_share(share)
     if texts <= BLOCK:
         raise HeadscopeError(

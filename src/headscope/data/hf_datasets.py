@@ -25,20 +25,20 @@ def is_id(data: str | Path) -> bool:
 
 
 def fetch_split(data: str, split: str, words: tuple[str, ...]) -> Path:
-    """The table of a data set's split: the first of its splits that is called by one of these words."""
+    """The table of the first split whose name has one of the words; written to the cache if it is not there."""
     name, _, config = data.removeprefix(PREFIX).partition(":")
     where = f'`data="{data}"`'
     if not name:
         expected = "datasets:OWNER/NAME[:CONFIG]"
         raise HeadscopeError("no data set is named", where=where, expected=expected)
     splits = _load(name, config or None, where)
-    chosen = next((one for one in splits if any(word in one.split("_") for word in words)), None)
-    if chosen is None:
+    match = next((key for key in splits if set(words) & set(key.split("_"))), None)
+    if match is None:
         expected = choices(split, list(splits))
         raise HeadscopeError(f"no split for {split} in it", where=where, expected=expected)
-    rows = splits[chosen]
-    stamp = hashlib.sha256(f"{data} {chosen} {rows._fingerprint}".encode()).hexdigest()[:12]
-    file_name = f"{_plain(name)}-{_plain(config) or 'default'}-{chosen}-{stamp}.jsonl"
+    rows = splits[match]
+    stamp = hashlib.sha256(f"{data} {match} {rows._fingerprint}".encode()).hexdigest()[:12]
+    file_name = f"{_plain(name)}-{_plain(config) or 'default'}-{match}-{stamp}.jsonl"
     path = cache_directory() / "data" / file_name
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def fetch_split(data: str, split: str, words: tuple[str, ...]) -> Path:
         with TemporaryDirectory(dir=path.parent) as temporary:
             written = Path(temporary) / path.name
             with written.open("w", encoding="utf-8") as file:
-                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in _named(rows))
+                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in _rows(rows))
             written.replace(path)
     return path
 
@@ -55,19 +55,19 @@ def _load(name: str, config: str | None, where: str) -> Any:
     try:
         import datasets
     except ImportError as cause:
-        what = "data sets by id take the library datasets"
+        what = "data sets by id require the library datasets"
         raise HeadscopeError(what, where=where, fix="pip install datasets") from cause
     datasets.disable_progress_bars()
     try:
         return datasets.load_dataset(name, config)
     except Exception as cause:  # its own errors, those of its file formats and those of the network
         expected = "the id of a data set, and a connection the first time"
-        what = f"cannot be had ({reason(cause)})"
+        what = f"cannot be loaded ({reason(cause)})"
         raise HeadscopeError(what, where=where, expected=expected) from cause
 
 
-def _named(rows: Any) -> Iterator[dict[str, object]]:
-    """The rows as plain objects, classes by their names."""
+def _rows(rows: Any) -> Iterator[dict[str, object]]:
+    """The rows as plain objects, with the names of classes instead of their numbers."""
     classes = {
         name: feature.names
         for name, feature in rows.features.items()

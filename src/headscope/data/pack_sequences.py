@@ -1,4 +1,4 @@
-"""Texts to sequences of equal length: put one after another, with a separator between, and cut."""
+"""Sequences of equal length from texts: joined with a separator between them, then split."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ TEXTS = 1024  # tokenized at a time
 def pack(
     model: AttentionModel, texts: Iterable[Example], *, max_length: int
 ) -> tuple[list[Sequence], Counts]:
-    """The sequences, all of `max_length` tokens with the special ones around them, the last one shorter.
+    """Sequences of `max_length` tokens including the special ones around them; the last may be shorter.
 
-    A text may begin in one sequence and end in the next; it is left out, and counted, if it has no tokens.
+    A text may begin in one sequence and end in the next. Texts without tokens are skipped and counted.
     """
     encoder = Encoder(model, max_length=max_length)
-    before, after = _around(encoder)
-    room = max_length - len(before) - len(after)
-    counts, found, waiting = encoder.counts, [], list[int]()
-    same = list(range(1 + max(encoder.tokenizer.get_vocab().values())))
+    before, after = _special_tokens(encoder)
+    space = max_length - len(before) - len(after)
+    counts, sequences, waiting = encoder.counts, [], list[int]()
+    interned = list(range(1 + max(encoder.tokenizer.get_vocab().values())))
     separator = sorted(model.marks.separator)[:1]
     for text, pieces in _pieces(encoder, texts):
         counts.read += 1
@@ -32,28 +32,25 @@ def pack(
             continue
         counts.used += 1
         encoder.unknown.add(pieces, (text.first,), text.where)
-        # One object a token id.
-        waiting += [same[piece] for piece in [*(separator if waiting else []), *pieces]]
-        while len(waiting) >= room:
-            found.append([*before, *waiting[:room], *after])
-            waiting = waiting[room:]
+        # One integer object per token id, to save memory.
+        waiting += [interned[piece] for piece in [*(separator if waiting else []), *pieces]]
+        while len(waiting) >= space:
+            sequences.append([*before, *waiting[:space], *after])
+            waiting = waiting[space:]
     encoder.unknown.warn()
-    found.append([*before, *waiting, *after])
-    # Sequences of unknown tokens alone are special throughout.
-    found = [ids for ids in found if not model.marks.special.issuperset(ids)]
-    for ids in found:
+    sequences.append([*before, *waiting, *after])
+    # A sequence of unknown tokens alone has no content.
+    sequences = [ids for ids in sequences if not model.marks.special.issuperset(ids)]
+    for ids in sequences:
         counts.add_lengths(len(ids), 0)
-    sides = [_side(ids, len(before), len(after), encoder) for ids in found]
+    sides = [_side(ids, len(before), len(after), encoder) for ids in sequences]
     return [Sequence(i, side) for i, side in enumerate(sides)], counts
 
 
-def _around(encoder: Encoder) -> tuple[list[int], list[int]]:
+def _special_tokens(encoder: Encoder) -> tuple[list[int], list[int]]:
     """The special tokens that the tokenizer puts before and after a text."""
-    text = next(
-        token
-        for token, i in sorted(encoder.tokenizer.get_vocab().items())
-        if i not in encoder.model.marks.special
-    )
+    special = encoder.model.marks.special
+    text = next(w for w, i in sorted(encoder.tokenizer.get_vocab().items()) if i not in special)
     plain = encoder.tokenizer(text, add_special_tokens=False)["input_ids"]
     whole = encoder.tokenizer(text)["input_ids"]
     start = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
@@ -63,10 +60,10 @@ def _around(encoder: Encoder) -> tuple[list[int], list[int]]:
 def _pieces(encoder: Encoder, texts: Iterable[Example]) -> Iterator[tuple[Example, list[int]]]:
     """Each text with its token ids."""
     remaining = iter(texts)
-    while some := list(islice(remaining, TEXTS)):
-        given = [str(text.first) for text in some]
-        ids = encoder.tokenizer(given, add_special_tokens=False, verbose=False)["input_ids"]
-        yield from zip(some, ids, strict=True)
+    while group := list(islice(remaining, TEXTS)):
+        strings = [str(text.first) for text in group]
+        ids = encoder.tokenizer(strings, add_special_tokens=False, verbose=False)["input_ids"]
+        yield from zip(group, ids, strict=True)
 
 
 def _side(ids: list[int], before: int, after: int, encoder: Encoder) -> Side:

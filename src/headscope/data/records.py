@@ -28,13 +28,12 @@ class Record:
     where: str
 
     def text(self, names: Sequence[str]) -> str:
-        """The first of these columns that there is, which must hold a text."""
+        """The first existing column of these, which must hold a text."""
         value = self.value(names)
         if not isinstance(value, str) or not value.strip():
-            said = "is empty" if value is None or value == "" else f"is {json.dumps(value)[:40]}"
-            raise HeadscopeError(
-                f'column "{self.name(names)}" {said}', where=self.where, expected="a text"
-            )
+            problem = "empty" if value is None or value == "" else json.dumps(value)[:40]
+            what = f'column "{self.name(names)}" is {problem}'
+            raise HeadscopeError(what, where=self.where, expected="a text")
         return value
 
     def value(self, names: Sequence[str]) -> object:
@@ -47,9 +46,9 @@ class Record:
         for name in names:
             if name in self.cells:
                 return name
-        wanted = " or ".join(f'"{name}"' for name in names)
+        alternatives = " or ".join(f'"{name}"' for name in names)
         raise HeadscopeError(
-            f"no column {wanted} among {choices(names[0], self.cells)}",
+            f"no column {alternatives} among {choices(names[0], self.cells)}",
             where=self.where,
             fix=f'Name the column that holds it: `columns={{"{names[0].replace(" ", "_")}": "NAME"}}`',
         )
@@ -63,13 +62,12 @@ def read_records(path: str | Path) -> Iterator[Record]:
     elif kind in (".tsv", ".csv", ".txt"):
         yield from _read_table(path, "," if kind == ".csv" else "\t")
     else:
-        raise HeadscopeError(
-            f'"{kind}" is no kind of table', where=path, expected=", ".join(_KINDS[:4])
-        )
+        what = f'"{kind}" is not a format of tables'
+        raise HeadscopeError(what, where=path, expected=", ".join(_KINDS[:4]))
 
 
 def _read_table(path: str | Path, separator: str) -> Iterator[Record]:
-    """Cells of a tsv are as they are written; those of a csv may be in quotes, over several lines."""
+    """Cells of a tsv file are read as written; those of a csv file may be quoted and span several lines."""
     names: list[str] | None = None
     for number, cells in _rows(path, separator):
         where = f"{path}:{number}"
@@ -139,24 +137,26 @@ HALVES = ("even", "odd")
 def find_split(
     data: str | Path, split: str, *, task: str = "", suffixes: Sequence[str] = _KINDS
 ) -> Path:
-    """The file of a split: `data` itself if it is a file, else the one in the directory that is called so.
+    """The file of a split: `data` itself if it is a file, else the file of the directory with the split's name.
 
-    In a directory for several tasks (mnli_dev.tsv, rte_dev.tsv) the one that has the task's name too.
+    In a directory for several tasks (mnli_dev.tsv, rte_dev.tsv) its name must contain the task too.
     The id of a data set (`datasets:OWNER/NAME:CONFIG`) is fetched first.
     """
     split, _, half = split.partition(":")
     if split not in SPLITS:
         expected = choices(split, SPLITS)
-        raise HeadscopeError(f'"{split}" is no split', where="`split`", expected=expected)
+        raise HeadscopeError(f'"{split}" is not a split', where="`split`", expected=expected)
     if half not in ("", *HALVES):
         expected = f"{split}, {split}:even or {split}:odd"
-        raise HeadscopeError(f'"{half}" is no half of {split}', where="`split`", expected=expected)
+        raise HeadscopeError(
+            f'"{half}" is not a half of {split}', where="`split`", expected=expected
+        )
     if hub.is_id(data):
         return hub.fetch_split(str(data), split, SPLITS[split])
     path = Path(data)
     if not path.exists():
         expected = "a file, or a directory with train, dev and test files"
-        raise HeadscopeError("not there", where=data, expected=expected)
+        raise HeadscopeError("no such file or directory", where=data, expected=expected)
     if path.is_file():
         return path
     files = [file for file in sorted(path.iterdir()) if file.is_file()]

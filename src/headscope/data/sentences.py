@@ -1,4 +1,4 @@
-"""Texts whose words stand in relations that a head may show: dependents and governors, atoms, translations."""
+"""Texts with relations between words that a head may attend along: dependents and governors, atoms, translations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Between = Literal["words", "target", "across"]
 
 @dataclass(frozen=True)
 class Sentence:
-    """Words, and which of them are related: `Sentence(("She", "sleeps"), {"subject": [(0, 1)]})`.
+    """Words and relations between them: `Sentence(("She", "sleeps"), {"subject": [(0, 1)]})`.
 
     words    the text, as words; of an encoder-decoder, the source
     pairs    by relation: (query word, key word), counted from 0. A head shows the relation if the query word
@@ -49,7 +49,7 @@ class Sentence:
 
     @property
     def text(self) -> str:
-        """What tells this sentence from others: its half of the data, and its weight in resampling, follow from it."""
+        """The text that identifies this sentence: its half of the data and its bootstrap weights follow from it."""
         return " ".join([*self.words, *(self.target or ())])
 
     def example(self) -> Example:

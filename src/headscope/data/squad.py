@@ -1,4 +1,4 @@
-"""Questions about paragraphs, with the answers' places: SQuAD 1.1 and 2.0 files."""
+"""Questions about paragraphs, with the positions of answers: SQuAD 1.1 and 2.0 files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAYOUT = "SQuAD's layout: data[].paragraphs[].{context, qas[].{id, question, ans
 
 @dataclass(frozen=True)
 class Question:
-    """answers: every annotator's (text, where it begins in the context); none where there is no answer (2.0)."""
+    """answers: (text, start in the context) by each annotator; none if the question has no answer (2.0)."""
 
     id: str
     text: str
@@ -36,8 +36,9 @@ def read_squad(path: str | Path) -> Iterator[Question]:
         articles = json.loads(text)["data"]
         for article in articles:
             for paragraph in article["paragraphs"]:
-                for asked in paragraph["qas"]:
-                    yield _question(asked, paragraph["context"], f"{path}: question {asked['id']}")
+                for question in paragraph["qas"]:
+                    where = f"{path}: question {question['id']}"
+                    yield _question(question, paragraph["context"], where)
     except json.JSONDecodeError as cause:
         where = f"{path}:{cause.lineno}:{cause.colno}"
         raise HeadscopeError(f"not JSON: {cause.msg}", where=where, expected=LAYOUT) from cause
@@ -61,19 +62,22 @@ def _read_table(path: str | Path) -> Iterator[Question]:
             cells = record.cells | {"answers": answers}
             yield _question(cells, str(cells["context"]), record.where)
         except (KeyError, TypeError, ValueError) as cause:
-            what, expected = f"no question ({reason(cause)})", "id, question, context and answers"
+            what, expected = (
+                f"not a question ({reason(cause)})",
+                "id, question, context and answers",
+            )
             raise HeadscopeError(what, where=record.where, expected=expected) from cause
 
 
-def _question(asked: Mapping[str, Any], context: str, where: str) -> Question:
-    name = str(asked["id"])
-    given = [] if asked.get("is_impossible") else asked["answers"]
-    answers = tuple((str(one["text"]), int(one["answer_start"])) for one in given)
-    for said, start in answers:
-        if context[start : start + len(said)] != said:
+def _question(entry: Mapping[str, Any], context: str, where: str) -> Question:
+    name = str(entry["id"])
+    annotated = [] if entry.get("is_impossible") else entry["answers"]
+    answers = tuple((str(answer["text"]), int(answer["answer_start"])) for answer in annotated)
+    for text, start in answers:
+        if context[start : start + len(text)] != text:
             raise HeadscopeError(
-                f'the answer "{said[:40]}" does not stand at character {start} of its paragraph',
+                f'the answer "{text[:40]}" is not at character {start} of its paragraph',
                 where=where,
                 expected="answer_start to count characters from 0",
             )
-    return Question(name, str(asked["question"]), context, answers, where)
+    return Question(name, str(entry["question"]), context, answers, where)

@@ -1,4 +1,4 @@
-"""Lines of text files, gzipped or not; every bad line is named by file and line."""
+"""Lines of text files, gzipped or not; errors name file and line."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """(number from 1, line without its end) of a UTF-8 file; a byte order mark at its start is dropped."""
     number = 0
     try:
-        with _opened(path) as file:
+        with _open(path) as file:
             for number, raw in enumerate(file, start=1):
-                yield number, _decoded(raw, number, path)
+                yield number, _decode(raw, number, path)
     except (OSError, EOFError, zlib.error) as cause:
         after = f" after line {number}" if number else ""
         raise HeadscopeError(
@@ -33,7 +33,7 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 
 def can_be_read_again(path: str | Path) -> bool:
-    """Whether this is a file with an end and a beginning to return to: not stdin, a pipe or `<(command)`."""
+    """Whether a file can be read a second time: not stdin, a pipe or `<(command)`."""
     return str(path) != STDIN and (Path(path).is_file() or not Path(path).exists())
 
 
@@ -48,7 +48,7 @@ def count_columns(cells: Sized) -> str:
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[IO[bytes]]:
+def _open(path: str | Path) -> Iterator[IO[bytes]]:
     if str(path) == STDIN:
         yield sys.stdin.buffer
         return
@@ -60,8 +60,8 @@ def _opened(path: str | Path) -> Iterator[IO[bytes]]:
             yield file
 
 
-def _decoded(raw: bytes, number: int, path: str | Path) -> str:
-    convert = "Convert the file, with iconv say"
+def _decode(raw: bytes, number: int, path: str | Path) -> str:
+    convert = "Convert the file, for example with iconv"
     if number == 1:
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise HeadscopeError("the file is in UTF-16", where=path, expected="UTF-8", fix=convert)

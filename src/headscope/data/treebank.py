@@ -1,8 +1,8 @@
-"""Which word governs which? Sentences of a treebank in CoNLL-U, each a tree, or refused by file and line.
+"""Dependency trees of the sentences of a treebank in CoNLL-U; a malformed sentence is refused by file and line.
 
-Ten columns with a tab between them, a blank line after each sentence, comments that begin with #. Ranges (`1-2`, the
-written form of several words) and empty nodes (`8.1`, words that are not there) are left out, as the Universal
-Dependencies standard says. Any set of labels will do.
+Ten columns separated by tabs, a blank line after each sentence, comments that begin with #. Ranges (`1-2`, the written
+form of several words) and empty nodes (`8.1`, elided words) are left out, following the Universal Dependencies
+standard. Any set of labels can be used.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from headscope.data.text_lines import count_columns, read_lines
 from headscope.errors import HeadscopeError
 
 COLUMNS = 10
-ROOT = -1  # the governor of the word that none governs
-FORMAT = (
-    "sentences in CoNLL-U: ten columns with a tab between them, a blank line after each sentence"
-)
-MEND = "Fix the line, or pass `lenient=True` to leave such sentences out; run.json will count them"
+ROOT = -1  # the governor of the root
+TEN_COLUMNS = "ten columns with a tab between them"
+FORMAT = f"sentences in CoNLL-U: {TEN_COLUMNS}, a blank line after each sentence"
+FIX = "Fix the line, or pass `lenient=True` to leave such sentences out; run.json will count them"
 _NOT_A_WORD = re.compile(r"[0-9]+(-[0-9]+|\.[0-9]+)")
 _SENT_ID = re.compile(r"#\s*sent_id\s*=\s*(.*\S)")
 
@@ -46,11 +45,11 @@ class ParsedSentence:
 
 
 class MalformedSentence(HeadscopeError):
-    """A sentence that is not a tree in CoNLL-U; `kind` is what it is counted as where such are left out."""
+    """A sentence that is not a tree in CoNLL-U; `kind` is its category in the counts of left-out sentences."""
 
     def __init__(self, kind: str, what: str, *, where: str, expected: str) -> None:
         self.kind = kind
-        super().__init__(what, where=where, expected=expected, fix=MEND)
+        super().__init__(what, where=where, expected=expected, fix=FIX)
 
 
 def read_treebank(
@@ -62,7 +61,7 @@ def read_treebank(
     """The sentences of all files in order.
 
     lenient  leave malformed sentences out, instead of stopping at the first
-    counts   is told how many were left out, by what was wrong with them
+    counts   counts the sentences that were left out, by kind of error
     """
     counts = {} if counts is None else counts
     for path in [paths] if isinstance(paths, str | Path) else paths:
@@ -70,7 +69,7 @@ def read_treebank(
         for block in _blocks(path):
             read += 1
             try:
-                sentence = _Block(path, read, block).parsed()
+                sentence = _Block(path, read, block).parse()
             except MalformedSentence as malformed:
                 if not lenient:
                     raise
@@ -84,7 +83,7 @@ def read_treebank(
 
 
 def _blocks(path: str | Path) -> Iterator[list[Line]]:
-    """The lines between blank ones, where they are more than comments; the last needs no blank line after it."""
+    """Groups of lines between blank ones, except groups of comments alone; the last needs no blank line after it."""
     block: list[Line] = []
     for number, line in read_lines(path):
         if line.strip(" "):
@@ -100,17 +99,17 @@ def _if_sentence(block: list[Line]) -> list[list[Line]]:
 
 
 class _Block:
-    """The lines of one sentence, and how to speak of them."""
+    """The lines of one sentence, with its name for messages."""
 
     def __init__(self, path: str | Path, number: int, lines: list[Line]) -> None:
         self.path = path
         self.lines = [(at, line) for at, line in lines if not line.startswith("#")]
-        given = [match[1] for _, line in lines if (match := _SENT_ID.fullmatch(line.rstrip()))]
-        self.name = given[0] if given else str(number)
-        self.title = f'sentence "{self.name}"' if given else f"sentence {number}"
+        ids = [match[1] for _, line in lines if (match := _SENT_ID.fullmatch(line.rstrip()))]
+        self.name = ids[0] if ids else str(number)
+        self.title = f'sentence "{self.name}"' if ids else f"sentence {number}"
         self.at: list[int] = []  # the line of each word
 
-    def parsed(self) -> ParsedSentence:
+    def parse(self) -> ParsedSentence:
         rows = self._rows()
         governors = [self._governor(i, row[6], len(rows)) for i, row in enumerate(rows)]
         self._check_one_root(governors)
@@ -130,15 +129,14 @@ class _Block:
         for at, line in self.lines:
             cells = line.split("\t")
             if len(cells) != COLUMNS:
-                expected = "ten columns with a tab between them"
-                raise self._malformed("wrong number of columns", count_columns(cells), at, expected)
+                what = count_columns(cells)
+                raise self._malformed("wrong number of columns", what, at, TEN_COLUMNS)
             if _NOT_A_WORD.fullmatch(cells[0]):
                 continue
             if cells[0] != str(len(rows) + 1):
                 what = f'a word has the ID "{cells[0]}"'
-                raise self._malformed(
-                    "wrong ID", what, at, f"{len(rows) + 1}, as words are counted from 1"
-                )
+                expected = f"{len(rows) + 1}, as words are counted from 1"
+                raise self._malformed("wrong ID", what, at, expected)
             for name, column in (("FORM", 1), ("DEPREL", 7)):
                 if not cells[column].strip():
                     what = f"word {cells[0]} has an empty {name} (column {column + 1})"
@@ -146,9 +144,8 @@ class _Block:
             self.at.append(at)
             rows.append(cells)
         if not rows:
-            raise self._malformed(
-                "no words", "it has no words", self.lines[0][0], "words counted from 1"
-            )
+            at = self.lines[0][0]
+            raise self._malformed("no words", "it has no words", at, "words counted from 1")
         return rows
 
     def _governor(self, i: int, head: str, count: int) -> int:
@@ -158,10 +155,8 @@ class _Block:
             raise self._malformed("HEAD is not a number", what, self.at[i], expected)
         governor = int(head[:9]) - 1
         if governor >= count:
-            what, expected = (
-                f"{word} has the HEAD {head}",
-                f"a number from 0 to {count}, the last word",
-            )
+            what = f"{word} has the HEAD {head}"
+            expected = f"a number from 0 to {count}, the last word"
             raise self._malformed("HEAD out of range", what, self.at[i], expected)
         if governor == i:
             what, expected = f"{word} is its own HEAD", "another word, or 0 for the root"
@@ -175,9 +170,8 @@ class _Block:
             raise self._malformed("no root", "no word is the root", self.at[0], expected)
         if len(roots) > 1:
             words = " and ".join([", ".join(str(i + 1) for i in roots[:-1]), str(roots[-1] + 1)])
-            raise self._malformed(
-                "several roots", f"words {words} are roots", self.at[roots[1]], expected
-            )
+            what = f"words {words} are roots"
+            raise self._malformed("several roots", what, self.at[roots[1]], expected)
 
     def _check_no_cycle(self, governors: list[int]) -> None:
         reaches_root = {ROOT}
@@ -190,9 +184,8 @@ class _Block:
             if word in path:
                 cycle = list(path)[list(path).index(word) :]
                 what = "HEADs run in a circle: " + " → ".join(str(i + 1) for i in [*cycle, word])
-                raise self._malformed(
-                    "cycle", what, self.at[word], "a way from each word to the root"
-                )
+                expected = "a path from each word to the root"
+                raise self._malformed("cycle", what, self.at[word], expected)
             reaches_root.update(path)
 
     def _malformed(self, kind: str, what: str, at: int, expected: str) -> MalformedSentence:

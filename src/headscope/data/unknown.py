@@ -1,4 +1,4 @@
-"""Tokens that a tokenizer does not know: how many of an input there are, and what they stand for in the text."""
+"""Unknown tokens of an input: their number and the text that they replace."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from headscope.data.examples import Text
     from headscope.model.attention_model import AttentionModel
 
-WARN_SHARE = 0.05  # text of the kind a model was trained on stays below 1 %, another kind of file is far above
+WARN_SHARE = 0.05  # text like the training data stays below 1 %, other kinds of files are far above
 SHOWN_PIECES = 10  # in the run record
 LONGEST_PIECE = 24  # characters of a piece that are kept
 
 
 @dataclass
 class Unknown:
-    """How many content tokens (all but special ones) there are, how many of them are unknown, and the commonest."""
+    """Numbers of content tokens (all but special ones) and unknown ones, and the commonest unknown pieces."""
 
     content: int = 0
     tokens: int = 0
@@ -61,11 +61,11 @@ class UnknownTokens:
         self._has_warned = True
         if self._where:
             self._warned_files.add(self._where)
-        counted = describe_unknown(self.counts.content, self.counts.tokens, self.counts.pieces)
+        share = describe_unknown(self.counts.content, self.counts.tokens, self.counts.pieces)
         check = (
             "Check that the model was trained on such text, and that the file holds nothing else"
         )
-        note(f"{self._where or 'texts'}: {counted}. {check}")
+        note(f"{self._where or 'texts'}: {share}. {check}")
 
     def _pieces_of(self, text: Text) -> list[str]:
         """The parts of a text that become the unknown token, in order."""
@@ -78,13 +78,14 @@ class UnknownTokens:
             return [piece[:LONGEST_PIECE] for piece, token in pairs if token == self._id]
         options = {"add_special_tokens": False, "is_split_into_words": not is_text}
         encoding = tokenizer(text if is_text else list(text), verbose=False, **options)
-        found = []
-        for place, token in enumerate(encoding["input_ids"]):
-            span = encoding.token_to_chars(place) if token == self._id else None
+        unknown = []
+        for i, token in enumerate(encoding["input_ids"]):
+            span = encoding.token_to_chars(i) if token == self._id else None
             if span is not None:
-                whole = text if isinstance(text, str) else text[encoding.token_to_word(place)]
-                found.append(whole[span.start : min(span.end, span.start + LONGEST_PIECE)].strip())
-        return found
+                whole = text if isinstance(text, str) else text[encoding.token_to_word(i)]
+                end = min(span.end, span.start + LONGEST_PIECE)
+                unknown.append(whole[span.start : end].strip())
+        return unknown
 
 
 def describe_unknown(content: int, tokens: int, pieces: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""A tokenizer learned from texts: byte pairs, as many as asked, the same for the same texts."""
+"""A byte-pair tokenizer trained on texts; the same texts give the same tokenizer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headscope.errors import HeadscopeError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-BYTES = 256  # each is a token of its own, so that no text holds an unknown one
+BYTES = 256  # each is a token, so that no token is unknown
 ENCODER = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 TRANSLATOR = {"pad_token": "<pad>", "eos_token": "</s>"}
 
@@ -25,9 +25,9 @@ def check_vocabulary(size: int) -> None:
 def train_tokenizer(
     texts: Iterable[str], size: int, *, translates: bool = False
 ) -> PreTrainedTokenizerBase:
-    """A tokenizer of at most `size` tokens, the special ones among them.
+    """A tokenizer of at most `size` tokens including the special ones.
 
-    translates: letters as they are, a text closed by </s>; else lower case, a text between [CLS] and [SEP]
+    translates: keep case and end a text with </s>; else lower case, with [CLS] and [SEP] around a text
     """
     import tokenizers
     from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -36,9 +36,8 @@ def train_tokenizer(
     check_vocabulary(size)
     names = TRANSLATOR if translates else ENCODER
     core = tokenizers.Tokenizer(models.BPE())
-    core.normalizer = (
-        normalizers.NFKC() if translates else normalizers.BertNormalizer(lowercase=True)
-    )
+    bert = normalizers.BertNormalizer(lowercase=True)
+    core.normalizer = normalizers.NFKC() if translates else bert
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     core.decoder = decoders.ByteLevel()
     # Word pieces would be as good, but their trainer numbers tokens in another order each time.

@@ -1,7 +1,7 @@
 """Fixed word vectors: from a file, or from a model's input embeddings.
 
-Either are centred, reduced to their main directions over the words to train on, and scaled to a mean square of 1;
-unknown words are zero.
+Both are centred, reduced to their main directions over the training words, and scaled to a mean square of 1; unknown
+words are zero.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class WordVectors:
     """A fixed vector for each known word: row 0, of zeros, for all others."""
 
     def __init__(
-        self, known: dict[Hashable, Tensor], trained: set[Hashable], dimensions: int
+        self, vectors: dict[Hashable, Tensor], training_words: set[Hashable], dimensions: int
     ) -> None:
-        """`trained` are the words to train on: they alone decide on centre, directions and scale."""
-        self._row = {key: 1 + i for i, key in enumerate(known)}
-        vectors = list(known.values())
-        table = torch.stack([torch.zeros_like(vectors[0]), *vectors]).double()
-        rows = sorted(self._row[key] for key in trained if key in self._row)
+        """Centre, directions and scale are those of the training words."""
+        self._row = {key: 1 + i for i, key in enumerate(vectors)}
+        rows_of_table = list(vectors.values())
+        table = torch.stack([torch.zeros_like(rows_of_table[0]), *rows_of_table]).double()
+        rows = sorted(self._row[key] for key in training_words if key in self._row)
         basis = table[rows or list(self._row.values())]
         centre = basis.mean(dim=0)
         directions = torch.eye(basis.shape[1], dtype=torch.float64)
@@ -50,7 +50,7 @@ class WordVectors:
         return [self._row.get(key, 0) for key in keys]
 
     def share(self, texts: Iterable[Iterable[Hashable]]) -> float:
-        """Of the words of these texts, how many are known."""
+        """The share of the words of these texts that are known."""
         rows = [row for keys in texts for row in self.rows(keys)]
         return sum(row > 0 for row in rows) / len(rows)
 
@@ -58,14 +58,14 @@ class WordVectors:
 def mean_embeddings(
     model: AttentionModel, words: Iterable[tuple[int, ...]]
 ) -> dict[Hashable, Tensor]:
-    """The mean input embedding of a word's pieces, for each word as it is cut."""
+    """The mean input embedding of each word's pieces."""
     table = model.model.get_input_embeddings().weight.detach().float().cpu()
     return {pieces: table[list(pieces)].mean(dim=0) for pieces in dict.fromkeys(words)}
 
 
-def read_vectors(path: str | Path, wanted: set[Hashable]) -> dict[Hashable, Tensor]:
-    """The vectors of the wanted words (in lower case; the file's first spelling of one counts)."""
-    found: dict[Hashable, Tensor] = {}
+def read_vectors(path: str | Path, words: set[Hashable]) -> dict[Hashable, Tensor]:
+    """The vectors of these lower-case words; of several spellings in the file the first counts."""
+    vectors: dict[Hashable, Tensor] = {}
     size = None
     for number, line in read_lines(path):
         cells = line.strip().split(" ")
@@ -74,17 +74,17 @@ def read_vectors(path: str | Path, wanted: set[Hashable]) -> dict[Hashable, Tens
             continue
         size = len(cells) - 1 if size is None else size
         word = _word_before(cells, size, f"{path}:{number}")
-        if word.lower() in wanted and word.lower() not in found:
-            found[word.lower()] = torch.tensor(_numbers(cells[-size:], f"{path}:{number}"))
-    if not found:
+        if word.lower() in words and word.lower() not in vectors:
+            vectors[word.lower()] = torch.tensor(_numbers(cells[-size:], f"{path}:{number}"))
+    if not vectors:
         raise HeadscopeError(
             "it has a vector for none of the treebank's words", where=path, expected=FORM
         )
-    return found
+    return vectors
 
 
 def _word_before(cells: list[str], size: int, where: str) -> str:
-    """What stands before the numbers; GloVe has words with blanks in them."""
+    """The word before the numbers; GloVe has words with blanks in them."""
     extra = cells[1 : len(cells) - size]
     if size < 1 or len(cells) <= size or any(_is_number(cell) for cell in extra):
         count = len(cells) - 1
