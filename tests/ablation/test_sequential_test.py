@@ -1,4 +1,4 @@
-"""The race: its estimates are unbiased, its verdicts those of all examples, at the stated rate."""
+"""The sequential test: its estimates are unbiased, its verdicts those of all examples, at the stated rate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from headscope.ablation.ablation_results import LOSS, METRIC
-from headscope.ablation.sequential_test import LEAST, Design, Race, certain, clear, guess
+from headscope.ablation.sequential_test import (
+    LEAST,
+    SequentialTest,
+    StratifiedSample,
+    estimate_means,
+    pocock_bound,
+    verdicts_between,
+)
 from headscope.ablation.significance import holm
 from headscope.heads import Head
 from headscope.tables import Row
@@ -28,20 +35,20 @@ def population(
     return changes, terms
 
 
-def raced(
+def run_test(
     changes: NDArray, terms: NDArray, rate: float = 0.05, seed: int = 0
-) -> tuple[Race, NDArray]:
-    """A whole race, and who is significant in the end."""
+) -> tuple[SequentialTest, NDArray]:
+    """A whole test, and who is significant in the end."""
     heads = [Head("self", 0, h) for h in range(changes.shape[1])]
-    race = Race(heads, terms, rate, seed)
-    for look in range(len(race.design.taken) - 1):
-        if race.live:
+    test = SequentialTest(heads, terms, rate, seed)
+    for look in range(len(test.sample.counts) - 1):
+        if test.live:
             hidden = np.full_like(changes, np.nan)  # what was not run is not there
-            run = np.concatenate(race.design.run(look))
+            run = np.concatenate(test.sample.examples(look))
             hidden[run] = changes[run]
-            race.look(look, hidden[:, [head.head for head in race.live]])
+            test.look(look, hidden[:, [head.head for head in test.live]])
     error = np.maximum(changes.std(axis=0, ddof=1) / np.sqrt(len(changes)), 1e-12)
-    return race, holm(2 * stats.t.sf(np.abs(changes.mean(axis=0) / error), len(changes) - 1)) < 0.05
+    return test, holm(2 * stats.t.sf(np.abs(changes.mean(axis=0) / error), len(changes) - 1)) < 0.05
 
 
 # Which examples are run
@@ -49,10 +56,10 @@ def raced(
 
 @pytest.mark.parametrize("count", [1, 10, 33, 64, 512, 3000])
 def test_the_looks_add_up_to_all_examples_each_once(count: int) -> None:
-    design = Design(np.random.default_rng(0).exponential(size=count))
-    blocks = design.blocks()
+    sample = StratifiedSample(np.random.default_rng(0).exponential(size=count))
+    blocks = sample.blocks()
     assert sorted(item for block in blocks for item in block) == list(range(count))
-    sizes = design.taken.sum(axis=1).tolist()
+    sizes = sample.counts.sum(axis=1).tolist()
     assert sizes == sorted(sizes)
     assert [len(block) for block in blocks] == np.diff([0, *sizes]).tolist()
     assert sizes[-1] == count
@@ -60,55 +67,55 @@ def test_the_looks_add_up_to_all_examples_each_once(count: int) -> None:
 
 def test_examples_for_which_heads_matter_are_run_more_densely() -> None:
     size = np.random.default_rng(1).exponential(size=512)
-    design = Design(size)
-    for taken in design.taken[:-1]:
-        shares = taken / [len(part) for part in design.strata]
+    sample = StratifiedSample(size)
+    for counts in sample.counts[:-1]:
+        shares = counts / [len(part) for part in sample.strata]
         assert (np.diff(shares) <= 0.02).all(), "the largest come first"
-        assert (taken >= LEAST).all()
-    assert [size[part].mean() for part in design.strata] == sorted(
-        size[part].mean() for part in design.strata
+        assert (counts >= LEAST).all()
+    assert [size[part].mean() for part in sample.strata] == sorted(
+        size[part].mean() for part in sample.strata
     )[::-1]
-    assert abs(int(design.taken[0].sum()) - 32) <= 4
+    assert abs(int(sample.counts[0].sum()) - 32) <= 4
 
 
 def test_another_seed_takes_other_examples() -> None:
     size = np.random.default_rng(1).exponential(size=512)
-    one, same, other = (Design(size, seed).blocks()[0] for seed in (0, 0, 1))
+    one, same, other = (StratifiedSample(size, seed).blocks()[0] for seed in (0, 0, 1))
     assert one == same != other
 
 
-# What is guessed
+# Estimates
 
 
-def test_the_guess_after_all_examples_is_the_mean_and_certain() -> None:
+def test_the_estimate_after_all_examples_is_the_mean_and_certain() -> None:
     changes, terms = population(np.random.default_rng(0))
-    design = Design(np.abs(terms).mean(axis=1))
-    found = guess(changes, terms[:, :, None], design, len(design.taken) - 1)
+    sample = StratifiedSample(np.abs(terms).mean(axis=1))
+    found = estimate_means(changes, terms[:, :, None], sample, len(sample.counts) - 1)
     assert np.allclose(found.value, changes.mean(axis=0))
     assert np.allclose(found.error, 0)
     assert np.allclose(found.spread, changes.std(axis=0), rtol=0.05)
 
 
-def test_the_guess_s_error_is_as_large_as_it_says() -> None:
+def test_the_standard_error_of_an_estimate_is_right() -> None:
     chance = np.random.default_rng(1)
     changes, terms = population(chance)
     truth, within = changes.mean(axis=0), []
     for seed in range(60):
-        design = Design(np.sqrt((terms**2).mean(axis=1)), seed)
-        found = guess(changes, np.stack([-terms, terms**2], axis=2), design, 4)
+        sample = StratifiedSample(np.sqrt((terms**2).mean(axis=1)), seed)
+        found = estimate_means(changes, np.stack([-terms, terms**2], axis=2), sample, 4)
         within.append(np.abs(found.value - truth) < 1.96 * found.error)
     assert 0.91 < np.mean(within) < 0.98
-    run = int(design.taken[4].sum())
+    run = int(sample.counts[4].sum())
     plain = changes.std(axis=0) * np.sqrt((1 - run / 512) / run)
     assert (found.error < 0.3 * plain).mean() > 0.9  # what the gradient knows makes it better
 
 
 def test_without_predictors_it_is_the_mean_by_strata() -> None:
     changes, terms = population(np.random.default_rng(2))
-    design = Design(np.abs(terms).mean(axis=1))
-    found = guess(changes, np.empty((512, 40, 0)), design, 3)
-    means = [changes[items].mean(axis=0) for items in design.run(3)]
-    shares = [len(part) / 512 for part in design.strata]
+    sample = StratifiedSample(np.abs(terms).mean(axis=1))
+    found = estimate_means(changes, np.empty((512, 40, 0)), sample, 3)
+    means = [changes[items].mean(axis=0) for items in sample.examples(3)]
+    shares = [len(part) / 512 for part in sample.strata]
     assert np.allclose(found.value, np.average(means, axis=0, weights=shares))
 
 
@@ -116,32 +123,32 @@ def test_without_predictors_it_is_the_mean_by_strata() -> None:
 
 
 def test_verdicts_reached_early_are_those_of_all_examples() -> None:
-    """At a rate of 5 % for a head: over forty races of forty heads."""
-    wrong, races, early, examples = 0, 40, 0, 0
-    for seed in range(races):
-        race, final = raced(*population(np.random.default_rng(seed)), seed=seed)
-        wrong += sum(final[head.head] != (head in race.significant) for head in race.estimates)
-        early += len(race.estimates)
-        examples += sum(one.count for one in race.estimates.values()) + 512 * len(race.live)
+    """At a rate of 5 % for a head: over forty tests of forty heads."""
+    wrong, tests, early, examples = 0, 40, 0, 0
+    for seed in range(tests):
+        test, final = run_test(*population(np.random.default_rng(seed)), seed=seed)
+        wrong += sum(final[head.head] != (head in test.significant) for head in test.settled)
+        early += len(test.settled)
+        examples += sum(one.count for one in test.settled.values()) + 512 * len(test.live)
     assert wrong <= 0.05 * early
-    assert examples < 0.3 * races * 40 * 512  # and it is worth it
+    assert examples < 0.3 * tests * 40 * 512  # and it is worth it
 
 
 def test_the_estimates_of_settled_heads_are_near_the_result() -> None:
     changes, terms = population(np.random.default_rng(11))
-    race, _ = raced(changes, terms)
+    test, _ = run_test(changes, terms)
     half = 1.96 * changes.std(axis=0, ddof=1) / np.sqrt(len(changes))
-    assert len(race.estimates) > 10
-    for head, one in race.estimates.items():
+    assert len(test.settled) > 10
+    for head, one in test.settled.items():
         assert abs(one.value - changes[:, head.head].mean()) < 2 * half[head.head]
         assert one.count < len(changes)
 
 
 def test_a_stricter_rate_takes_more_examples() -> None:
     changes, terms = population(np.random.default_rng(3))
-    races = [raced(changes, terms, rate)[0] for rate in (1e-6, 0.05, 0.3)]
+    tests = [run_test(changes, terms, rate)[0] for rate in (1e-6, 0.05, 0.3)]
     few, some, many = (
-        sum(one.count for one in race.estimates.values()) + 512 * len(race.live) for race in races
+        sum(one.count for one in test.settled.values()) + 512 * len(test.live) for test in tests
     )
     assert few > some > many
 
@@ -161,42 +168,42 @@ def test_what_is_clear_holds_for_whatever_lies_between_the_bounds(seed: int) -> 
     middle = np.abs(chance.normal(0, 3, size=12))
     width = chance.uniform(0, 1.5, size=12)
     least, most = np.maximum(middle - width, 0), middle + width
-    sure, never = clear(least, most, 200)
+    sure, never = verdicts_between(least, most, 200)
     for _ in range(50):
         significant = holm_by_hand(chance.uniform(least, most), 200)
         assert set(np.flatnonzero(sure)) <= significant
         assert not significant & set(np.flatnonzero(never))
-    same, others = clear(middle, middle, 200)
+    same, others = verdicts_between(middle, middle, 200)
     assert set(np.flatnonzero(same)) == holm_by_hand(middle, 200) == set(np.flatnonzero(~others))
 
 
 def test_the_bound_over_looks_is_pocock_s_and_between_one_look_and_bonferroni_s() -> None:
     even = np.arange(1, 6) * 1000
-    assert certain(even, 10**9, 0.05) == pytest.approx(
+    assert pocock_bound(even, 10**9, 0.05) == pytest.approx(
         2.413, abs=0.03
     )  # published for five even looks
-    assert certain(np.array([100]), 512, 0.05) == pytest.approx(1.96, abs=0.03)
+    assert pocock_bound(np.array([100]), 512, 0.05) == pytest.approx(1.96, abs=0.03)
     looks = np.array([32, 40, 50, 62, 78, 97])
-    assert 1.96 < certain(looks, 512, 0.05) < stats.norm.isf(0.025 / 6)
-    assert certain(looks, 512, 0.01) > certain(looks, 512, 0.05)
+    assert 1.96 < pocock_bound(looks, 512, 0.05) < stats.norm.isf(0.025 / 6)
+    assert pocock_bound(looks, 512, 0.01) > pocock_bound(looks, 512, 0.05)
 
 
 def test_an_estimate_worse_than_the_result_s_own_interval_is_not_settled() -> None:
     """The gradient knows nothing of it: half of the examples must be run, clear as the verdict is."""
     chance = np.random.default_rng(0)
     changes, terms = 30 + chance.normal(size=(512, 1)), chance.normal(size=(512, 1))
-    race, _ = raced(changes, terms)
-    assert all(one.count > 200 for one in race.estimates.values())
-    known, _ = raced(changes, 30 - changes)
-    assert [one.count < 50 for one in known.estimates.values()] == [True]
+    test, _ = run_test(changes, terms)
+    assert all(one.count > 200 for one in test.settled.values())
+    known, _ = run_test(changes, 30 - changes)
+    assert [one.count < 50 for one in known.settled.values()] == [True]
     assert known.significant
 
 
 def test_a_head_that_changes_nothing_is_settled_as_not_significant() -> None:
-    race, _ = raced(np.zeros((512, 2)), np.zeros((512, 2)))
-    assert not race.live
-    assert not race.significant
-    assert {one.value for one in race.estimates.values()} == {0.0}
+    test, _ = run_test(np.zeros((512, 2)), np.zeros((512, 2)))
+    assert not test.live
+    assert not test.significant
+    assert {one.value for one in test.settled.values()} == {0.0}
 
 
 # Tables
@@ -204,18 +211,18 @@ def test_a_head_that_changes_nothing_is_settled_as_not_significant() -> None:
 
 def test_settled_heads_stand_in_the_tables_with_their_estimates() -> None:
     changes, terms = population(np.random.default_rng(4), heads=4)
-    race, _ = raced(changes, terms)
-    head, one = next(iter(race.estimates.items()))
+    test, _ = run_test(changes, terms)
+    head, one = next(iter(test.settled.items()))
     rows = [
         Row("self", 0, h, name, 9.0, 8.0, 10.0, 512)
         for name in (LOSS, METRIC, "other")
         for h in range(4)
     ]
-    found = {(row.statistic, row.head): row for row in race.rows(rows)}
+    found = {(row.statistic, row.head): row for row in test.rows(rows)}
     assert found["other", head.head].value == 9.0
     told = found[LOSS, head.head]
     assert (told.value, told.count) == (one.value, one.count)
-    assert told.high - told.low == pytest.approx(2 * one.half)
+    assert told.high - told.low == pytest.approx(2 * one.half_width)
     assert np.isnan(found[METRIC, head.head].value)  # a few examples hardly change it
     table = [
         {
@@ -230,8 +237,8 @@ def test_settled_heads_stand_in_the_tables_with_their_estimates() -> None:
         for name in (LOSS, METRIC)
         for h in range(4)
     ]
-    tests = {(row["statistic"], row["head"]): row for row in race.significance(table)}
-    assert tests[LOSS, head.head]["test"] == "race"
+    tests = {(row["statistic"], row["head"]): row for row in test.significance(table)}
+    assert tests[LOSS, head.head]["test"] == "test"
     assert tests[LOSS, head.head]["settled_at"] == one.count
     assert tests[LOSS, head.head]["p"] == one.p
     for name in (LOSS, METRIC):

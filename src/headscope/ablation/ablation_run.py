@@ -11,7 +11,7 @@ import numpy as np
 from headscope.ablation.ablation_results import Deltas
 from headscope.ablation.ablation_targets import variants_of
 from headscope.ablation.estimates.gradient import Terms
-from headscope.ablation.sequential_test import Race
+from headscope.ablation.sequential_test import SequentialTest
 from headscope.ablation.sweep import INTACT, Group, Sweep, Unit
 from headscope.config.importance import ImportanceConfig
 from headscope.config.shared import Run
@@ -45,7 +45,7 @@ class AblationRun:
         self.method, self.notes = "", list[str]()
         self.patterns: dict[str, str] = {}
         self.deltas = Deltas(task, len(prepared.items), run.seed)
-        self.race: Race | None = None
+        self.test: SequentialTest | None = None
         among = None if config.heads is None else list(HeadSet(config.heads, among=model.heads))
         self.variants = [
             variant
@@ -53,10 +53,10 @@ class AblationRun:
             for variant in variants_of(model, kind, among, sites=sites)  # type: ignore[arg-type]
         ]
 
-    def start_race(self, guides: Terms, error_rate: float) -> None:
+    def start_sequential_test(self, terms: Terms, error_rate: float) -> None:
         heads = [variant.heads[0] for variant in self.variants if variant.kind == "head"]
-        signed = guides.signed[:, [guides.heads.index(head) for head in heads]]
-        self.race = Race(heads, signed, error_rate, self.run_config.seed)
+        signed = terms.signed[:, [terms.heads.index(head) for head in heads]]
+        self.test = SequentialTest(heads, signed, error_rate, self.run_config.seed)
 
     def run(self) -> None:
         sweep = Sweep(
@@ -78,7 +78,7 @@ class AblationRun:
             f"on {len(self.prepared.items)} examples (mode {self.config.mode})"
         )
         groups = sweep.groups(self.variants)
-        blocks = sweep.blocks() if self.race is None else self.race.design.blocks()
+        blocks = sweep.blocks() if self.test is None else self.test.sample.blocks()
         total = len(blocks) * len(self.variants)
         done = 0
         for number, items in enumerate(blocks):
@@ -91,24 +91,24 @@ class AblationRun:
                 if unit.variants != (INTACT,):
                     done += len(unit.variants)
                     self.run_config.progress(min(done, total), total)
-            if self.race is not None and self.race.live and number + 1 < len(blocks):
-                self.race.look(number, self.changes(self.race.live))
-                settled, run = len(self.race.estimates), self.race.design.taken[number].sum()
+            if self.test is not None and self.test.live and number + 1 < len(blocks):
+                self.test.look(number, self.changes(self.test.live))
+                settled, run = len(self.test.settled), self.test.sample.counts[number].sum()
                 self.run_config.log(
-                    f"{settled} of {len(self.race.heads)} heads settled after {run} examples"
+                    f"{settled} of {len(self.test.heads)} heads settled after {run} examples"
                 )
 
     def rows(self) -> list[Row]:
         """One row per head, if heads were ablated alone."""
         if "head" not in self.config.kind:
             return []
-        return self.deltas.rows() if self.race is None else self.race.rows(self.deltas.rows())
+        return self.deltas.rows() if self.test is None else self.test.rows(self.deltas.rows())
 
     def tables(self) -> dict[str, list[TableRow]]:
         tables: dict[str, list[TableRow]] = {}
         if "head" in self.config.kind:
             tests = self.deltas.significance()
-            tables["significance"] = tests if self.race is None else self.race.significance(tests)
+            tables["significance"] = tests if self.test is None else self.test.significance(tests)
         others = [kind for kind in self.config.kind if kind != "head"]
         if others:
             tables["ablations"] = self.deltas.ablations(others)
@@ -120,7 +120,7 @@ class AblationRun:
         """Log the head of a site whose ablation changes the loss most over the examples so far."""
         heads = [one for one in unit.variants if one.kind == "head"]
         # In a sequential test heads are not evaluated on the same examples.
-        if len(heads) > 1 and self.race is None:
+        if len(heads) > 1 and self.test is None:
             strongest = max(heads, key=lambda one: abs(self.deltas.of_loss(one).value))
             delta = self.deltas.of_loss(strongest)
             between = f"[{delta.low:+.4f}, {delta.high:+.4f}]"
@@ -130,9 +130,9 @@ class AblationRun:
 
     def _live(self, groups: list[Group]) -> list[Group]:
         """The groups without the heads that are settled."""
-        if self.race is None:
+        if self.test is None:
             return groups
-        live = set(self.race.live)
+        live = set(self.test.live)
         kept = []
         for group in groups:
             variants = [one for one in group.variants if one.kind != "head" or one.heads[0] in live]
@@ -168,5 +168,5 @@ class AblationRun:
     def exact(self, heads: Sequence[Head]) -> NDArray[np.float64] | None:
         """[item, head]: the change of the loss by each head, if all heads were ablated on all examples."""
         run = {variant.heads[0] for variant in self.deltas.variants("head")}
-        is_whole = run == set(heads) and (self.race is None or not self.race.estimates)
+        is_whole = run == set(heads) and (self.test is None or not self.test.settled)
         return self.changes(heads) if is_whole else None

@@ -175,7 +175,7 @@ class _Importances:
         if config.race is not None:
             with self._timed("race"):
                 inputs.terms = compute_terms(inputs)
-            self.ablation.start_race(inputs.terms, config.race)
+            self.ablation.start_sequential_test(inputs.terms, config.race)
         estimates = []
         for name in ESTIMATES:
             if name in config.by:
