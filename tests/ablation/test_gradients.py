@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification
 
 from headscope import Gate
 from headscope.ablation.agreement import of_items
-from headscope.ablation.estimates.gradient import Terms, terms
+from headscope.ablation.estimates.gradient import Terms, gradient_terms
 from headscope.heads import Head
 from headscope.tasks.inference import evaluate
 from tiny import in_double, shared, tiny
@@ -25,7 +25,7 @@ FAMILIES = ["albert", "bert", "deberta-v2", "gpt2", "llama", "marian", "mpnet", 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_term_is_the_slope_of_the_loss_as_the_gate_is_moved(family: str) -> None:
     model, task, prepared = in_double(tiny(family)), Means(), means_of(family)
-    found = terms(model, task, prepared, batch_size=3)
+    found = gradient_terms(model, task, prepared, batch_size=3)
     for head in (found.heads[0], found.heads[len(found.heads) // 2], found.heads[-1]):
         step, tolerance = (1e-3, 3e-3) if family in COARSE else (1e-5, 1e-6)
         moved = []
@@ -40,14 +40,14 @@ def test_a_term_is_the_slope_of_the_loss_as_the_gate_is_moved(family: str) -> No
 
 def test_batches_and_padding_change_no_term() -> None:
     model, task, prepared = shared("bert"), Means(), means_of("bert")
-    one, many = (terms(model, task, prepared, batch_size=size) for size in (1, 8))
+    one, many = (gradient_terms(model, task, prepared, batch_size=size) for size in (1, 8))
     assert np.abs(one.signed - many.signed).max() < 1e-4
     assert np.abs(one.absolute - many.absolute).max() < 1e-4
     assert np.array_equal(one.tokens, many.tokens)
 
 
 def test_absolute_values_a_token_are_at_least_those_an_example() -> None:
-    found = terms(shared("bert"), Means(), means_of("bert"))
+    found = gradient_terms(shared("bert"), Means(), means_of("bert"))
     assert (found.absolute >= np.abs(found.signed) - 1e-9).all()
     assert (found.absolute > np.abs(found.signed) + 1e-6).any()
 
@@ -56,7 +56,7 @@ def test_a_silent_head_has_no_term_at_all() -> None:
     model = tiny("bert")
     with torch.no_grad():
         model.model.encoder.layer[0].attention.output.dense.weight[:, 8:16] = 0
-    found = terms(model, Means(), means_of("bert"))
+    found = gradient_terms(model, Means(), means_of("bert"))
     (silent,) = [i for i, head in enumerate(found.heads) if (head.layer, head.head) == (0, 1)]
     assert not found.signed[:, silent].any()
     assert not found.absolute[:, silent].any()
@@ -66,7 +66,7 @@ def test_a_silent_head_has_no_term_at_all() -> None:
 
 
 def test_the_variants_are_what_their_formulas_say() -> None:
-    found = terms(shared("bert"), Means(), means_of("bert"))
+    found = gradient_terms(shared("bert"), Means(), means_of("bert"))
     a = found.signed
     made = {
         name: of_items(values, np.arange(len(a))) for name, values in found.importances().items()
@@ -89,7 +89,7 @@ def test_the_variants_are_what_their_formulas_say() -> None:
 
 
 def test_normalized_importances_have_norm_one_in_every_layer() -> None:
-    found = terms(shared("bert"), Means(), means_of("bert"))
+    found = gradient_terms(shared("bert"), Means(), means_of("bert"))
     layers = np.array([head.layer for head in found.heads])
     for name, values in found.importances(normalized=True).items():
         for layer in set(layers):
@@ -101,7 +101,7 @@ def test_a_token_is_counted_where_the_loss_depends_on_it() -> None:
     """A classifier reads the first token: in its last layer that is the only one, below it all of them."""
     model = tiny("bert", head=AutoModelForSequenceClassification, num_labels=3)
     task, prepared = classes_of("bert")
-    found = terms(model, task, prepared)
+    found = gradient_terms(model, task, prepared)
     lengths = np.array([len(one.source.ids) for one in prepared.sequences])
     last = max(head.layer for head in found.heads)
     for place, head in enumerate(found.heads):
@@ -125,7 +125,7 @@ def test_batches_are_what_gradient_batch_counts() -> None:
 def test_an_example_of_two_sequences_has_the_terms_of_both() -> None:
     """The same texts as eight examples of one sequence, and as four of two: the sums are the same."""
     model, task, alone = shared("bert"), Means(), means_of("bert")
-    single = terms(model, task, alone).signed
+    single = gradient_terms(model, task, alone).signed
     pairs = [(i, i + 1) for i in range(0, 8, 2)]
 
     class Paired(Means):
@@ -135,7 +135,7 @@ def test_an_example_of_two_sequences_has_the_terms_of_both() -> None:
             return each.view(-1, 2).sum(dim=1)
 
     both = replace(alone, parts=pairs, items=alone.items[:4])
-    double = terms(model, Paired(), both).signed
+    double = gradient_terms(model, Paired(), both).signed
     assert np.abs(double - single.reshape(4, 2, -1).sum(axis=1)).max() < 1e-4
 
 
@@ -144,10 +144,10 @@ def test_without_labels_the_loss_is_against_what_the_model_says() -> None:
     task, prepared = classes_of("bert")
     said = torch.tensor(evaluate(model, task, prepared).scores[:, 1]).long()
     assert not torch.equal(said, prepared.targets)
-    free = terms(model, task, prepared, labels_free=True).signed
-    taught = terms(model, task, replace(prepared, targets=said)).signed
+    free = gradient_terms(model, task, prepared, labels_free=True).signed
+    taught = gradient_terms(model, task, replace(prepared, targets=said)).signed
     assert np.array_equal(free, taught)
-    assert np.abs(free - terms(model, task, prepared).signed).max() > 1e-3
+    assert np.abs(free - gradient_terms(model, task, prepared).signed).max() > 1e-3
 
 
 def test_parameters_are_as_trainable_afterwards_as_before() -> None:
@@ -155,6 +155,6 @@ def test_parameters_are_as_trainable_afterwards_as_before() -> None:
     frozen = next(model.model.parameters())
     frozen.requires_grad_(False)
     before = [parameter.requires_grad for parameter in model.model.parameters()]
-    terms(model, Means(), means_of("bert"))
+    gradient_terms(model, Means(), means_of("bert"))
     assert [parameter.requires_grad for parameter in model.model.parameters()] == before
     assert all(parameter.grad is None for parameter in model.model.parameters())

@@ -19,7 +19,7 @@ from transformers import (
     AutoModelForSequenceClassification,
 )
 
-from headscope.ablation.estimates.relevance import Relevances, relevances
+from headscope.ablation.estimates.relevance import Relevances, compute_relevances
 from headscope.api.importance import importance
 from headscope.errors import HeadscopeError
 from headscope.heads import Head
@@ -138,9 +138,9 @@ def made(case: str) -> tuple[Any, Task, Prepared]:
 @pytest.mark.parametrize("case", CASES)
 def test_all_that_a_task_says_is_shared_out(case: str) -> None:
     model, task, prepared = made(case)
-    found = relevances(model, task, prepared, batch_size=3)
+    found = compute_relevances(model, task, prepared, batch_size=3)
     stacks = {stack for stack, _, _ in found.layers}
-    said = np.abs(found.said).mean()
+    said = np.abs(found.outputs).mean()
     sources = sum(
         found.layers[stack, -1, part] for stack in stacks for part in ("enters", "biases")
     )
@@ -150,7 +150,7 @@ def test_all_that_a_task_says_is_shared_out(case: str) -> None:
         if part == "biases" and layer >= 0
     )
     used = sorted({number for part in prepared.parts for number in part})
-    assert np.abs(sources - found.said)[used].max() < 1e-4 * said
+    assert np.abs(sources - found.outputs)[used].max() < 1e-4 * said
     assert all(
         np.abs(values).max() < 1e-4 * said
         for (_, _, part), values in found.layers.items()
@@ -167,9 +167,11 @@ def test_all_that_a_task_says_is_shared_out(case: str) -> None:
 )
 def test_the_size_of_batches_changes_nothing(case: str, rules: Rules) -> None:
     model, task, prepared = made(case)
-    one, many = (relevances(model, task, prepared, rules=rules, batch_size=size) for size in (1, 8))
-    size = np.abs(one.said).mean()
-    assert np.abs(one.said - many.said).max() < 1e-4 * size
+    one, many = (
+        compute_relevances(model, task, prepared, rules=rules, batch_size=size) for size in (1, 8)
+    )
+    size = np.abs(one.outputs).mean()
+    assert np.abs(one.outputs - many.outputs).max() < 1e-4 * size
     assert np.abs(one.signed - many.signed).max() < 1e-3 * size
     assert one.layers.keys() == many.layers.keys()
 
@@ -178,23 +180,23 @@ def test_what_is_said_is_the_largest_logit_at_the_place_drawn() -> None:
     """Marian's constant bias left out."""
     model, task, prepared = made("translation/marian")
     model.model.final_logits_bias = torch.randn(1, 99, generator=torch.Generator().manual_seed(0))
-    found = relevances(model, task, prepared)
-    other = relevances(model, task, prepared, seed=1)
+    found = compute_relevances(model, task, prepared)
+    other = compute_relevances(model, task, prepared, seed=1)
     for number in range(len(prepared.sequences)):
         with torch.no_grad():
             logits = model(batch_of(model, prepared, [number])).logits[0]
         rows = [row for row, label in enumerate(prepared.labels[number]) if label != IGNORED]
         tops = logits[rows].argmax(dim=-1)
         wanted = (logits[rows, tops] - model.model.final_logits_bias[0, tops]).numpy()
-        assert np.abs(wanted - found.said[number]).min() < 1e-3
-        assert np.abs(wanted - other.said[number]).min() < 1e-3
-    assert not np.allclose(found.said, other.said)
+        assert np.abs(wanted - found.outputs[number]).min() < 1e-3
+        assert np.abs(wanted - other.outputs[number]).min() < 1e-3
+    assert not np.allclose(found.outputs, other.outputs)
 
 
 def test_a_text_is_held_against_the_other_of_its_pair() -> None:
     model, task, prepared = made("stsb/bert")
     vectors = answers(model, task, prepared)
-    found = relevances(model, task, prepared).said
+    found = compute_relevances(model, task, prepared).outputs
     for one, other in prepared.parts:
         assert found[one] == pytest.approx(float(vectors[one] @ vectors[other]), abs=1e-5)
         assert found[other] == pytest.approx(found[one], abs=1e-5)
@@ -224,7 +226,7 @@ def test_shares_are_of_a_layer_and_signed_ones_of_what_is_said() -> None:
 
 def test_one_item_of_two_sequences_has_the_mean_of_both() -> None:
     model, task, prepared = made("stsb/bert")
-    found = relevances(model, task, prepared)
+    found = compute_relevances(model, task, prepared)
     assert np.allclose(found.importances()["relevance"][2], found.shares()[[4, 7]].mean(axis=0))
 
 
@@ -255,7 +257,7 @@ def test_a_head_that_nobody_hears_has_no_relevance(rules: Rules) -> None:
     with torch.no_grad():
         model.model.bert.encoder.layer[0].attention.output.dense.weight[:, 8:16] = 0
     task, prepared = classes_of("bert")
-    found = relevances(model, task, prepared, rules=rules)
+    found = compute_relevances(model, task, prepared, rules=rules)
     silent = found.heads.index(Head("encoder", 0, 1))
     assert not found.signed[:, silent].any()
     assert not found.importances()["relevance"][:, silent].any()
@@ -267,7 +269,7 @@ def test_of_twins_each_has_half(tmp_path: Path) -> None:
     items = task.items(examples(tmp_path, 20))
     found = []
     for model in (classifier(noise=0.0), classifier(noise=0.0, twin="1.0")):
-        found.append(relevances(model, task, task.prepare(model, items)))
+        found.append(compute_relevances(model, task, task.prepare(model, items)))
     one, other = (found[0].heads.index(Head("encoder", 1, head)) for head in (2, 0))
     whole = found[0].signed[:, one]
     assert np.abs(whole).min() > 1e-3
@@ -290,4 +292,4 @@ def test_rules_that_do_not_exist_are_refused(tmp_path: Path) -> None:
 
 def test_a_task_that_says_nothing_in_particular_is_refused() -> None:
     with pytest.raises(HeadscopeError, match="means is no single number"):
-        relevances(shared("bert"), Means(), means_of("bert"))
+        compute_relevances(shared("bert"), Means(), means_of("bert"))

@@ -95,7 +95,7 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
         ("--kind", "layer,site", "--heads", "0.1"),
         "--heads requires --kind head or pair. It has no effect otherwise.",
     ),
-    (("--kind", "shared"), "--kind shared: no two layers of classifier share their heads. Expected ALBERT, say."),
+    (("--kind", "shared"), "--kind shared: no two layers of classifier share their heads. Expected e.g. ALBERT."),
     (("--race", "0"), "--race must be above 0 and below 1, got 0."),
     (("--race", "1"), "--race must be above 0 and below 1, got 1."),
     (("--race", "nan"), "--race must be above 0 and below 1, got nan."),

@@ -80,14 +80,14 @@ def test_a_silent_head_changes_exactly_nothing_and_has_no_gradient(tmp_path: Pat
 
 def test_a_head_that_is_split_into_twins_has_two_halves_of_its_terms(tmp_path: Path) -> None:
     """To the last bit: halving is exact, and nothing else in the planted layer is."""
-    from headscope.ablation.estimates.gradient import terms
+    from headscope.ablation.estimates.gradient import gradient_terms
     from headscope.tasks import get_task
 
     task = get_task("sst2")
     items = task.items(examples(tmp_path, 40))
     found = []
     for model in (classifier(noise=0.0), classifier(noise=0.0, twin="1.0")):
-        found.append(terms(model, task, task.prepare(model, items)))
+        found.append(gradient_terms(model, task, task.prepare(model, items)))
     one, other = Head("encoder", 1, 2), Head("encoder", 1, 0)
     whole = found[0].signed[:, found[0].heads.index(one)]
     assert np.abs(whole).min() > 1e-4

@@ -14,7 +14,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from headscope import Ablate
 from headscope.ablation.ablation_targets import variants_of
-from headscope.ablation.estimates.gradient import terms
+from headscope.ablation.estimates.gradient import gradient_terms
 from headscope.ablation.estimates.norm import output_norms
 from headscope.ablation.modes.mean import mean_results
 from headscope.ablation.sweep import Sweep
@@ -93,7 +93,9 @@ def test_what_watches_or_differentiates_sees_the_given_translation_alone(tmp_pat
     assert np.allclose(*norms)
     means = [mean_results(model, one, them, 4) for one, them in ((task, prepared), (other, plain))]
     assert all(torch.allclose(means[0][head], means[1][head], atol=1e-6) for head in model.heads)
-    signed = [terms(model, one, them).signed for one, them in ((task, prepared), (other, plain))]
+    signed = [
+        gradient_terms(model, one, them).signed for one, them in ((task, prepared), (other, plain))
+    ]
     assert np.allclose(*signed, atol=1e-6)
 
 

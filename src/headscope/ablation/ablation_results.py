@@ -1,8 +1,8 @@
-"""The units of a sweep put together: what each removal changed, example by example, and what that amounts to."""
+"""Results of a sweep: the change that each ablation causes, by example, and its tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,14 +31,14 @@ FIRST_LOOK = 32  # examples
 
 @dataclass
 class Deltas:
-    """Losses [item] and scores [item, column] of the intact model and of every variant; NaN where one was not run."""
+    """Losses [item] and scores [item, column] of the intact model and of every variant; NaN where it was not run."""
 
     task: Task
     count: int
     seed: int = 0
     losses: dict[Variant, NDArray[np.float64]] = field(default_factory=dict)
     scores: dict[Variant, NDArray[np.float64]] = field(default_factory=dict)
-    _found: dict[tuple[Variant, bytes], Delta] = field(default_factory=dict, repr=False)
+    _metric_deltas: dict[tuple[Variant, bytes], Delta] = field(default_factory=dict, repr=False)
     _intact: dict[bytes, tuple[NDArray[np.int64], NDArray[np.float64]]] = field(
         default_factory=dict, repr=False
     )
@@ -53,10 +53,10 @@ class Deltas:
 
     @property
     def order(self) -> list[int]:
-        """The items that were run, in random order, however they were met."""
-        there = np.isfinite(self.losses[INTACT])
+        """The items that were run, in random order."""
+        is_run = np.isfinite(self.losses[INTACT])
         order = np.random.default_rng(self.seed).permutation(self.count)
-        return [int(i) for i in order if there[i]]
+        return [int(i) for i in order if is_run[i]]
 
     def variants(self, kind: str) -> list[Variant]:
         return [variant for variant in self.losses if variant.kind == kind and variant != INTACT]
@@ -66,137 +66,120 @@ class Deltas:
         return self.losses[variant] - self.losses[INTACT]
 
     def of_loss(self, variant: Variant, items: NDArray[np.int64] | None = None) -> Delta:
-        chosen = self._run(variant, items)
-        return delta_of_losses(self.losses[INTACT][chosen], self.losses[variant][chosen])
+        items = self._items_run(variant, items)
+        return delta_of_losses(self.losses[INTACT][items], self.losses[variant][items])
 
     def of_metric(self, variant: Variant, items: NDArray[np.int64] | None = None) -> Delta:
-        chosen = self._run(variant, items)
-        key = (variant, chosen.tobytes())
-        if key not in self._found:
-            before, after = self.scores[INTACT][chosen], self.scores[variant][chosen]
-            draws, intact = (
-                (None, None) if self.task.mean_column is not None else self._resampled(chosen)
-            )
-            self._found[key] = delta_of_metric(self.task, before, after, draws, intact)
-        return self._found[key]
+        items = self._items_run(variant, items)
+        key = (variant, items.tobytes())
+        if key not in self._metric_deltas:
+            before, after = self.scores[INTACT][items], self.scores[variant][items]
+            draws, intact = None, None
+            if self.task.mean_column is None:
+                draws, intact = self._resample_intact(items)
+            self._metric_deltas[key] = delta_of_metric(self.task, before, after, draws, intact)
+        return self._metric_deltas[key]
 
-    def _resampled(
-        self, chosen: NDArray[np.int64]
+    def _resample_intact(
+        self, items: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Resamples of these items, and the intact model's metric on them: the same for all heads."""
-        key = chosen.tobytes()
+        key = items.tobytes()
         if key not in self._intact:
-            draws = resamples(len(chosen), self.seed)
-            self._intact[key] = draws, metric_on(self.task, self.scores[INTACT][chosen], draws)
+            draws = resamples(len(items), self.seed)
+            self._intact[key] = draws, metric_on(self.task, self.scores[INTACT][items], draws)
         return self._intact[key]
 
-    def _run(self, variant: Variant, items: NDArray[np.int64] | None) -> NDArray[np.int64]:
-        there = np.isfinite(self.losses[variant])
-        return np.flatnonzero(there) if items is None else items[there[items]]
+    def _items_run(self, variant: Variant, items: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        is_run = np.isfinite(self.losses[variant])
+        return np.flatnonzero(is_run) if items is None else items[is_run[items]]
 
     # Tables
 
     def rows(self) -> list[Row]:
         """ablation-loss and ablation-metric of every head, for heads.csv: ablated minus intact."""
-        found = []
-        for name, delta in ((LOSS, self.of_loss), (METRIC, self.of_metric)):
-            for variant in sorted(self.variants("head"), key=lambda one: one.heads[0]):
-                head, one = variant.heads[0], delta(variant)
-                found.append(Row.of(head, name, one.value, one.low, one.high, one.count))
-        return found
+        rows = []
+        for name, measure in ((LOSS, self.of_loss), (METRIC, self.of_metric)):
+            for variant in sorted(self.variants("head"), key=lambda variant: variant.heads[0]):
+                delta = measure(variant)
+                values = delta.value, delta.low, delta.high, delta.count
+                rows.append(Row.of(variant.heads[0], name, *values))
+        return rows
 
     def significance(self) -> list[TableRow]:
-        """The rows of significance.csv: a paired test for each head, adjusted by Holm over all heads."""
-        variants = sorted(self.variants("head"), key=lambda one: one.heads[0])
-        settled = self._settled(variants)
-        found: list[TableRow] = []
-        for name, delta in ((LOSS, self.of_loss), (METRIC, self.of_metric)):
-            deltas = [delta(variant) for variant in variants]
-            adjusted = holm(np.array([one.p for one in deltas]))
-            for variant, one, p in zip(variants, deltas, adjusted, strict=True):
-                row = {**asdict(variant.heads[0]), "statistic": name, **_columns(one, float(p))}
-                found.append(row | {"settled_at": settled[variant] if name == LOSS else None})
-        return found
+        """Rows of significance.csv: a paired test for each head, adjusted by Holm's rule over all heads."""
+        variants = sorted(self.variants("head"), key=lambda variant: variant.heads[0])
+        settled_at = self._examples_to_settle(variants)
+        rows: list[TableRow] = []
+        for name, measure in ((LOSS, self.of_loss), (METRIC, self.of_metric)):
+            for variant, columns in zip(variants, _columns(variants, measure), strict=True):
+                row: TableRow = {**asdict(variant.heads[0]), "statistic": name, **columns}
+                rows.append(row | {"settled_at": settled_at[variant] if name == LOSS else None})
+        return rows
 
-    def _settled(self, variants: list[Variant]) -> dict[Variant, int]:
+    def _examples_to_settle(self, variants: list[Variant]) -> dict[Variant, int]:
         """The number of examples after which the verdict on the loss never changed again."""
         order = self.order
         sizes = [FIRST_LOOK * 2**k for k in range(30) if FIRST_LOOK * 2**k < len(order)]
         sizes.append(len(order))
         verdicts = []
         for size in sizes:
-            seen = np.array(order[:size])
-            p_values = np.array([self.of_loss(variant, seen).p for variant in variants])
+            items = np.array(order[:size])
+            p_values = np.array([self.of_loss(variant, items).p for variant in variants])
             verdicts.append(holm(p_values) < ALPHA)
-        table = np.array(verdicts)
-        found = {}
+        table = np.array(verdicts)  # [size, head]
+        result = {}
         for i, variant in enumerate(variants):
             differs = np.flatnonzero(table[:, i] != table[-1, i])
-            found[variant] = sizes[0 if not len(differs) else int(differs[-1]) + 1]
-        return found
+            result[variant] = sizes[0 if not len(differs) else int(differs[-1]) + 1]
+        return result
 
     def ablations(self, kinds: Iterable[str]) -> list[TableRow]:
-        """The rows of ablations.csv: what is not the removal of a single head."""
-        found: list[TableRow] = []
+        """Rows of ablations.csv: ablations other than of a single head."""
+        rows: list[TableRow] = []
         for kind in kinds:
             variants = self.variants(kind)
-            rows: list[TableRow] = [
-                {"kind": kind, "named": variant.named, "removed": len(variant.heads)}
-                for variant in variants
-            ]
-            for prefix, measure in (("loss_", self.of_loss), ("metric_", self.of_metric)):
-                deltas = [measure(variant) for variant in variants]
-                adjusted = holm(np.array([delta.p for delta in deltas]))
-                for row, delta, p in zip(rows, deltas, adjusted, strict=True):
-                    row |= _columns(delta, float(p), prefix)
-            found += rows
-        return found
+            losses = _columns(variants, self.of_loss, "loss_")
+            metrics = _columns(variants, self.of_metric, "metric_")
+            for variant, loss, metric in zip(variants, losses, metrics, strict=True):
+                row = {"kind": kind, "named": variant.named, "removed": len(variant.heads)}
+                rows.append(row | loss | metric)
+        return rows
 
     def all_but_one(self) -> list[TableRow]:
-        """For each site the best head to be left alone: chosen on one half of the examples, reported on the other.
+        """For each site the best single head to keep: selected on one half of the examples, reported on the other.
 
-        same_data_…: chosen and reported on all of them, as Michel did.
+        same_data_…: selected and reported on all of them, as Michel et al. did.
         """
         sites: dict[str, list[Variant]] = {}
         for variant in self.variants("only"):
             sites.setdefault(str(variant.heads[0].site), []).append(variant)
         halves = np.array_split(np.array(self.order), 2)
-        found: list[TableRow] = []
+        rows: list[TableRow] = []
         for site, variants in sites.items():
-            best = min(variants, key=lambda one: self.of_loss(one, halves[0]).value)
+            best = min(variants, key=lambda variant: self.of_loss(variant, halves[0]).value)
             loss, metric = self.of_loss(best, halves[1]), self.of_metric(best, halves[1])
-            same = max(variants, key=lambda one: self.of_metric(one).value)
-            found.append(
-                {
-                    "site": site,
-                    "left": best.named,
-                    "loss": loss.value,
-                    "loss_low": loss.low,
-                    "loss_high": loss.high,
-                    "metric": metric.value,
-                    "metric_low": metric.low,
-                    "metric_high": metric.high,
-                    "p": metric.p,
-                    "same_data_left": same.named,
-                    "same_data_metric": self.of_metric(same).value,
-                    "count": metric.count,
-                }
-            )
-        for row, p in zip(found, holm(np.array([row["p"] for row in found])), strict=True):
+            same = max(variants, key=lambda variant: self.of_metric(variant).value)
+            row: TableRow = {"site": site, "left": best.named}
+            row |= {"loss": loss.value, "loss_low": loss.low, "loss_high": loss.high}
+            row |= {"metric": metric.value, "metric_low": metric.low, "metric_high": metric.high}
+            row |= {"p": metric.p, "same_data_left": same.named}
+            row |= {"same_data_metric": self.of_metric(same).value, "count": metric.count}
+            rows.append(row)
+        for row, p in zip(rows, holm(np.array([row["p"] for row in rows])), strict=True):
             row["p_adjusted"] = float(p)
-        return found
+        return rows
 
 
-def _columns(delta: Delta, adjusted: float, prefix: str = "") -> TableRow:
-    """Columns of a change, with the adjusted p-value."""
-    columns = {
-        "value": delta.value,
-        "low": delta.low,
-        "high": delta.high,
-        "test": delta.test,
-        "p": delta.p,
-        "p_adjusted": adjusted,
-        "is_significant": bool(adjusted < ALPHA),
-        "count": delta.count,
-    }
-    return {f"{prefix}{name}": value for name, value in columns.items()}
+def _columns(
+    variants: list[Variant], measure: Callable[[Variant], Delta], prefix: str = ""
+) -> list[TableRow]:
+    """Columns of the change by each variant, with p-values adjusted over all of them."""
+    deltas = [measure(variant) for variant in variants]
+    rows: list[TableRow] = []
+    for delta, p in zip(deltas, holm(np.array([delta.p for delta in deltas])), strict=True):
+        interval = {"value": delta.value, "low": delta.low, "high": delta.high}
+        test = {"test": delta.test, "p": delta.p, "p_adjusted": float(p)}
+        verdict = {"is_significant": bool(p < ALPHA), "count": delta.count}
+        rows.append({f"{prefix}{name}": v for name, v in (interval | test | verdict).items()})
+    return rows

@@ -1,4 +1,4 @@
-"""Exact ablation, one variant after another, over all examples or, in a sequential test, until a verdict is clear."""
+"""Exact ablation of all variants over all examples or, in a sequential test, until a verdict is clear."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class AblationRun:
-    """The change that each ablation causes, example by example. patterns: of the mode `fixed`, by head."""
+    """The change that each ablation causes, by example. patterns: of each head, in the mode `fixed`."""
 
     def __init__(
         self,
@@ -118,10 +118,10 @@ class AblationRun:
 
     def _log_strongest(self, unit: Unit) -> None:
         """Log the head of a site whose ablation changes the loss most over the examples so far."""
-        heads = [one for one in unit.variants if one.kind == "head"]
+        heads = [variant for variant in unit.variants if variant.kind == "head"]
         # In a sequential test heads are not evaluated on the same examples.
         if len(heads) > 1 and self.test is None:
-            strongest = max(heads, key=lambda one: abs(self.deltas.of_loss(one).value))
+            strongest = max(heads, key=lambda variant: abs(self.deltas.of_loss(variant).value))
             delta = self.deltas.of_loss(strongest)
             between = f"[{delta.low:+.4f}, {delta.high:+.4f}]"
             self.run_config.log(
@@ -133,12 +133,15 @@ class AblationRun:
         if self.test is None:
             return groups
         live = set(self.test.live)
-        kept = []
-        for group in groups:
-            variants = [one for one in group.variants if one.kind != "head" or one.heads[0] in live]
-            if variants:
-                kept.append(replace(group, variants=tuple(variants)))
-        return kept
+        remaining = (
+            tuple(v for v in group.variants if v.kind != "head" or v.heads[0] in live)
+            for group in groups
+        )
+        return [
+            replace(group, variants=variants)
+            for group, variants in zip(groups, remaining, strict=True)
+            if variants
+        ]
 
     def changes(self, heads: Sequence[Head]) -> NDArray[np.float64]:
         """[item, head]: the change of loss by each of these heads."""
@@ -150,8 +153,8 @@ class AblationRun:
     ) -> Iterator[Unit]:
         """Units of the journal, then the others, each added to the journal when it is finished."""
         journal, sample = self.journal, {"sample": list(items)}
-        units = [] if journal is None else [one for one in journal.units if one["block"] == block]
-        finished = {unit["group"]: unit for unit in units}
+        units = [] if journal is None else journal.units
+        finished = {unit["group"]: unit for unit in units if unit["block"] == block}
         for group in groups:
             stored = finished.get(group.name)
             if stored is not None and journal is not None:
@@ -166,7 +169,7 @@ class AblationRun:
             yield unit
 
     def exact(self, heads: Sequence[Head]) -> NDArray[np.float64] | None:
-        """[item, head]: the change of the loss by each head, if all heads were ablated on all examples."""
+        """[item, head]: the change of loss by each head if all heads were ablated on all examples, else None."""
         run = {variant.heads[0] for variant in self.deltas.variants("head")}
         is_whole = run == set(heads) and (self.test is None or not self.test.settled)
         return self.changes(heads) if is_whole else None

@@ -1,4 +1,4 @@
-"""What can be taken away: single heads, all but one of a site, sites, layers, all at once, pairs, shared heads."""
+"""Sets of heads to ablate: single heads, all but one of a site, sites, layers, all, pairs, shared heads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 @dataclass(frozen=True)
 class Variant:
-    """A set of heads to silence. `named` is what it is called: the head, the one that is left, the site …"""
+    """A set of heads to ablate. named: the head, the one that remains, the site …"""
 
     kind: Kind
     named: str
@@ -25,7 +25,7 @@ class Variant:
 
     @property
     def site(self) -> Site | None:
-        """The one site it concerns; None where it concerns several."""
+        """The site of the heads; None if there are several."""
         sites = {head.site for head in self.heads}
         return next(iter(sites)) if len(sites) == 1 else None
 
@@ -39,12 +39,12 @@ def variants_of(
 ) -> list[Variant]:
     """All variants of a kind, from the top layer down.
 
-    among  the heads a pair is made of; all are, by default
-    sites  those that are in use; all are, by default
+    among  heads for single heads and pairs; all by default
+    sites  the sites in use; all by default
     """
     if kind not in KINDS:
         raise HeadscopeError(
-            f'"{kind}" is no kind of ablation', where="`kind`", expected=choices(kind, KINDS)
+            f'"{kind}" is not a kind of ablation', where="`kind`", expected=choices(kind, KINDS)
         )
 
     def height(site: Site) -> tuple[bool, int]:
@@ -54,13 +54,8 @@ def variants_of(
     sites = sorted(model.sites if sites is None else sites, key=height, reverse=True)
     heads = {site: [head for head in model.heads if head.site == site] for site in sites}
     if kind == "head":
-        chosen = None if among is None else set(among)
-        return [
-            Variant(kind, str(head), (head,))
-            for site in sites
-            for head in heads[site]
-            if chosen is None or head in chosen
-        ]
+        single = set(model.heads if among is None else among)
+        return [Variant(kind, str(h), (h,)) for site in sites for h in heads[site] if h in single]
     if kind == "only":
         return [
             Variant(kind, str(head), tuple(other for other in heads[site] if other != head))
@@ -80,16 +75,13 @@ def variants_of(
     if kind == "all":
         return [Variant(kind, "all", tuple(head for site in sites for head in heads[site]))]
     if kind == "pair":
-        chosen_heads = sorted(HeadSet(model.heads if among is None else among, among=model.heads))
-        return [
-            Variant(kind, f"{one}+{other}", (one, other))
-            for one, other in combinations(chosen_heads, 2)
-        ]
-    return shared(model)
+        paired = sorted(HeadSet(model.heads if among is None else among, among=model.heads))
+        return [Variant(kind, f"{a}+{b}", (a, b)) for a, b in combinations(paired, 2)]
+    return _shared_heads(model)
 
 
-def shared(model: AttentionModel) -> list[Variant]:
-    """Each head of a module that several layers share, in all of them at once (ALBERT)."""
+def _shared_heads(model: AttentionModel) -> list[Variant]:
+    """Each head of a module that several layers share, in all of these layers (ALBERT)."""
     groups = [
         sites
         for sites in model.attention_modules.values()
@@ -99,7 +91,7 @@ def shared(model: AttentionModel) -> list[Variant]:
         raise HeadscopeError(
             f"no two layers of {model.name} share their heads",
             where='`kind="shared"`',
-            expected="ALBERT, say",
+            expected="e.g. ALBERT",
         )
     return [
         Variant(

@@ -1,8 +1,8 @@
-"""How good is each importance? How well the cheap ones rank heads as exact removal does, and how stable they are.
+"""Agreement of estimates with exact ablation: rank correlations, noise ceilings, and the stability of ranks.
 
-The exact ranking is itself noisy: two halves of the data disagree. `ceiling` is what even the true importances could
-reach, the root of the reliability by splitting the examples in halves (Spearman and Brown). An importance of the same
-examples shares their noise, and may lie above it.
+The exact ranking is itself noisy: two halves of the data disagree. The noise ceiling is the correlation that the true
+importances would reach, the root of the split-half reliability (Spearman-Brown). An estimate on the same examples
+shares their noise, and may lie above it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from headscope.tasks.metrics import spearman
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# [item, head], whose mean over items it is; or how it follows from a sample of items; or [head], known of all alone
+# [item, head], with the mean over items as importance; or a function of a sample of items; or [head]
 Importance: TypeAlias = "NDArray[np.float64] | Callable[[NDArray[np.int64]], NDArray[np.float64]]"
 
 REPLICATES = 200
-LEAST_CEILING = 0.8  # below, exact removal on so many examples is too noisy to rank heads by
+LEAST_CEILING = 0.8  # below, exact ablation is too noisy to rank heads by
 BOTTOM = 10
 
 
@@ -37,13 +37,13 @@ def agreement(
     seed: int = 0,
     bottom: int = BOTTOM,
 ) -> list[TableRow]:
-    """One row an importance.
+    """One row per importance.
 
-    exact        [item, head]: the change of loss by removing each head
-    correlation  Spearman's over heads with the exact change; low, high: over resamples of the items
-    ceiling      what a perfect importance would reach, given how noisy the exact one is; NaN: all noise
-    overlap      how many of the `bottom` least important heads are the same
-    rank_spread  mean over heads of the width of the 95 % interval of its rank; NaN where it cannot be resampled
+    exact        [item, head]: the change of loss by ablating each head
+    correlation  Spearman's, over heads, with the exact change; low, high: over resamples of the items
+    ceiling      noise ceiling of the exact ranking; NaN if it is all noise
+    overlap      number of heads among the `bottom` least important by both
+    rank_spread  mean width of the 95 % intervals of ranks; NaN if the importance cannot be resampled
     """
     count = len(exact)
     draws = np.random.default_rng(seed).integers(0, count, size=(REPLICATES, count))
@@ -52,25 +52,25 @@ def agreement(
     least = set(np.argsort(truth, kind="stable")[:bottom].tolist())
     rows: list[TableRow] = []
     for name, values in importances.items():
-        mine = of_items(values, np.arange(count))
-        sampled, ranks = [], []
-        for draw in draws:
-            one = of_items(values, draw)
-            sampled.append(spearman(one, exact[draw].mean(axis=0)))
-            ranks.append(rankdata(one))
+        scores = of_items(values, np.arange(count))
+        resampled = [of_items(values, draw) for draw in draws]
+        correlations = [
+            spearman(sample, exact[draw].mean(axis=0))
+            for sample, draw in zip(resampled, draws, strict=True)
+        ]
         low = high = np.nan
-        if np.isfinite(sampled).any():
-            low, high = np.nanquantile(sampled, [0.025, 0.975])
-        low_rank, high_rank = _interval(values, ranks)
-        chosen = set(np.argsort(mine, kind="stable")[:bottom].tolist())
+        if np.isfinite(correlations).any():
+            low, high = np.nanquantile(correlations, [0.025, 0.975])
+        low_rank, high_rank = _rank_interval(values, resampled)
+        lowest = set(np.argsort(scores, kind="stable")[:bottom].tolist())
         rows.append(
             {
                 "importance": name,
-                "correlation": spearman(mine, truth),
+                "correlation": spearman(scores, truth),
                 "low": float(low),
                 "high": float(high),
                 "ceiling": ceiling,
-                "overlap": len(chosen & least),
+                "overlap": len(lowest & least),
                 "bottom": min(bottom, len(truth)),
                 "by_chance": min(bottom, len(truth)) ** 2 / len(truth),
                 "rank_spread": float((high_rank - low_rank).mean()),
@@ -84,73 +84,73 @@ def of_items(values: Importance, items: NDArray[np.int64]) -> NDArray[np.float64
     """[head]: the importance on these items."""
     if callable(values):
         return values(items)
-    found: NDArray[np.float64] = values if values.ndim == 1 else values[items].mean(axis=0)
-    return found
+    return values if values.ndim == 1 else np.asarray(values[items].mean(axis=0))
 
 
-def _interval(
-    values: Importance, ranks: list[NDArray[np.float64]]
+def _rank_interval(
+    values: Importance, resampled: list[NDArray[np.float64]]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """[head], [head]: the ends of 95 % of the ranks over resamples; NaN for what cannot be resampled."""
+    """[head], [head]: 95 % interval of the ranks over resamples; NaN if the importance cannot be resampled."""
     if not callable(values) and values.ndim == 1:
         return np.full(len(values), np.nan), np.full(len(values), np.nan)
-    low, high = np.quantile(ranks, [0.025, 0.975], axis=0)
+    low, high = np.quantile([rankdata(sample) for sample in resampled], [0.025, 0.975], axis=0)
     return low, high
 
 
 def ceilings(exact: NDArray[np.float64], heads: Sequence[Head], *, seed: int = 0) -> list[TableRow]:
-    """Rows of ceilings.csv: what the true importances would reach among the heads of each stack by themselves."""
+    """Rows of ceilings.csv: the noise ceiling among the heads of each stack."""
     rows: list[TableRow] = []
     for stack in dict.fromkeys(head.stack for head in heads):
-        mine = [i for i, head in enumerate(heads) if head.stack == stack]
-        told = {"stack": stack, "ceiling": ceiling_of(exact[:, mine], seed)}
-        rows.append(told | {"heads": len(mine), "count": len(exact)})
+        columns = [i for i, head in enumerate(heads) if head.stack == stack]
+        ceiling = ceiling_of(exact[:, columns], seed)
+        size: TableRow = {"heads": len(columns), "count": len(exact)}
+        rows.append({"stack": stack, "ceiling": ceiling} | size)
     return rows
 
 
 def ceiling_of(exact: NDArray[np.float64], seed: int) -> float:
-    """The root of the reliability; NaN where one half of the items says nothing about the other."""
-    found = reliability(exact, seed)
-    return float(np.sqrt(found)) if found > 0 else float("nan")
+    """The root of the reliability; NaN if the halves of the items do not correlate."""
+    value = reliability(exact, seed)
+    return float(np.sqrt(value)) if value > 0 else float("nan")
 
 
 def examples_for(ceiling: float, count: int) -> int | None:
-    """How many examples would raise a ceiling, found on `count` of them, to LEAST_CEILING; None if that is unknown.
+    """Number of examples that would raise a ceiling, measured on `count` of them, to LEAST_CEILING; None if unknown.
 
     By Spearman and Brown: the reliability r of n examples is k·r / (1 + (k − 1)·r) with k times as many.
     """
     if not 0 < ceiling < LEAST_CEILING:
         return None
-    known, wanted = ceiling**2, LEAST_CEILING**2
-    return math.ceil(count * wanted * (1 - known) / (known * (1 - wanted)))
+    current, target = ceiling**2, LEAST_CEILING**2
+    return math.ceil(count * target * (1 - current) / (current * (1 - target)))
 
 
 def reliability(exact: NDArray[np.float64], seed: int, splits: int = 20) -> float:
-    """The correlation of the exact changes on one half of the items with those on the other, for the whole length."""
-    chance = np.random.default_rng(seed)
-    found = []
+    """Split-half correlation of the exact changes, corrected to all items (Spearman-Brown)."""
+    rng = np.random.default_rng(seed)
+    correlations = []
     for _ in range(splits):
-        order = chance.permutation(len(exact))
-        one, other = (exact[half].mean(axis=0) for half in np.array_split(order, 2))
-        found.append(spearman(one, other))
-    half = float(np.nanmean(found)) if np.isfinite(found).any() else 0.0
+        halves = np.array_split(rng.permutation(len(exact)), 2)
+        first, second = (exact[half].mean(axis=0) for half in halves)
+        correlations.append(spearman(first, second))
+    half = float(np.nanmean(correlations)) if np.isfinite(correlations).any() else 0.0
     return 2 * half / (1 + half) if half > -1 else 0.0
 
 
 def rank_rows(
     importances: Mapping[str, Importance], heads: tuple[Head, ...], count: int, *, seed: int = 0
 ) -> list[TableRow]:
-    """Every head's rank by every importance (1: least important) with its 95 % interval over resamples of the items."""
+    """Rank of every head by every importance (1: least important), with its 95 % interval over resamples."""
     rows: list[TableRow] = []
     draws = np.random.default_rng(seed).integers(0, count, size=(REPLICATES, count))
     for name, values in importances.items():
-        mine = rankdata(of_items(values, np.arange(count)))
-        low, high = _interval(values, [rankdata(of_items(values, draw)) for draw in draws])
+        ranks = rankdata(of_items(values, np.arange(count)))
+        low, high = _rank_interval(values, [of_items(values, draw) for draw in draws])
         rows += [
             {
                 **asdict(head),
                 "importance": name,
-                "rank": float(mine[i]),
+                "rank": float(ranks[i]),
                 "low": float(low[i]),
                 "high": float(high[i]),
             }

@@ -1,9 +1,8 @@
-"""Does the model know anything of the task? What its heads do for it can only be asked if it does.
+"""Whether a model performs better than chance; only then the importance of its heads has a meaning.
 
-A model is at chance if its metric is no better than the best constant answer and its loss no better than a guess, each
-within its 95 % interval. Both are asked, as far as the task knows its baselines: a model may be overconfident and
-right. If the interval holds the baseline but the value is better by more than a standard error, there are too few
-examples to tell.
+A model is at chance if its metric is not better than the best constant answer and its loss not better than a guess,
+each by its 95 % interval. Both are compared if the task has both baselines: a model may be overconfident and right.
+If the interval contains the baseline but the value is better by more than a standard error, there are too few examples.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ Metrics = Mapping[str, Mapping[str, float | None]]
 def chance_note(
     model: AttentionModel, task: Task, prepared: Prepared, metrics: Metrics
 ) -> str | None:
-    """A sentence if the model is not shown to know anything of the task, else None.
+    """A sentence if the model is not better than chance, else None.
 
-    metrics  of the model on these examples, with intervals: see `metrics_of`
+    metrics  of the model on these examples, with intervals (`metrics_of`)
     """
     chance, name = task.chance(model, prepared), task.metrics[0]
     reasons, is_better = [], False

@@ -1,4 +1,4 @@
-"""How good a model is at a task: every metric and the mean loss, with intervals."""
+"""Performance of a model at a task: every metric and the mean loss, with intervals."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def evaluate(
 def open_for(
     task: Task, model: AttentionModel | str | Path, reading: Reading, run: Run
 ) -> AttentionModel:
-    """The model, with the class the task needs; refused if it cannot do the task."""
+    """Load the model with the class that the task needs, and check that it can do the task."""
     loaded = open_model(model, reading, run, model_class=task.model_class)
     task.check(loaded)
     return loaded

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +9,6 @@ from copy import copy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from headscope.ablation.ablation_results import LOSS
 from headscope.ablation.ablation_run import AblationRun
@@ -44,7 +41,7 @@ from headscope.study.schema.record import RunRecord
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import Row, TableRow, to_frame
-from headscope.tasks import Judged, Prepared, Task, task_of
+from headscope.tasks import Prepared, Task, task_of
 from headscope.tasks.base import two_files
 from headscope.tasks.inference import answers, describe_unpruned, evaluate, sites_in_use
 
@@ -90,29 +87,31 @@ def importance(
         predictions = answers(model, task, prepared, batch_size=config.batch_size)
         prepared = task.with_predicted_labels(predictions, prepared)
     work = _Importances(model, task, prepared, config, run)
-    _refuse_undefined(task, work.intact)
     intact = metrics_of(task, work.intact)
     metric = intact[task.metrics[0]]["value"]
-    run.log(describe_unpruned(task, math.nan if metric is None else metric, len(prepared.items)))
+    if metric is None:
+        raise HeadscopeError(
+            f"{task.metrics[0]} is undefined on these {len(prepared.items)} examples: "
+            "the model gives one answer to all of them",
+            where=f'`task="{task.name}"`',
+            fix="Take more examples, or a model that was trained for longer",
+        )
+    run.log(describe_unpruned(task, metric, len(prepared.items)))
     chance = chance_note(model, task, prepared, intact)
     if chance is not None:
         run.log(f"note: {chance}")
     described = describe_model(model)
+    files = two_files(data.data) or [find_split(data.data, data.split, task=task.name)]
     facts: dict[str, Any] = {
         "task": task.name,
-        "data": describe_files(
-            two_files(data.data) or [find_split(data.data, data.split, task=task.name)]
-        ),
+        "data": describe_files(files),
         "examples": len(prepared.items),
         "config": recorded(config, data, reading, run),
     }
     if directory is not None and "ablation" in config.by:
         header = {
             "model": described["sha256"],
-            "dtype": described["dtype"],
-            "device": described["device"],
-            "edits": described["edits"],
-            "reading": described["reading"],
+            **{name: described[name] for name in ("dtype", "device", "edits", "reading")},
             "code": hash_code("model", "data", "tasks", "ablation"),
             **facts,
             "versions": {name: version for name, version in versions().items() if name != "python"},
@@ -142,7 +141,7 @@ def importance(
 
 
 class _Importances:
-    """The importances of one run: exact ablation and estimates, on the same examples."""
+    """Exact ablation and estimates on the same examples."""
 
     def __init__(
         self,
@@ -208,14 +207,3 @@ class _Importances:
         start = time.perf_counter()
         yield
         self.durations[name] = round(time.perf_counter() - start, 3)
-
-
-def _refuse_undefined(task: Task, intact: Judged) -> None:
-    """A metric that the intact model has no value of cannot change."""
-    name = task.metrics[0]
-    if not np.isfinite(task.measure(intact.scores)[name]):
-        raise HeadscopeError(
-            f"{name} is undefined on these {len(intact.losses)} examples: the model gives one answer to all of them",
-            where=f'`task="{task.name}"`',
-            fix="Take more examples, or a model that was trained for longer",
-        )

@@ -1,18 +1,17 @@
-"""Effect of every head's attention, by taking parts of it away: averages over a few texts, one row a head.
+"""Value zeroing and attention knock-out of every head, averaged over a few texts.
 
-value-zeroing          how far the states at the layer's output turn (1 − cosine) when a token's values are zero in this
-                       head, summed over tokens, mean over those that turn
-STATISTIC@value-zeroing  a statistic of the head's map of value zeroing, rows as shares
-knock-out              how far the last states turn when this head sees none of the chosen tokens (special ones, say):
-                       their weight goes to others
-knock-out-gone         the same, the weight being gone
-knock-out-random, knock-out-random-gone  as many other tokens instead, by chance: what any knock-out of this size does
+value-zeroing            1 − cosine of the states at the layer's output with and without a token's values in this head,
+                         summed over tokens, mean over the affected states
+STATISTIC@value-zeroing  a statistic of the head's value-zeroing map, rows as shares
+knock-out                1 − cosine of the last states with and without the head's attention to chosen tokens (special
+                         ones, say); attention is renormalised
+knock-out-gone           the same without renormalisation
+knock-out-random, knock-out-random-gone  the same for as many other tokens, chosen at random: the control
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -70,7 +69,7 @@ def knock_out(
 ) -> Study:
     """Value zeroing and knock-outs of every head, averaged over texts: rows of heads.csv.
 
-    A text is run once for every head and token, so a few texts take long.
+    A text is run once for every head and token, which is slow.
 
     existing  a study of the same model, to which the result is added
     """
@@ -110,7 +109,7 @@ def knock_out(
 
 @dataclass(frozen=True)
 class KnockOutCut:
-    """One row's knock-out: a head, and the keys [key] that it does not see."""
+    """Knock-out of one row of a batch: a head, and the keys [key] that it does not attend to."""
 
     form: str
     head: Head
@@ -122,7 +121,7 @@ class KnockOutCut:
 
 
 class _Cuts(Edit):
-    """Row 0 of a batch is left as it is, each other row has one cut."""
+    """Applies one knock-out to each row of a batch but the first."""
 
     def __init__(self, cuts: list[KnockOutCut]) -> None:
         self.cuts = cuts
@@ -151,10 +150,10 @@ class _Cuts(Edit):
 
 @dataclass
 class KnockOuts:
-    """Sums over inputs; `add` takes one at a time.
+    """Sums over texts, added one at a time.
 
-    to          the class of tokens that knock-outs hide
-    statistics  what is asked of the maps of value zeroing
+    to          the class of tokens that is knocked out
+    statistics  statistics of the value-zeroing maps
     """
 
     model: AttentionModel
@@ -165,76 +164,74 @@ class KnockOuts:
     moments: dict[str, Moments] = field(default_factory=dict)
 
     def add(self, batch: Batch) -> None:
-        """One input, without padding."""
-        found = {form: np.full(len(self.model.heads), np.nan) for form in (LENS, *FORMS)}
-        places = {head: at for at, head in enumerate(self.model.heads)}
-        self._zero_values(batch, found[LENS], places)
-        chance = np.random.default_rng((self.seed, self.inputs))
+        """Add one text, without padding."""
+        values = {form: np.full(len(self.model.heads), np.nan) for form in (LENS, *FORMS)}
+        index = {head: i for i, head in enumerate(self.model.heads)}
+        self._zero_values(batch, values[LENS], index)
+        rng = np.random.default_rng((self.seed, self.inputs))
         for stack in stacks_of(self.model, batch):
-            cuts = self._cuts(batch, stack, chance)
-            for cut, turned in zip(cuts, self._turned(batch, stack, cuts), strict=True):
-                found[cut.form][places[cut.head]] = turned
-        for form, values in found.items():
-            self.moments.setdefault(form, Moments((len(places),))).add(values[None])
+            cuts = self._cuts(batch, stack, rng)
+            for cut, distance in zip(cuts, self._distances(batch, stack, cuts), strict=True):
+                values[cut.form][index[cut.head]] = distance
+        for form, by_head in values.items():
+            self.moments.setdefault(form, Moments((len(index),))).add(by_head[None])
         self.inputs += 1
 
     def rows(self) -> list[Row]:
-        asked = [
-            replace(row, statistic=through_lens(row.statistic, LENS))
-            for one in self.statistics
-            for row in one.table()
-        ]
-        return [
-            row
-            for form, one in self.moments.items()
-            for row in rows_of(self.model.heads, form, one)
-        ] + asked
+        rows = []
+        for form, moments in self.moments.items():
+            rows += rows_of(self.model.heads, form, moments)
+        for statistic in self.statistics:
+            for row in statistic.table():
+                rows.append(replace(row, statistic=through_lens(row.statistic, LENS)))
+        return rows
 
     def _zero_values(
-        self, batch: Batch, found: NDArray[np.float64], places: dict[Head, int]
+        self, batch: Batch, values: NDArray[np.float64], index: dict[Head, int]
     ) -> None:
         raw = OneInput(self.model, batch).weights
         for stack, sites in zero_values(self.model, batch, by_head=True).items():
             sides = batch.layout.sides(stack)
             assert sides is not None
-            for site, turned in sites.items():
-                for head, cells in zip(site.heads(len(turned)), turned, strict=True):
-                    found[places[head]] = cells.sum(axis=-1).mean()
+            for site, distances in sites.items():  # [head, query, key]
+                for head, by_cell in zip(site.heads(len(distances)), distances, strict=True):
+                    values[index[head]] = by_cell.sum(axis=-1).mean()
                 attention = Attention(site, torch.from_numpy(raw[site])[None], *sides)
-                seen = attention.through(LENS, torch.from_numpy(normalize_rows(turned))[None])
-                seen.row_totals = torch.from_numpy(turned.sum(axis=-1))[None]
+                lens_map = attention.through(
+                    LENS, torch.from_numpy(normalize_rows(distances))[None]
+                )
+                lens_map.row_totals = torch.from_numpy(distances.sum(axis=-1))[None]
                 for statistic in self.statistics:
-                    statistic.update(seen)
+                    statistic.update(lens_map)
 
-    def _cuts(self, batch: Batch, stack: str, chance: np.random.Generator) -> list[KnockOutCut]:
-        """Every form for every head of the stack; none where the text has no such token, or too few others."""
+    def _cuts(self, batch: Batch, stack: str, rng: np.random.Generator) -> list[KnockOutCut]:
+        """Every form for every head of the stack; none if the text has no such token, or too few others."""
         sides = batch.layout.sides(stack)
         assert sides is not None
         chosen = select_tokens(self.to, sides[1])[0]
         others = (~chosen).nonzero()[:, 0].numpy()
         count = int(chosen.sum())
         heads = [head for head in self.model.heads if head.stack == stack]
-        found = []
+        cuts = []
         for head in heads if count else ():
-            found += [KnockOutCut(form, head, chosen) for form in FORMS[:2]]
+            cuts += [KnockOutCut(form, head, chosen) for form in FORMS[:2]]
             if len(others) > count:
-                drawn = torch.zeros_like(chosen)
-                drawn[chance.choice(others, count, replace=False)] = True
-                found += [KnockOutCut(form, head, drawn) for form in FORMS[2:]]
-        return found
+                control = torch.zeros_like(chosen)
+                control[rng.choice(others, count, replace=False)] = True
+                cuts += [KnockOutCut(form, head, control) for form in FORMS[2:]]
+        return cuts
 
-    def _turned(self, batch: Batch, stack: str, cuts: Iterable[KnockOutCut]) -> list[float]:
-        """How far each cut turns the last states, mean over tokens."""
-        room = max(1, ROW_TOKENS // max(lengths_of(batch)) - 1)
-        waiting = list(cuts)
-        found: list[float] = []
-        for start in range(0, len(waiting), room):
-            now = waiting[start : start + room]
+    def _distances(self, batch: Batch, stack: str, cuts: list[KnockOutCut]) -> list[float]:
+        """1 − cosine of the last states with and without each cut, mean over tokens."""
+        size = max(1, ROW_TOKENS // max(lengths_of(batch)) - 1)  # one row is the intact text
+        result: list[float] = []
+        for start in range(0, len(cuts), size):
+            part = cuts[start : start + size]
             with (
                 torch.inference_mode(),
-                self.model.edited(_Cuts(now)),
+                self.model.edited(_Cuts(part)),
                 record_last_states(self.model, stack) as states,
             ):
-                self.model(repeat_batch(batch, 1 + len(now)))
-            found += distance_to_first(states[0]).mean(axis=1).tolist()
-        return found
+                self.model(repeat_batch(batch, 1 + len(part)))
+            result += distance_to_first(states[0]).mean(axis=1).tolist()
+        return result

@@ -1,8 +1,8 @@
-"""Is a smaller model as good as the whole one, up to a stated margin?
+"""Non-inferiority test: whether a smaller model is as good as the whole one, up to a margin.
 
-That a change was not shown is no reason to call a set of heads dispensable: with few examples no change is ever shown.
-A set is recommended only if the whole 95 % interval of its change lies above the allowed loss (a non-inferiority
-test, one-sided at 2.5 %). If the interval reaches below it there are too few examples to tell, or the loss is shown.
+A change that is not significant does not show that a set of heads is dispensable: with few examples no change is
+significant. A set is recommended only if the whole 95 % interval of its change lies above the allowed loss (one-sided
+at 2.5 %). If the interval reaches below it, there are too few examples, or the loss is significant.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-SHARE = 0.01  # of the whole model's metric: the allowed loss, unless --keep-metric says otherwise
-Z_INTERVAL, Z_POWER = 1.96, 0.8416  # of the 95 % interval, and of a power of 80 %
-# If none of n examples changed, up to 3 / n of all may (95 %): no interval is narrower
-RULE_OF_THREE = 3.0
+SHARE = 0.01  # default allowed loss, as a share of the whole model's metric
+Z_INTERVAL, Z_POWER = 1.96, 0.8416  # quantiles for the 95 % interval and a power of 80 %
+RULE_OF_THREE = 3.0  # if none of n examples changed, up to 3 / n of all may (95 %)
 
 Kind = Literal["kept", "lost", "unclear"]
 
 
 @dataclass(frozen=True)
 class Margin:
-    """The loss of a metric that is allowed: a share of what the whole model has.
+    """The allowed loss of a metric.
 
     intact  the whole model's metric
-    share   of it that may be lost
+    share   the share of it that may be lost
     """
 
     intact: float
@@ -33,7 +32,7 @@ class Margin:
 
     @staticmethod
     def of(intact: float, keep_metric: float | None = None) -> Margin:
-        """keep_metric: the share of the metric that is to be left, if that was asked for."""
+        """keep_metric: the share of the metric to keep, if given."""
         return Margin(intact, SHARE if keep_metric is None else max(1 - keep_metric, 0.0))
 
     @property
@@ -46,7 +45,7 @@ class Margin:
 
 @dataclass(frozen=True)
 class Verdict:
-    """kept: the interval is above the allowed loss; lost: below it; unclear: neither. sentence: that in words."""
+    """kept: the interval is above the allowed loss; lost: below it; unclear: neither. sentence: the same in words."""
 
     kind: Kind
     sentence: str
@@ -55,7 +54,7 @@ class Verdict:
 def verdict_of(
     value: float, low: float, high: float, margin: Margin, count: int | None = None
 ) -> Verdict:
-    """Whether a change of a metric is within the margin; count: the examples that it was measured on."""
+    """Whether a change of a metric is within the margin. count: number of examples."""
     needed = examples_needed(low, high, margin, count)
     if not math.isfinite(high - low):
         what = f"without an interval, whether it is within the allowed loss of {margin} is unknown"
@@ -71,12 +70,13 @@ def verdict_of(
     if needed is not None and count is not None and needed <= count:
         what = f"too close to the allowed loss of {margin} to tell on {count} examples"
     elif needed is not None:
-        what += f"; about {_rounded(needed)} would do"
+        step = 10 ** max(len(str(needed)) - 2, 0)  # two significant figures, rounded up
+        what += f"; about {-(-needed // step) * step:,} would do"
     return Verdict("unclear", what)
 
 
 def examples_needed(low: float, high: float, margin: Margin, count: int | None) -> int | None:
-    """How many examples would show that nothing beyond the margin is lost; None if no number would, or none is known.
+    """Number of examples that would show that no more than the margin is lost; None if there is none, or if unknown.
 
     Assumes that the true change is 0 and that standard errors fall with the root of the number of examples, as they
     did here. With that many examples the interval stays above the allowed loss in 80 of 100 samples.
@@ -92,9 +92,11 @@ def examples_needed(low: float, high: float, margin: Margin, count: int | None) 
 def largest_kept(
     rows: Iterable[Mapping[Any, Any]], margin: Margin, count: int | None
 ) -> Mapping[Any, Any] | None:
-    """Of rows of front.csv the one with the most heads removed that is within the margin; each set by itself."""
-    kept = [row for row in rows if row["removed"] and verdict_in(row, margin, count).kind == "kept"]
-    return max(kept, key=lambda row: int(row["removed"]), default=None)
+    """The row of front.csv with the most heads removed that is within the margin; each set is tested separately."""
+    within = [
+        row for row in rows if row["removed"] and verdict_in(row, margin, count).kind == "kept"
+    ]
+    return max(within, key=lambda row: int(row["removed"]), default=None)
 
 
 def verdict_in(row: Mapping[Any, Any], margin: Margin, count: int | None) -> Verdict:
@@ -103,45 +105,38 @@ def verdict_in(row: Mapping[Any, Any], margin: Margin, count: int | None) -> Ver
 
 
 def advice_of(rows: Sequence[Mapping[Any, Any]], margin: Margin, count: int, split: str) -> str:
-    """Which of the reported sets can be recommended, as a sentence; rows: of front.csv, `split`: that they are of.
+    """Which of the sets in front.csv can be recommended, as a sentence. split: the one they are reported on.
 
     The largest set is taken on the split that is reported on, so it should be judged on a third one.
     """
     reported = [row for row in rows if row["removed"]]
     best = largest_kept(reported, margin, count)
     if best is not None:
-        third = "" if best["is_chosen"] else f"; {picked_on(split)}"
-        return f"recommended: {_told(best, margin, count, split)}{third}"
+        third = "" if best["is_chosen"] else f"; {selection_warning(split)}"
+        return f"recommended: {_sentence(best, margin, count, split)}{third}"
     unclear = [row for row in reported if verdict_in(row, margin, count).kind == "unclear"]
     if not unclear:
         return (
             f"no set is recommended: each loses more than the allowed loss of {margin} on {split}"
         )
 
-    def unclarity(row: Mapping[Any, Any]) -> tuple[bool, float]:
+    def rank(row: Mapping[Any, Any]) -> tuple[bool, float]:
         """The chosen set first, so that its own verdict reads the same; else the narrowest interval."""
         width = float(row["change_high"] - row["change_low"])
         return not row["is_chosen"], width if math.isfinite(width) else math.inf
 
-    named = min(unclear, key=unclarity)
-    return f"no set is recommended: {_told(named, margin, count, split)}"
+    return f"no set is recommended: {_sentence(min(unclear, key=rank), margin, count, split)}"
 
 
-def picked_on(split: str) -> str:
-    """Warning for a set that was taken because it did well on the split that it is reported on."""
+def selection_warning(split: str) -> str:
+    """Warning for a set that was selected on the split that it is reported on."""
     return f"this set was picked on {split}, so judge it on a third split"
 
 
-def _told(row: Mapping[Any, Any], margin: Margin, count: int, split: str) -> str:
+def _sentence(row: Mapping[Any, Any], margin: Margin, count: int, split: str) -> str:
     """A set's change and the verdict on it."""
     removed = f"{row['removed']} head{'s' if row['removed'] > 1 else ''}"
     repair = f", repaired by {row['repair']}," if row["repair"] else ""
     change = f"{row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
     sentence = verdict_in(row, margin, count).sentence
     return f"removing {removed}{repair} changes the metric on {split} by {change}: {sentence}"
-
-
-def _rounded(count: int) -> str:
-    """Two figures, upwards: `1,600`."""
-    step = 10 ** max(len(str(count)) - 2, 0)
-    return f"{-(-count // step) * step:,}"

@@ -1,10 +1,9 @@
-"""Is it more than chance? Paired tests for every head, corrected for how many were asked.
+"""Paired tests and intervals of changes of loss and metric, with correction for multiple testing.
 
-Losses and other means: a paired t-test, with Student's interval, so that p is below 0.05 exactly if the interval
-excludes 0. Metrics that are a share of right answers: McNemar's exact test on the examples that changed. Other
-metrics: the normal test with the standard error of a paired bootstrap, which is never below what one prediction more
-that changed for the better and one for the worse would give. p-values are adjusted by Holm's rule, which holds
-whatever the dependence between heads.
+Losses and other means: a paired t-test with Student's interval, so that p is below 0.05 exactly if the interval
+excludes 0. Accuracies: McNemar's exact test on the examples that changed. Other metrics: the normal test with the
+standard error of a paired bootstrap, which is at least the error with one more prediction that improved and one more
+that worsened. p-values are adjusted by Holm's rule, which is valid under any dependence between heads.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 ALPHA = 0.05
-REPLICATES = 200  # a standard error from so many is right to a twentieth
+REPLICATES = 200  # gives a standard error to about 5 %
 
 
 @dataclass(frozen=True)
 class Delta:
-    """A change with its interval and p-value; `test` says by which test."""
+    """A change with its 95 % interval and p-value. test: name of the test."""
 
     value: float
     low: float
@@ -39,14 +38,13 @@ class Delta:
 
 
 def students_quantile(count: ArrayLike) -> NDArray[np.float64]:
-    """Half-width of a 95 % interval of the mean of `count` values, in standard errors (1.96 for very many)."""
-    return np.asarray(
-        stats.t.ppf(1 - ALPHA / 2, np.maximum(np.asarray(count) - 1, 1)), dtype=np.float64
-    )
+    """Half-width of a 95 % interval of the mean of `count` values, in standard errors (1.96 in the limit)."""
+    degrees = np.maximum(np.asarray(count) - 1, 1)
+    return np.asarray(stats.t.ppf(1 - ALPHA / 2, degrees), dtype=np.float64)
 
 
 def students_interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Of the mean of a few values, as of several seeds: Student's 95 % interval; NaN where there is only one."""
+    """Student's 95 % interval of the mean of a few values, such as seeds; NaN for a single value."""
     count = len(values)
     if count < 2:
         return float("nan"), float("nan")
@@ -66,10 +64,10 @@ def delta_of_metric(
     draws: NDArray[np.int64] | None = None,
     before: NDArray[np.float64] | None = None,
 ) -> Delta:
-    """The change of the task's metric from scores [item, column].
+    """The change of the task's metric, from scores [item, column].
 
-    draws   see `resamples`
-    before  the intact model's metric on each of them, where it is known already
+    draws   resamples of the items, see `resamples`
+    before  the intact model's metric on each of them, if computed already
     """
     name, column = task.metrics[0], task.mean_column
     value = task.measure(changed)[name] - task.measure(intact)[name]
@@ -81,10 +79,7 @@ def delta_of_metric(
             low, high = paired_share_interval(worse, better, len(difference))
             return Delta(float(difference.mean()), low, high, p, "McNemar", len(difference))
         delta = _mean_delta(difference, "paired t")
-        if not difference.any() and BOUNDS.get(name) == (
-            0.0,
-            1.0,
-        ):  # no spread to go by: as for right answers
+        if not difference.any() and BOUNDS.get(name) == (0.0, 1.0):  # no spread: as for accuracies
             low, high = paired_share_interval(0, 0, len(difference))
             return replace(delta, low=low, high=high)
         return delta
@@ -94,8 +89,8 @@ def delta_of_metric(
     sampled = metric_on(task, changed, draws) - before
     sampled = sampled[np.isfinite(sampled)]
     error = float(sampled.std(ddof=1)) if len(sampled) > 1 else np.nan
-    # Resampling cannot draw a change that did not occur. As Bonett and Price do for an accuracy, count one prediction
-    # more that became better and one more that became worse: two independent changes, hence the root of 2.
+    # Resampling cannot draw a change that did not occur. As Bonett and Price do for accuracies, count one more
+    # prediction that improved and one more that worsened: two independent changes, hence the root of 2.
     error = max(error, np.sqrt(2) * task.change_of_one(intact))
     p = float(2 * stats.norm.sf(abs(value) / error)) if error > 0 else 1.0
     least, most = BOUNDS.get(name, (-np.inf, np.inf))
@@ -104,10 +99,10 @@ def delta_of_metric(
 
 
 def paired_share_interval(worse: int, better: int, count: int) -> tuple[float, float]:
-    """95 % interval of (better − worse) / count, a change between two shares of right answers on the same examples.
+    """95 % interval of (better − worse) / count, a change of accuracy on the same examples.
 
-    Bonett and Price (2012): the normal interval after one answer more that became worse and one more that became
-    better. Without these, examples of which none has changed would give [0, 0]. NaN for a single example.
+    Bonett and Price (2012): the normal interval after adding one answer that worsened and one that improved. Without
+    these, examples of which none has changed would give [0, 0]. NaN for a single example.
     """
     if count < 2:
         return float("nan"), float("nan")
@@ -124,7 +119,7 @@ def metric_on(
 
 
 def resamples(count: int, seed: int, replicates: int = REPLICATES) -> NDArray[np.int64]:
-    """[replicate, item]: the same resamples for all heads, so that they can be compared."""
+    """[replicate, item]: resamples of items, the same for all heads, so that heads can be compared."""
     return np.random.default_rng(seed).integers(0, count, size=(replicates, count))
 
 
@@ -149,8 +144,8 @@ def _mean_delta(difference: NDArray[np.float64], test: str) -> Delta:
 def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Holm's adjusted p-values; NaN stays NaN and is not counted."""
     adjusted = np.full(len(p_values), np.nan)
-    known = np.flatnonzero(np.isfinite(p_values))
-    order = known[np.argsort(p_values[known], kind="stable")]
+    finite = np.flatnonzero(np.isfinite(p_values))
+    order = finite[np.argsort(p_values[finite], kind="stable")]
     factors = np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * factors), 1.0)
     return adjusted
@@ -159,39 +154,37 @@ def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
 def least_significant(
     lows: ArrayLike, highs: ArrayLike, count: int, *, tests: int | None = None
 ) -> float:
-    """The smallest mean change that a paired t-test would call significant in the median head, after Holm's rule.
+    """The smallest mean change that a paired t-test would find significant in the median head, after Holm's rule.
 
-    lows, highs  of each head: Student's intervals of a mean over `count` examples; NaN where they are not known
-    tests        how many heads were tested, where these are not all of them
+    lows, highs  [head]: Student's intervals of a mean over `count` examples; NaN if unknown
+    tests        number of tested heads, if these are not all of them
     """
-    errors = (np.asarray(highs, dtype=float) - np.asarray(lows, dtype=float)) / (
-        2 * students_quantile(count)
-    )
+    widths = np.asarray(highs, dtype=float) - np.asarray(lows, dtype=float)
+    errors = widths / (2 * students_quantile(count))
     errors = errors[np.isfinite(errors)]
     if not errors.size or count < 2:
         return float("nan")
-    return float(
-        np.median(errors) * stats.t.ppf(1 - ALPHA / (2 * (tests or errors.size)), count - 1)
-    )
+    quantile = stats.t.ppf(1 - ALPHA / (2 * (tests or errors.size)), count - 1)
+    return float(np.median(errors) * quantile)
 
 
 def metrics_of(task: Task, judged: Judged, seed: int = 0) -> dict[str, dict[str, float | None]]:
-    """Each metric, and the loss, with a 95 % interval (of a mean, else by bootstrap); None where undefined.
+    """Each metric and the loss with a 95 % interval (of a mean, else by bootstrap); None if undefined.
 
-    An accuracy has Wilson's interval. Others end where the metric does: no correlation is above 1.
+    Accuracies have Wilson's interval. Other intervals are clipped to the bounds of the metric.
     """
     values = task.measure(judged.scores)
     draws = resamples(len(judged.scores), seed, 200)
-    sampled = [task.measure(judged.scores[draw]) for draw in draws]
-    found = {"loss": _mean(judged.losses)}
-    for place, (name, value) in enumerate(values.items()):
-        if place == 0 and task.mean_column is not None:
-            found[name] = _mean(judged.scores[:, task.mean_column], name)
+    resampled = [task.measure(judged.scores[draw]) for draw in draws]
+    result = {"loss": _mean(judged.losses)}
+    for i, (name, value) in enumerate(values.items()):
+        if i == 0 and task.mean_column is not None:
+            result[name] = _mean(judged.scores[:, task.mean_column], name)
         else:
-            defined = [one[name] for one in sampled if np.isfinite(one[name])]
+            defined = [metrics[name] for metrics in resampled if np.isfinite(metrics[name])]
             half = Z * float(np.std(defined, ddof=1)) if len(defined) > 1 else np.nan
-            found[name] = _bounded(value, half, name, len(judged.scores))
-    return found
+            result[name] = _clip_interval(value, half, name, len(judged.scores))
+    return result
 
 
 def _mean(values: NDArray[np.float64], name: str = "loss") -> dict[str, float | None]:
@@ -201,8 +194,8 @@ def _mean(values: NDArray[np.float64], name: str = "loss") -> dict[str, float | 
     return _finite(float(values.mean()), float(low), float(high))
 
 
-def _bounded(value: float, half: float, name: str, count: int) -> dict[str, float | None]:
-    """value ± half within the metric's bounds; if all resamples agree, as `tables.share_interval` for equal values."""
+def _clip_interval(value: float, half: float, name: str, count: int) -> dict[str, float | None]:
+    """value ± half, within the metric's bounds; as `tables.share_interval` for equal values if all resamples agree."""
     least, most = BOUNDS.get(name, (-np.inf, np.inf))
     if half == 0 and np.isfinite([least, most]).all():
         others = Z**2 / (count + Z**2)
@@ -211,5 +204,5 @@ def _bounded(value: float, half: float, name: str, count: int) -> dict[str, floa
 
 
 def _finite(value: float, low: float, high: float) -> dict[str, float | None]:
-    found = {"value": value, "low": low, "high": high}
-    return {name: one if np.isfinite(one) else None for name, one in found.items()}
+    columns = {"value": value, "low": low, "high": high}
+    return {name: number if np.isfinite(number) else None for name, number in columns.items()}

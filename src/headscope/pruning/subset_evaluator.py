@@ -16,7 +16,7 @@ import numpy as np
 
 from headscope.ablation.ablation_targets import Variant
 from headscope.ablation.estimates import BACKWARD
-from headscope.ablation.estimates.gradient import terms
+from headscope.ablation.estimates.gradient import gradient_terms
 from headscope.ablation.sweep import Sweep
 from headscope.config.checks import check_choice
 from headscope.errors import HeadscopeError
@@ -221,7 +221,9 @@ class Selection:
 
     def _compute_slopes(self, removed: Removed) -> list[float]:
         gone, size = self.heads(removed), self.batch_size
-        result = terms(self.model, self.task, self.guide, batch_size=size, removed=list(gone))
+        result = gradient_terms(
+            self.model, self.task, self.guide, batch_size=size, removed=list(gone)
+        )
         column = {head: result.signed[:, i] for i, head in enumerate(result.heads)}
         zero = np.zeros(len(result.signed))
         slopes = []

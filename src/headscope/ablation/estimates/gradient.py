@@ -1,16 +1,16 @@
-"""What does a first look predict? Importances from one backward pass over the data.
+"""Gradient importances (Michel et al. 2019), from one backward pass over the data.
 
-A gate of 1 stands behind every head, for every example and token by itself; the loss' derivative by it, `term`, says
-what happens to this example's loss when the head is turned up. Everything is derived from these terms:
+Every head's output is multiplied by a gate of 1, separate for each example and token. `term` is the derivative of an
+example's loss with respect to the gates, summed over tokens. All statistics follow from these terms:
 
-gradient         minus the mean term: the first-order prediction of the change of loss when the head is removed
-gradient-absolute  the mean of |term| an example (Michel's paper)
-gradient-tokens  the mean over tokens of |term| a token, of those that the loss depends on (Michel's code)
-gradient-fisher  half the mean of term² (Kwon)
-gradient-second  gradient + gradient-fisher: what the second-order expansion keeps
-gradient-batch   the mean over batches of |mean term| (TextPruner)
+gradient           minus the mean term: the first-order prediction of the change of loss when the head is removed
+gradient-absolute  the mean over examples of |term| (Michel's paper)
+gradient-tokens    the mean over tokens that the loss depends on of the absolute derivative (Michel's code)
+gradient-fisher    half the mean of term² (Kwon et al. 2022)
+gradient-second    gradient + gradient-fisher: the diagonal second-order expansion
+gradient-batch     the mean over batches of |mean term| (TextPruner)
 
-Signed predictions can be compared with exact removal; absolute ones measure sensitivity, not damage.
+Signed predictions can be compared with exact ablation; absolute ones measure sensitivity, not damage.
 """
 
 from __future__ import annotations
@@ -74,9 +74,11 @@ GROUP = 32  # examples in one of gradient-batch's batches
 
 @dataclass
 class Terms:
-    """Of every item and head: the signed derivative of its loss, and the sum over tokens of its absolute values.
+    """Derivatives of the loss by the gates, for every item and head.
 
-    signed, absolute, tokens  [item, head], in the order of `heads`; tokens: how many have a derivative at this site
+    signed    [item, head]: summed over tokens
+    absolute  [item, head]: absolute values, summed over tokens
+    tokens    [item, head]: number of tokens with a derivative at the head's site
     """
 
     heads: tuple[Head, ...]
@@ -85,18 +87,16 @@ class Terms:
     tokens: NDArray[np.float64]
 
     def importances(self, *, normalized: bool = False) -> dict[str, Importance]:
-        """Each variant. normalized: by the l2 norm of the layer's importances (Michel's option)."""
-        found = self._means()
-        scales = {
-            name: self._scale(values.mean(axis=0)) if normalized else 1.0
-            for name, values in found.items()
+        """Every variant. normalized: divided by the l2 norm of its layer's importances (Michel's option)."""
+        result: dict[str, Importance] = {
+            name: values / (self._layer_norms(values.mean(axis=0)) if normalized else 1.0)
+            for name, values in self._by_item().items()
         }
-        scale = self._scale(self._batches().mean(axis=0)) if normalized else 1.0
-        return {name: values / scales[name] for name, values in found.items()} | {
-            "gradient-batch": lambda draw: self._batches(draw).mean(axis=0) / scale
-        }
+        scale = self._layer_norms(self._by_batch().mean(axis=0)) if normalized else 1.0
+        result["gradient-batch"] = lambda items: self._by_batch(items).mean(axis=0) / scale
+        return result
 
-    def _means(self) -> dict[str, NDArray[np.float64]]:
+    def _by_item(self) -> dict[str, NDArray[np.float64]]:
         """[item, head] of the variants whose importance is the mean over items."""
         return {
             "gradient": -self.signed,
@@ -106,19 +106,17 @@ class Terms:
             "gradient-second": -self.signed + 0.5 * self.signed**2,
         }
 
-    def _batches(self, items: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+    def _by_batch(self, items: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
         """[batch, head]: |mean term| of each GROUP of these items, in their order."""
         signed = self.signed if items is None else self.signed[items]
         starts = range(0, len(signed), GROUP)
         return np.stack([np.abs(signed[start : start + GROUP].mean(axis=0)) for start in starts])
 
-    def _scale(self, importance: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _layer_norms(self, importance: NDArray[np.float64]) -> NDArray[np.float64]:
         """[head]: the l2 norm of the importances of its layer."""
-        everywhere = list(dict.fromkeys(head.site for head in self.heads))
-        sites = np.array([everywhere.index(head.site) for head in self.heads])
-        norms = np.array([float(np.linalg.norm(importance[sites == site])) for site in sites])
-        scale: NDArray[np.float64] = np.maximum(norms, 1e-20)
-        return scale
+        sites = np.array([str(head.site) for head in self.heads])
+        norms = [float(np.linalg.norm(importance[sites == site])) for site in sites]
+        return np.asarray(np.maximum(norms, 1e-20))
 
     def sum_over_units(self, units: Sequence[tuple[Head, ...]]) -> Terms:
         """Terms of units that are pruned together, each under its first head; units without a term are left out."""
@@ -132,22 +130,22 @@ class Terms:
         return Terms(tuple(unit[0] for unit in present), signed, absolute, tokens)
 
     def rows(self, *, normalized: bool = False) -> list[Row]:
-        """Every variant of every head with its interval, for heads.csv; of gradient-batch over batches."""
-        found = []
-        for name, values in (self._means() | {"gradient-batch": self._batches()}).items():
+        """Rows of heads.csv: every variant with its interval over items, of gradient-batch over batches."""
+        rows = []
+        for name, values in (self._by_item() | {"gradient-batch": self._by_batch()}).items():
             moments = Moments((len(self.heads),))
-            moments.add(values / self._scale(values.mean(axis=0)) if normalized else values)
-            found += rows_of(self.heads, name, moments)
-        return found
+            moments.add(values / self._layer_norms(values.mean(axis=0)) if normalized else values)
+            rows += rows_of(self.heads, name, moments)
+        return rows
 
 
 class _Gates(Edit):
-    """A gate of 1 for every sequence, token and head, of which the gradient is wanted; 0 for those taken away."""
+    """Multiplies outputs by gates with gradients: 1 for every sequence, token and head, 0 for removed heads."""
 
     def __init__(self, removed: Collection[Head] = ()) -> None:
         self.gates: dict[Site, Tensor] = {}
         self.removed = {
-            head.site: [one.head for one in removed if one.site == head.site] for head in removed
+            head.site: [h.head for h in removed if h.site == head.site] for head in removed
         }
 
     def changes_output(self, site: Site) -> bool:
@@ -160,7 +158,7 @@ class _Gates(Edit):
         return output * gate[..., None]
 
 
-def terms(
+def gradient_terms(
     model: AttentionModel,
     task: Task,
     prepared: Prepared,
@@ -172,15 +170,16 @@ def terms(
 ) -> Terms:
     """The terms of all items.
 
-    labels_free  of the loss against what the model itself says, not what is right
-    removed      heads that are switched off: their terms say what switching them on would do
+    labels_free  take the model's own predictions as labels
+    removed      heads that are switched off; their terms predict the effect of switching them on
     """
     model.check_evaluating()
     if labels_free:
         prepared = task.with_predicted_labels(
             answers(model, task, prepared, batch_size=batch_size), prepared
         )
-    slopes = None if prepared.is_one_to_one else _slopes(model, task, prepared, batch_size)
+    # Chain rule through the answers, so that the sequences of an example need not be in one batch
+    outer = None if prepared.is_one_to_one else _answer_gradients(model, task, prepared, batch_size)
     sites = sites_in_use(model, task, prepared)
     heads = tuple(head for head in model.heads if head.site in sites)
     signed = np.zeros((len(prepared.sequences), len(heads)))
@@ -189,69 +188,71 @@ def terms(
     trained = [parameter for parameter in model.model.parameters() if parameter.requires_grad]
     done = 0
     for parameter in trained:
-        parameter.requires_grad_(False)  # the weights' own gradients are not wanted
+        parameter.requires_grad_(False)  # only the gates need gradients
     try:
         for numbers in plan_batches(prepared, batch_size):
             batch = batch_of(model, prepared, numbers)
             gates = _Gates(removed)
             with torch.enable_grad(), model.edited(gates), report_out_of_memory(batch_size):
-                found = task.extract_answers(task.call(model, batch), batch, prepared)
-                total = (
-                    task.losses(found, prepared, numbers).sum()
-                    if slopes is None
-                    else (found * slopes[numbers].to(found)).sum()
-                )
-                slopes_here = torch.autograd.grad(total, list(gates.gates.values()))
-            gathered = _gathered(model, dict(zip(gates.gates, slopes_here, strict=True)), heads)
-            signed[numbers], absolute[numbers], tokens[numbers] = gathered
+                answer = task.extract_answers(task.call(model, batch), batch, prepared)
+                if outer is None:
+                    total = task.losses(answer, prepared, numbers).sum()
+                else:
+                    total = (answer * outer[numbers].to(answer)).sum()
+                gradients = torch.autograd.grad(total, list(gates.gates.values()))
+            by_site = dict(zip(gates.gates, gradients, strict=True))
+            sums = _sum_over_tokens(model, by_site, heads)
+            signed[numbers], absolute[numbers], tokens[numbers] = sums
             done += len(numbers)
             progress(done, len(prepared.sequences))
     finally:
         for parameter in trained:
             parameter.requires_grad_(True)
-    return _of_items(Terms(heads, signed, absolute, tokens), prepared)
+    return _sum_over_sequences(Terms(heads, signed, absolute, tokens), prepared)
 
 
-def _slopes(model: AttentionModel, task: Task, prepared: Prepared, batch_size: int) -> Tensor:
-    """The derivative of all losses by every sequence's answer, where examples are made of several sequences."""
-    found = answers(model, task, prepared, batch_size=batch_size).clone().requires_grad_()
-    everyone = range(len(prepared.items))
+def _answer_gradients(
+    model: AttentionModel, task: Task, prepared: Prepared, batch_size: int
+) -> Tensor:
+    """[sequence, …]: the derivative of the total loss by each answer, if examples consist of several sequences."""
+    answer = answers(model, task, prepared, batch_size=batch_size).clone().requires_grad_()
+    items = range(len(prepared.items))
     with torch.enable_grad():
-        total = task.losses(found[sequences_of(prepared, everyone)], prepared, everyone).sum()
-        (slopes,) = torch.autograd.grad(total, found)
-    return slopes
+        total = task.losses(answer[sequences_of(prepared, items)], prepared, items).sum()
+        (gradients,) = torch.autograd.grad(total, answer)
+    return gradients
 
 
-def _gathered(
-    model: AttentionModel, slopes: dict[Site, Tensor], heads: tuple[Head, ...]
+def _sum_over_tokens(
+    model: AttentionModel, by_site: dict[Site, Tensor], heads: tuple[Head, ...]
 ) -> tuple[NDArray[np.float64], ...]:
-    """[sequence, head] of one batch: the gates' gradients summed over tokens, signed and absolute, and the tokens.
+    """[sequence, head] of one batch: gradients summed over tokens, signed and absolute, and the number of tokens.
 
     Tokens that the loss does not depend on at a site are not counted: all but the first in a classifier's last layer.
     """
-    known = {site: slope.double().cpu().numpy() for site, slope in slopes.items()}
-    reached = {site: (slope != 0).any(axis=2).sum(axis=1) for site, slope in known.items()}
-    of_heads = [known[head.site][:, :, model.index_of(head)] for head in heads]
+    gradients = {site: g.double().cpu().numpy() for site, g in by_site.items()}
+    counts = {site: (g != 0).any(axis=2).sum(axis=1) for site, g in gradients.items()}
+    by_head = [gradients[head.site][:, :, model.index_of(head)] for head in heads]
     return (
-        np.stack([one.sum(axis=1) for one in of_heads], axis=1),
-        np.stack([np.abs(one).sum(axis=1) for one in of_heads], axis=1),
-        np.stack([reached[head.site] for head in heads], axis=1),
+        np.stack([g.sum(axis=1) for g in by_head], axis=1),
+        np.stack([np.abs(g).sum(axis=1) for g in by_head], axis=1),
+        np.stack([counts[head.site] for head in heads], axis=1),
     )
 
 
-def _of_items(found: Terms, prepared: Prepared) -> Terms:
-    """Sequences' terms added up to items'; a sequence that several items share is shared out evenly."""
+def _sum_over_sequences(terms: Terms, prepared: Prepared) -> Terms:
+    """Terms of items; a sequence that several items use is divided equally among them."""
     if prepared.is_one_to_one:
-        return found
+        return terms
     users = np.bincount(
         [n for part in prepared.parts for n in part], minlength=len(prepared.sequences)
     )
-    whole = [list(part) for part in prepared.parts]
-
-    def added(table: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.stack([(table[part].T / users[part]).T.sum(axis=0) for part in whole])
-
-    return Terms(found.heads, added(found.signed), added(found.absolute), added(found.tokens))
+    parts = [list(part) for part in prepared.parts]
+    signed, absolute, tokens = (
+        np.stack([(table[part].T / users[part]).T.sum(axis=0) for part in parts])
+        for table in (terms.signed, terms.absolute, terms.tokens)
+    )
+    return Terms(terms.heads, signed, absolute, tokens)
 
 
 def estimate(inputs: EstimateInputs) -> Estimate:
@@ -269,7 +270,7 @@ def compute_terms(inputs: EstimateInputs, *, labels_free: bool = False) -> Terms
     if inputs.terms is not None and not labels_free:
         return inputs.terms
     inputs.log("gradients")
-    return terms(
+    return gradient_terms(
         inputs.model,
         inputs.task,
         inputs.prepared,

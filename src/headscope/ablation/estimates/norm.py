@@ -1,4 +1,4 @@
-"""How large is what a head writes? The mean length of each head's share of its site's output, over real tokens."""
+"""Output norm: the mean length of what a head adds to the residual stream, over real tokens."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def output_norms(
 ) -> NDArray[np.float64] | None:
     """[item, head]: the mean norm after the output projection over an item's real tokens.
 
-    None for a family whose projection is no module.
+    None if the family's output projection is not a module.
     """
     modules = dict(model.model.named_modules())
     parts = anatomy(model)
@@ -50,19 +50,19 @@ def output_norms(
     if not weights:
         return None
     norms = _Norms(weights)
-    found = np.full((len(prepared.sequences), len(heads)), np.nan)
+    result = np.full((len(prepared.sequences), len(heads)), np.nan)  # [sequence, head]
     with torch.inference_mode(), model.edited(norms), report_out_of_memory(batch_size):
         for numbers in plan_batches(prepared, batch_size):
             norms.batch = batch_of(model, prepared, numbers)
             task.single_pass(model, norms.batch)
-            for place, head in enumerate(heads):
+            for i, head in enumerate(heads):
                 if head.site in norms.means:
-                    found[numbers, place] = norms.means[head.site][:, model.index_of(head)].numpy()
-    return np.stack([found[list(part)].mean(axis=0) for part in prepared.parts])
+                    result[numbers, i] = norms.means[head.site][:, model.index_of(head)].numpy()
+    return np.stack([result[list(part)].mean(axis=0) for part in prepared.parts])
 
 
 class _Norms(Edit):
-    """Changes nothing; the mean norms [sequence, head] of what the heads of each site add, for the last batch."""
+    """Changes nothing; stores the mean norms [sequence, head] of each site's heads for the last batch."""
 
     def __init__(self, projections: dict[Site, Tensor]) -> None:
         self.projections = projections
@@ -78,7 +78,7 @@ class _Norms(Edit):
         assert sides is not None
         real = sides[0].real.to(output.device)  # [sequence, token]
         weight = self.projections[site].reshape(-1, *output.shape[2:])  # [width, head, head width]
-        # |W c|² = c' (W'W) c: a small square matrix a head instead of its whole share.
+        # |W c|² = c' (W'W) c needs one small square matrix per head instead of the projected outputs.
         squares = torch.einsum("whi,whj->hij", weight, weight)
         norms = (
             torch.einsum("sthi,hij,sthj->sth", output, squares, output).clamp_min(0).sqrt().double()

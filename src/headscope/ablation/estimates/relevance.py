@@ -1,19 +1,19 @@
-"""How much of what the model says came through each head? Relevance, in the manner of Voita, and AttnLRP's.
+"""Layer-wise relevance of heads, by the rules of Voita et al. (2019) or of AttnLRP.
 
-What the model says of a sequence (its largest logit, say) is shared out among everything it was made of, in one
-backward pass under the rules of `model.relevance.rules`. A head's relevance is what went through its output at all
-tokens: what would be missing without the head if nothing else reacted to that.
+One output per sequence (its largest logit, say) is redistributed to everything that contributed to it, in one backward
+pass under the rules of `model.relevance.rules`. A head's relevance is the part that passes through its output at all
+tokens: what would be missing without the head if nothing else changed.
 
-relevance         the mean over sequences of a head's share of its layer's, by absolute values
-relevance-signed  the mean of its relevance, for the mean size of what the model says; below 0: it speaks against it
+relevance         the mean over sequences of a head's share of its layer's relevance, by absolute values
+relevance-signed  its mean relevance, divided by the mean absolute output; below 0: the head counts against the output
 
-The heads of a layer do not add up to all: the rest goes by the layer, in the residual stream. `layers` has both.
+The heads of a layer do not add up to the output: the rest bypasses the layer in the residual stream (see `layers`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,81 +56,74 @@ PARTS = ("leaves", "enters", "heads", "cross-heads", "biases", "source", "lost")
 
 @dataclass
 class Relevances:
-    """Of a task's examples.
+    """Relevances of a task's examples.
 
-    said    [sequence]: what is shared out
-    signed  [sequence, head]: how much of it came through each head
-    layers  {(stack, layer, part): [sequence]}: where it went (docs/relevance.md)
+    outputs  [sequence]: the output that is redistributed
+    signed   [sequence, head]: the part of it that passes through each head
+    layers   {(stack, layer, part): [sequence]}: by part of each layer (docs/relevance.md)
+    parts    the sequences of each item
     """
 
     heads: tuple[Head, ...]
-    said: NDArray[np.float64]
+    outputs: NDArray[np.float64]
     signed: NDArray[np.float64]
     layers: dict[tuple[str, int, str], NDArray[np.float64]]
     parts: list[tuple[int, ...]]
 
     def importances(self) -> dict[str, Importance]:
-        """[item, head] of both; the mean of an item's sequences."""
-        found = {"relevance": self.shares(), "relevance-signed": self._of_size(self.signed)}
+        """[item, head] of both statistics: the mean over an item's sequences."""
+        signed = self._relative_to_output(self.signed)
         return {
             name: np.stack([table[list(part)].mean(axis=0) for part in self.parts])
-            for name, table in found.items()
+            for name, table in (("relevance", self.shares()), ("relevance-signed", signed))
         }
 
     def shares(self) -> NDArray[np.float64]:
-        """[sequence, head]: the part of its site's relevance, by absolute values; 0 where the site has none."""
+        """[sequence, head]: the share of its site's relevance, by absolute values; 0 if the site has none."""
         size = np.abs(self.signed)
         sites = np.array([str(head.site) for head in self.heads])
-        same = (sites[:, None] == sites[None]).astype(float)
-        found: NDArray[np.float64] = size / np.maximum(size @ same, 1e-300)
-        return found
+        same_site = (sites[:, None] == sites[None]).astype(float)  # [head, head]
+        return np.asarray(size / np.maximum(size @ same_site, 1e-300))
 
     def sum_over_units(self, units: Sequence[tuple[Head, ...]]) -> Relevances:
-        """What goes together as one head, the first of a unit at each site: added up before any absolute value."""
+        """Relevances of units that are pruned together, each under its first head at every site."""
         unit_of = {head: unit for unit in units for head in unit}
         columns: dict[Head, list[int]] = {}
-        for place, head in enumerate(self.heads):
-            first = next(one for one in unit_of.get(head, (head,)) if one.site == head.site)
-            columns.setdefault(first, []).append(place)
-        signed = np.stack(
-            [self.signed[:, places].sum(axis=1) for places in columns.values()], axis=1
-        )
-        return Relevances(tuple(columns), self.said, signed, self.layers, self.parts)
+        for i, head in enumerate(self.heads):
+            first = next(other for other in unit_of.get(head, (head,)) if other.site == head.site)
+            columns.setdefault(first, []).append(i)
+        sums = [self.signed[:, indices].sum(axis=1) for indices in columns.values()]
+        return replace(self, heads=tuple(columns), signed=np.stack(sums, axis=1))
 
     def rows(self) -> list[Row]:
-        """Both of every head with their intervals, for heads.csv."""
-        found = []
+        """Rows of heads.csv: both statistics of every head with their intervals."""
+        rows = []
         for name, values in self.importances().items():
             assert isinstance(values, np.ndarray)
             moments = Moments((len(self.heads),))
             moments.add(values)
-            found += rows_of(self.heads, name, moments, is_share=name == "relevance")
-        return found
-
-    def layer_rows(self) -> list[TableRow]:
-        """For relevance_layers.csv: each part for the size of what the model says, with the interval of a ratio."""
-        rows: list[TableRow] = []
-        size = np.abs(self.said) / max(np.abs(self.said).mean(), 1e-300)
-        for (stack, layer, part), values in self.layers.items():
-            found = self._of_size(values[:, None])[:, 0]
-            moments = Moments((1,))
-            moments.add((found - found.mean() * (size - 1))[:, None])
-            (row,) = rows_of((Head(stack, layer, 0),), part, moments)
-            rows.append(
-                {"stack": stack, "layer": layer, "part": part}
-                | {name: getattr(row, name) for name in ("value", "low", "high", "count")}
-            )
+            rows += rows_of(self.heads, name, moments, is_share=name == "relevance")
         return rows
 
-    def _of_size(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """For the mean size, not each for its own: one that is near 0 would outweigh all others."""
-        found: NDArray[np.float64] = (
-            table * np.sign(self.said)[:, None] / max(np.abs(self.said).mean(), 1e-300)
-        )
-        return found
+    def layer_rows(self) -> list[TableRow]:
+        """Rows of relevance_layers.csv: each part divided by the mean absolute output, with the interval of a ratio."""
+        rows: list[TableRow] = []
+        size = np.abs(self.outputs) / max(np.abs(self.outputs).mean(), 1e-300)
+        for (stack, layer, part), values in self.layers.items():
+            relative = self._relative_to_output(values[:, None])[:, 0]
+            moments = Moments((1,))
+            # Delta method for the ratio of two means
+            moments.add((relative - relative.mean() * (size - 1))[:, None])
+            rows.append({"stack": stack, "layer": layer, "part": part} | moments.summary((0,)))
+        return rows
+
+    def _relative_to_output(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Divided by the mean absolute output, since one sequence with an output near 0 would outweigh all others."""
+        scale = max(np.abs(self.outputs).mean(), 1e-300)
+        return np.asarray(table * np.sign(self.outputs)[:, None] / scale)
 
 
-def relevances(
+def compute_relevances(
     model: AttentionModel,
     task: Task,
     prepared: Prepared,
@@ -140,88 +133,72 @@ def relevances(
     seed: int = 0,
     progress: Progress = lambda done, total: None,
 ) -> Relevances:
-    """The relevances of all sequences of a task, each for one thing that the model says of it.
+    """Relevances of all sequences of a task, each for one output of the model.
 
-    seed  of the place that is asked, in sequences where there are several
+    seed  of the position that is chosen in sequences with several outputs
     """
     model.check_evaluating()
     check_supported(model)
-    known = answers(model, task, prepared, batch_size=batch_size) if task.compares else None
+    predictions = answers(model, task, prepared, batch_size=batch_size) if task.compares else None
     sites = sites_in_use(model, task, prepared)
     heads = tuple(head for head in model.heads if head.site in sites)
     count = len(prepared.sequences)
-    found = Relevances(heads, np.zeros(count), np.zeros((count, len(heads))), {}, prepared.parts)
+    result = Relevances(heads, np.zeros(count), np.zeros((count, len(heads))), {}, prepared.parts)
     done = 0
     for numbers in plan_batches(prepared, batch_size):
         batch = batch_of(model, prepared, numbers)
-        accounts = RelevanceSums(model, len(numbers))
-        with report_out_of_memory(batch_size), linearise(model, rules, accounts), accounts.follow():
-            said = task.relevance_target(model, batch, prepared, seed=seed, answers=known)
-            accounts.backward(said)
+        sums = RelevanceSums(model, len(numbers))
+        with report_out_of_memory(batch_size), linearise(model, rules, sums), sums.follow():
+            output = task.relevance_target(model, batch, prepared, seed=seed, answers=predictions)
+            sums.backward(output)
         if rules == "voita":
-            check_adds_up(model, accounts, said)
-        _enter(found, model, accounts, said.detach(), numbers)
+            check_adds_up(model, sums, output)
+        result.outputs[numbers] = output.detach().double().cpu().numpy()
+        for i, head in enumerate(heads):
+            if head.site in sums.heads:
+                by_token = sums.heads[head.site][:, :, model.index_of(head)]
+                result.signed[numbers, i] = by_token.sum(dim=1).numpy()
+        for key, values in balance(sums, output.detach()).items():
+            result.layers.setdefault(key, np.zeros(count))[numbers] = values.numpy()
         done += len(numbers)
         progress(done, count)
-    if not np.isfinite(found.signed).all():
+    if not np.isfinite(result.signed).all():
         raise HeadscopeError(
             "some relevances are not finite", where=model.name, fix="Load it with dtype float64"
         )
-    return found
+    return result
 
 
-def _enter(
-    found: Relevances,
-    model: AttentionModel,
-    accounts: RelevanceSums,
-    said: Tensor,
-    numbers: list[int],
-) -> None:
-    """Write one batch's accounts at its sequences' places."""
-    found.said[numbers] = said.double().cpu().numpy()
-    for place, head in enumerate(found.heads):
-        if head.site in accounts.heads:
-            found.signed[numbers, place] = (
-                accounts.heads[head.site][:, :, model.index_of(head)].sum(dim=1).numpy()
-            )
-    for key, values in balance(accounts, said).items():
-        found.layers.setdefault(key, np.zeros(len(found.said)))[numbers] = values.numpy()
+def balance(sums: RelevanceSums, output: Tensor) -> dict[tuple[str, int, str], Tensor]:
+    """{(stack, layer, part): [sequence]}: the relevance that leaves each layer, and where it came from.
 
-
-def balance(accounts: RelevanceSums, said: Tensor) -> dict[tuple[str, int, str], Tensor]:
-    """{(stack, layer, part): [sequence]}: what leaves a layer, and where it came from.
-
-    leaves = enters + biases + source + lost, of which heads (and cross-heads) are what came through attention
+    leaves = enters + biases + source + lost; heads (and cross-heads) are the part that passed through attention
     """
-    found: dict[tuple[str, int, str], Tensor] = {}
-    nothing = torch.zeros(accounts.sequences, dtype=torch.float64)
-    for stack, layers in accounts.layers().items():
-        is_last = stack == accounts.stacks[-1]
-        top = said.double().cpu() if is_last else sum(accounts.source.values(), nothing)
+    result: dict[tuple[str, int, str], Tensor] = {}
+    zero = torch.zeros(sums.sequences, dtype=torch.float64)
+    for stack, layers in sums.layers().items():
+        is_last = stack == sums.stacks[-1]
+        top = output.double().cpu() if is_last else sum(sums.source.values(), zero)
         for layer in (*range(layers, -1, -1), -1):
             step = (stack, layer)
-            leaves = top if layer == layers else accounts.leaving(step)
-            enters = accounts.entering(step)
-            biases, source = accounts.biases.get(step, nothing), accounts.source.get(step, nothing)
+            leaves = top if layer == layers else sums.leaving(step)
+            enters = sums.entering(step)
+            biases, source = sums.biases.get(step, zero), sums.source.get(step, zero)
             values = {"leaves": leaves, "enters": enters, "biases": biases}
-            values |= {"source": source} if step in accounts.source else {}
+            values |= {"source": source} if step in sums.source else {}
             values["lost"] = leaves - enters - biases - source
-            for site, of_heads in accounts.heads.items():
-                if (
-                    site.layer == layer
-                    and site.stack in (stack, "cross")
-                    and (site.stack == stack or is_last)
-                ):
-                    name = "cross-heads" if site.stack == "cross" else "heads"
-                    values[name] = of_heads.sum(dim=(1, 2))
-            found |= {(stack, layer, part): values[part] for part in PARTS if part in values}
-    return found
+            stacks = {stack: "heads"} | ({"cross": "cross-heads"} if is_last else {})
+            for site, by_head in sums.heads.items():
+                if site.layer == layer and site.stack in stacks:
+                    values[stacks[site.stack]] = by_head.sum(dim=(1, 2))
+            result |= {(stack, layer, part): values[part] for part in PARTS if part in values}
+    return result
 
 
 def estimate(inputs: EstimateInputs) -> Estimate:
     rules = inputs.config.rules or "voita"
     inputs.log(f"relevance by the rules of {rules}")
-    result = relevances(
+    result = compute_relevances(
         inputs.model,
         inputs.task,
         inputs.prepared,

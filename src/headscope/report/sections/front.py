@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headscope.ablation.noninferiority import Margin, largest_kept, picked_on, verdict_in
+from headscope.ablation.noninferiority import Margin, largest_kept, selection_warning, verdict_in
 from headscope.model.model_card import times_as_fast
 from headscope.report.drawing.palette import INK, PAPER, RULE, SERIES
 from headscope.report.drawing.sheet import Panels
@@ -256,7 +256,7 @@ def _others(
     if most is not None:
         named, change = plain(most["repair"], 30), change_of(dict(most)).text(sign=True)
         repair = f", repaired by {named}," if named else ""
-        return f"; removing {int(most['removed'])}{repair} stays within it: {change}; {picked_on(split)}"
+        return f"; removing {int(most['removed'])}{repair} stays within it: {change}; {selection_warning(split)}"
     return "" if is_kept else "; no reported set is shown to stay within it"
 
 
