@@ -123,7 +123,7 @@ def test_a_look_into_a_missing_directory_is_refused_before_a_model_is_loaded(run
          "analyze requires texts. Expected --corpus FILE (wikipedia-pairs with --pairs is bundled), "
          "--treebank FILE or --coreference FILE."),
         (("look", "bert", "the cat", "--out", "p.png"),
-         'p.png: "p.png" is no page. Expected a name that ends in .html.'),
+         'p.png: the name of a page must end in .html, got "p.png".'),
         (("look", "bert", "the cat", "--out", "bert"),
          "bert: this is a folder. Expected the name of a file, such as look.html."),
         (("look", "bert", "\udcff", "--out", "p.html"),

@@ -178,7 +178,7 @@ WRONG: dict[str, str] = {
     "says more of the named ones.",
     "masks show stra": 'MASK "stra": "stra" is no mask. Expected bigbird, dense, diagonal, first-and-last, fixed, '
     'logsparse, longformer, no-diagonal, random, star, strided or window; did you mean "star"?',
-    "masks show star --out star.gif": 'star.gif: ".gif" is no picture. Expected a name that ends in .svg or .png.',
+    "masks show star --out star.gif": 'star.gif: the name of a picture must end in .svg or .png, got ".gif".',
     "film gone --corpus good.txt --out new": "gone: there is no such directory. Expected a model trained by headscope.",
     "pretrain --corpus gone.txt --out new": "gone.txt: there is no such file here. Expected a file, or a corpus that "
     "comes with headscope: wikipedia-pairs.",

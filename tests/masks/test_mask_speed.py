@@ -295,7 +295,10 @@ REFUSED = [
         "--repeats: 5 is too few. Expected 6 or more with a mask.",
     ),
     (("--mask", "star", "--against", "bert"), "--against requires that --mask is left out."),
-    (("--mask", "star", "--out", "pays.pdf"), 'pays.pdf: ".pdf" is no picture.'),
+    (
+        ("--mask", "star", "--out", "pays.pdf"),
+        'pays.pdf: the name of a picture must end in .svg or .png, got ".pdf".',
+    ),
     (
         ("--mask", "star", "--out", "no/pays.svg"),
         "no/pays.svg: cannot be written: there is no directory no.",

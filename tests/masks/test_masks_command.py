@@ -50,7 +50,7 @@ def test_all_masks_are_listed_and_one_is_shown(here: Path) -> None:
         done("masks", "show", "star", "--length", "16", "--out", name)
         assert (here / name).stat().st_size > 500
     assert refused("masks", "show", "star", "--out", "mask.pdf").startswith(
-        'mask.pdf: ".pdf" is no picture.'
+        'mask.pdf: the name of a picture must end in .svg or .png, got ".pdf".'
     )
     assert refused("masks", "show", "star", "--length", "0").startswith(
         "--length must be at least 1, got 0."

@@ -19,7 +19,6 @@ from headscope.report.drawing.compare_figures import draw_comparison
 from headscope.report.page.comparison import (
     findings_of,
     render_comparison,
-    render_comparison_figures,
 )
 from headscope.report.write import write
 from headscope.study.study import Study
@@ -110,7 +109,7 @@ def test_the_page_is_well_formed_and_asks_for_nothing(folder: Path) -> None:
 
 
 def test_same_comparison_same_bytes(comparison: Comparison, folder: Path) -> None:
-    assert render_comparison(comparison, render_comparison_figures(comparison)) == (
+    assert render_comparison(comparison, list(draw_comparison(comparison))) == (
         folder / "index.html"
     ).read_text("utf-8")
 
@@ -132,7 +131,7 @@ def test_findings_are_read_off_the_tables(comparison: Comparison) -> None:
 
 def test_changes_have_figures_a_table_and_a_finding(comparison: Comparison) -> None:
     with_changes = changed(comparison)
-    plates = render_comparison_figures(with_changes)
+    plates = list(draw_comparison(with_changes))
     assert [plate.name for plate in plates][-2:] == [
         "compare-layer-changes-encoder",
         "compare-changes-encoder",

@@ -77,14 +77,16 @@ def test_the_page_is_told_its_lenses_by_kind_and_begins_with_the_first(look: Loo
 
 def test_numbers_that_are_no_shares_are_refused_where_shares_are_said() -> None:
     with pytest.raises(
-        Exception, match=r"encoder\.0\.0 has weights that are not numbers from 0 to 1"
+        Exception, match=r"head encoder\.0\.0: attention weights must be from 0 to 1"
     ):
         LensView(
             "raw", (StackMaps("encoder", SIDE, SIDE, signed_maps(3, 4, TOKENS, TOKENS)),)
         ).payload()
     broken = signed_maps(3, 4, TOKENS, TOKENS)
     broken[2, 1, 0, 0] = np.inf
-    with pytest.raises(Exception, match=r"encoder\.2\.1 is not finite through the lens gradient"):
+    with pytest.raises(
+        Exception, match=r"head encoder\.2\.1: numbers of the lens gradient must be finite"
+    ):
         LensView("gradient", (StackMaps("encoder", SIDE, SIDE, broken),), shares=False).payload()
 
 

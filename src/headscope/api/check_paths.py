@@ -108,7 +108,7 @@ def check_out(main: type[Config], values: Values) -> None:
         return
     overwrite, resume = bool(values.get("overwrite")), bool(values.get("resume"))
     if main.command == "look":
-        from headscope.report.look.page_path import check_page_path, page_path
+        from headscope.report.page_file import check_page_path, page_path
 
         check_page_path(page_path(out))
     elif main.command == "demo":

@@ -11,8 +11,8 @@ from headscope.config.shared import Reading, Run
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.report.look.look import look as look_at
-from headscope.report.look.page_path import check_page_path, page_path
 from headscope.report.look.view import Look
+from headscope.report.page_file import check_page_path, page_path
 
 
 def look(

@@ -33,7 +33,7 @@ def look(
 ) -> None:
     """Draw what every head attends to in one text, as an interactive page."""
     import headscope
-    from headscope.report.look.page_path import page_path
+    from headscope.report.page_file import page_path
 
     headscope.look(model, text, second, config, reading=reading, run=run)
     typer.echo(page_path(str(run.out)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from headscope.errors import HeadscopeError
-from headscope.report.page.payload import to_json
+from headscope.report.page.templates import to_json
 
 UNPROCESSABLE = 422
 JsonObject = dict[str, object]

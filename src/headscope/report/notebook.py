@@ -1,4 +1,4 @@
-"""A study as it shows itself in a notebook: a title, two heat maps, the first rows; static and small."""
+"""The display of a study in a notebook: a title, two heat maps, the first rows; static and small."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ def study_html(study: Study) -> str:
     from headscope.report.sections.heat_map import HeatMap
 
     present = statistics_of(study)
-    chosen = [name for name in FAVOURITES if name in present] or present
-    maps = [d for d in HeatMap.for_study(study) if d.statistic in chosen[:2] and d.applies(study)]
+    statistics = ([name for name in FAVOURITES if name in present] or present)[:2]
     pictures = "".join(
-        f'<img alt="{html.escape(d.title)}" src="{png_uri(png_of(d.draw(study), DPI))}" '
+        f'<img alt="{html.escape(figure.title)}" src="{png_uri(png_of(figure.draw(study), DPI))}" '
         'style="max-width:100%;margin:0 12px 12px 0;vertical-align:top">'
-        for d in maps
+        for figure in HeatMap.for_study(study)
+        if figure.statistic in statistics and figure.applies(study)
     )
     used = entry_of(study.record, "data", "used")
-    counted = f" · {html.escape(plain(used))} texts" if used is not None else ""
+    texts = f" · {html.escape(plain(used))} texts" if used is not None else ""
     return (
         f'<div><p style="margin:0 0 8px"><strong>{html.escape(model_name(study))}</strong> · '
-        f"{html.escape(summary(study))}{counted} · {len(present)} statistics</p>"
+        f"{html.escape(summary(study))}{texts} · {len(present)} statistics</p>"
         f"<div>{pictures}</div>{_table(study)}</div>"
     )
 
 
 def _table(study: Study) -> str:
-    """The first rows, and how many there are."""
+    """The first rows, and the number of all rows."""
     frame = study.heads.head(ROWS)
     head = "".join(f"<th>{html.escape(str(name))}</th>" for name in frame.columns)
     body = "".join(

@@ -13,12 +13,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headscope.errors import HeadscopeError, reason
 from headscope.report.drawing.palette import INK, MISSING, MUTED, PAPER, RULE, SERIES
 from headscope.report.drawing.study_figure import DataSource, StudyFigure
 from headscope.report.sections import figures_of
+from headscope.report.text import csv_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,31 +28,32 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 DPI = 150
-_TELL: ContextVar[Callable[[int, int], None]] = ContextVar("tell", default=lambda done, total: None)
-_SAY: ContextVar[Callable[[str], None]] = ContextVar("say", default=lambda line: None)
+OnFigure = Callable[[int, int], None]  # figures done, figures in total
+OnStep = Callable[[str], None]
+_ON_FIGURE: ContextVar[OnFigure] = ContextVar("on_figure", default=lambda done, total: None)
+_ON_STEP: ContextVar[OnStep] = ContextVar("on_step", default=lambda line: None)
 SVG = "{http://www.w3.org/2000/svg}"
 XLINK = "{http://www.w3.org/1999/xlink}href"
-ALLOWED = {
-    "svg",
-    "g",
-    "defs",
-    "path",
-    "text",
-    "tspan",
-    "use",
-    "clipPath",
-    "rect",
-    "image",
-    "linearGradient",
-    "stop",
+# Elements of SVG that may stand in a page
+DRAWN = ("g", "path", "text", "tspan", "use", "rect", "image")
+ALLOWED = {"svg", "defs", "clipPath", "linearGradient", "stop", *DRAWN}
+# Colours of figures that are CSS variables in a page: a thin line in the first blue would drown on a dark page
+VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    RULE: "--rule",
+    MISSING: "--missing",
+    PAPER: "--card",
+    SERIES[0]: "--series",
 }
 PIXELS_PER_POINT = 1.5  # figures are drawn for paper; a screen is read from further away
 _LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+_FONT = re.compile(r"font: ([\d.]+px|bold [\d.]+px|700 [\d.]+px) [^;]*")
 
 
 @dataclass(frozen=True)
 class RenderedFigure:
-    """A drawn figure: its words, its files, and whether the page should carry the PNG."""
+    """A drawn figure with its name, title and caption, as SVG and PNG."""
 
     name: str
     title: str
@@ -60,53 +62,57 @@ class RenderedFigure:
     figure: Figure
     is_raster: bool
     source: DataSource | None = None  # where the page finds its numbers
-    data: pd.DataFrame | None = None  # its numbers, where the page has them nowhere else
+    data: pd.DataFrame | None = None  # its numbers, if the page has them nowhere else
 
     @cached_property
     def png(self) -> bytes:
-        """Drawn when it is asked for: a page of vectors needs none."""
+        """Drawn on first use: a page of vectors needs none."""
         return png_of(self.figure)
 
     def inline(self, prefix: str = "") -> str:
-        """The SVG as a fragment of HTML: own ids, page colours, nothing but shapes and text."""
+        """The SVG as a fragment of HTML: unique ids, page colours, nothing but shapes and text."""
         return inline_svg(self.svg, f"{prefix}{self.name}")
 
     def csv_uri(self) -> str:
-        """Its numbers as a link that needs no script; empty where the page has them already."""
+        """Its numbers as a link that needs no script; empty if the page has them already."""
         if self.data is None:
             return ""
-        text = self.data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-        return f"data:text/csv;base64,{base64.b64encode(text.encode('utf-8')).decode('ascii')}"
+        return _data_uri("text/csv", csv_text(self.data, digits=6).encode("utf-8"))
 
     def data_uri(self) -> str:
-        return png_uri(_in_few_colours(self.png))
+        """The PNG with 256 colours, a third of the bytes; only a colour bar shows the difference."""
+        from PIL import Image
+
+        small = io.BytesIO()
+        with Image.open(io.BytesIO(self.png)) as image:
+            flat = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+            flat.save(small, format="PNG", compress_level=6)
+        return png_uri(small.getvalue())
 
 
 @contextmanager
-def progress_callbacks(
-    tell: Callable[[int, int], None], say: Callable[[str], None]
-) -> Iterator[None]:
-    """While this is open, `tell` gets the numbers of figures drawn and to draw, `say` the other steps of a report."""
-    tokens = _TELL.set(tell), _SAY.set(say)
+def progress_callbacks(on_figure: OnFigure, on_step: OnStep) -> Iterator[None]:
+    """Call these while a report is drawn: after each figure, and before each other step."""
+    tokens = _ON_FIGURE.set(on_figure), _ON_STEP.set(on_step)
     try:
         yield
     finally:
-        _TELL.reset(tokens[0])
-        _SAY.reset(tokens[1])
+        _ON_FIGURE.reset(tokens[0])
+        _ON_STEP.reset(tokens[1])
 
 
 def announce(step: str) -> None:
-    """Say which step of a report comes next."""
-    _SAY.get()(step)
+    """Report the next step to the callback."""
+    _ON_STEP.get()(step)
 
 
-def render_figures(study: Study, beginnings: tuple[str, ...] = ("",)) -> list[RenderedFigure]:
-    """Draw every figure that applies to a study and whose name has one of these beginnings."""
-    figures = [figure for figure in figures_of(study) if figure.name.startswith(beginnings)]
+def render_figures(study: Study, prefixes: tuple[str, ...] = ("",)) -> list[RenderedFigure]:
+    """Draw every figure that applies to a study and whose name begins with one of these prefixes."""
+    figures = [figure for figure in figures_of(study) if figure.name.startswith(prefixes)]
     rendered = []
     for number, figure in enumerate(figures, start=1):
         rendered.append(render_figure(figure, study))
-        _TELL.get()(number, len(figures))
+        _ON_FIGURE.get()(number, len(figures))
     return rendered
 
 
@@ -116,45 +122,46 @@ def render_figure(figure: StudyFigure, study: Study) -> RenderedFigure:
     return RenderedFigure(*words, svg_of(drawn), drawn, figure.is_raster, figure.source(study))
 
 
-def svg_of(figure: Figure) -> str:
-    """SVG without a date and with ids that depend on the content only; text stays text."""
+@contextmanager
+def _saving() -> Iterator[None]:
+    """The figures' own style, with SVG that depends on the content only, and text that stays text."""
     import matplotlib as mpl
 
     from headscope.report.drawing.style import style
 
-    target = io.StringIO()
     with (
         style(),
         mpl.rc_context({"svg.hashsalt": "headscope", "svg.fonttype": "none"}),
         warnings.catch_warnings(),
     ):
-        warnings.filterwarnings(
-            "ignore", message="Glyph .* missing from font"
-        )  # the reader's fonts will have it
+        # the reader's fonts will have it
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
+
+
+def svg_of(figure: Figure) -> str:
+    """The figure as SVG, without a date."""
+    target = io.StringIO()
+    with _saving():
         figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
     return target.getvalue()
 
 
 def png_of(figure: Figure, dpi: int = DPI) -> bytes:
-    """PNG without transparency, packed well: half the bytes that matplotlib writes."""
+    """The figure as PNG without transparency, compressed well: half the bytes that matplotlib writes."""
     from PIL import Image
 
-    from headscope.report.drawing.style import style
-
     target, small = io.BytesIO(), io.BytesIO()
-    with style(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        unpacked = {"compress_level": 0}  # packed once, below
-        figure.savefig(
-            target, format="png", dpi=dpi, metadata={"Software": None}, pil_kwargs=unpacked
-        )
+    options: dict[str, Any] = {"metadata": {"Software": None}, "pil_kwargs": {"compress_level": 0}}
+    with _saving():
+        figure.savefig(target, format="png", dpi=dpi, **options)
     with Image.open(target) as image:
         image.convert("RGB").save(small, format="PNG", optimize=True, dpi=(dpi, dpi))
     return small.getvalue()
 
 
 def save_figure(figure: Figure, out: Path) -> Path:
-    """A picture by itself: svg or png, as its name says."""
+    """Write a picture as svg or png, according to its name."""
     check_picture(out)
     try:
         out.write_bytes(svg_of(figure).encode() if out.suffix == ".svg" else png_of(figure))
@@ -164,96 +171,76 @@ def save_figure(figure: Figure, out: Path) -> Path:
 
 
 def check_picture(out: Path) -> None:
-    """Refuse a name that no picture can be written under, before there is one."""
+    """Refuse a name under which no picture can be written, before it is drawn."""
     if out.suffix not in (".svg", ".png"):
-        raise HeadscopeError(
-            f'"{out.suffix}" is no picture', where=out, expected="a name that ends in .svg or .png"
-        )
+        what = f'the name of a picture must end in .svg or .png, got "{out.suffix}"'
+        raise HeadscopeError(what, where=out)
     if not out.parent.is_dir() or out.is_dir():
         what = "it is a directory" if out.is_dir() else f"there is no directory {out.parent}"
         raise HeadscopeError(f"cannot be written: {what}", where=out)
 
 
-def _in_few_colours(png: bytes) -> bytes:
-    """With 256 colours, for a page: a third of the bytes; only a colour bar shows the difference."""
-    from PIL import Image
-
-    small = io.BytesIO()
-    with Image.open(io.BytesIO(png)) as image:
-        flat = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
-        flat.save(small, format="PNG", compress_level=6)
-    return small.getvalue()
-
-
 def png_uri(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+    return _data_uri("image/png", png)
+
+
+def _data_uri(media_type: str, content: bytes) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(content).decode('ascii')}"
 
 
 def inline_svg(svg: str, name: str) -> str:
     """An SVG file of ours as a fragment of HTML.
 
-    Ids get the figure's name in front, so that two figures on a page do not share clip paths; the style
-    sheet that matplotlib writes would apply to the whole page and is dropped; the shared colours become
-    page colours.
+    Ids are prefixed with the figure's name, so that two figures on a page do not share clip paths. The style sheet
+    that matplotlib writes would apply to the whole page and is dropped. Shared colours become page colours.
     """
     root = ElementTree.fromstring(svg)
     _strip(root)
-    referenced = set(re.findall(r"url\(#([^)]+)\)", svg)) | set(
-        re.findall(r'xlink:href="#([^"]+)"', svg)
-    )
-    variables = {
-        INK: "--ink",
-        MUTED: "--muted",
-        RULE: "--rule",
-        MISSING: "--missing",
-        PAPER: "--card",
-    }
-    variables[SERIES[0]] = "--series"  # thin lines in this blue would drown on a dark page
+    referenced = set(re.findall(r"url\(#([^)]+)\)|xlink:href=\"#([^\"]+)\"", svg))
+    names = {first or second for first, second in referenced}
     for element in root.iter():
         element.tag = element.tag.removeprefix(SVG)
         identity = element.attrib.pop("id", None)
-        if identity in referenced:
+        if identity in names:
             element.set("id", f"{name}-{identity}")
         if XLINK in element.attrib:
             target = element.attrib.pop(XLINK)
             element.set("href", f"#{name}-{target[1:]}" if target.startswith("#") else target)
         for key, value in element.attrib.items():
             if key in ("d", "transform", "x", "y"):
-                value = " ".join(
-                    _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}", value).split()
-                )
-                value = re.sub(r" ?([MLQCz]) ?", r"\1", value)
+                element.set(key, _shorten_numbers(value))
             elif key in ("style", "clip-path"):
-                value = value.replace("url(#", f"url(#{name}-")
-                for colour, variable in variables.items():
-                    value = value.replace(colour, f"var({variable})")
-                value = re.sub(
-                    r"font: ([\d.]+px|bold [\d.]+px|700 [\d.]+px) [^;]*",
-                    r"font: \1 var(--sans)",
-                    value,
-                )
-            element.set(key, value)
+                element.set(key, _page_style(value, name))
         if element.tag not in ("text", "tspan") and not (element.text or "").strip():
             element.text = None
         element.tail = None if not (element.tail or "").strip() else element.tail
     for size in ("width", "height", "version"):
         root.attrib.pop(size, None)
     points = float(root.get("viewBox", "0 0 0 0").split()[2])
-    root.set(
-        "style", f"width: {points * PIXELS_PER_POINT:.0f}px"
-    )  # and at most the page: study.css
+    root.set("style", f"width: {points * PIXELS_PER_POINT:.0f}px")  # at most the page: study.css
     root.set("aria-hidden", "true")  # the figure element around it has the words
     return ElementTree.tostring(root, encoding="unicode")
 
 
+def _shorten_numbers(value: str) -> str:
+    """Coordinates with two decimals and without superfluous blanks."""
+    short = _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.2f}", value)
+    return re.sub(r" ?([MLQCz]) ?", r"\1", " ".join(short.split()))
+
+
+def _page_style(value: str, name: str) -> str:
+    """A style with the ids, colours and fonts of the page."""
+    value = value.replace("url(#", f"url(#{name}-")
+    for colour, variable in VARIABLES.items():
+        value = value.replace(colour, f"var({variable})")
+    return _FONT.sub(r"font: \1 var(--sans)", value)
+
+
 def _strip(parent: ElementTree.Element) -> None:
-    """Take away what is not a shape or text: metadata, style sheets, scripts, foreign elements."""
+    """Remove what is not a shape or text: metadata, style sheets, scripts, foreign elements."""
     for child in list(parent):
-        if (
-            isinstance(child.tag, str)
-            and child.tag.startswith(SVG)
-            and child.tag.removeprefix(SVG) in ALLOWED
-        ):
+        tag = child.tag if isinstance(child.tag, str) else ""
+        if tag.startswith(SVG) and tag.removeprefix(SVG) in ALLOWED:
             _strip(child)
         else:
             parent.remove(child)

@@ -1,4 +1,4 @@
-"""How the values of a statistic are coloured and printed: one scale for figures, page and notebook."""
+"""The colour scale and number format of a statistic, shared by figures, page and notebook."""
 
 from __future__ import annotations
 
@@ -29,34 +29,26 @@ Kind = Literal[
     "other",
 ]
 
-UNITS: dict[Kind, str] = {
+UNITS: dict[Kind, str] = {  # of kinds that have one
     "share": "share, 0 to 1",
     "nats": "nats",
     "tokens": "tokens",
     "offset": "tokens, negative is to the left",
     "points": "change of the metric",
     "length": "norm",
-    "number": "",
     "correlation": "correlation, −1 to 1",
     "switch": "open or closed",
-    "other": "",
 }
-# 0 in the middle, whatever the values
-SIGNED = ("ablation-loss", "ablation-metric", "gradient", "gradient-second", "relevance-signed")
 # Changes of the loss, exact or predicted: above 0 is worse. Of a metric, below 0 is worse.
 WORSE_ABOVE = ("ablation-loss", "gradient", "gradient-second")
-# What gate and learn-mask add, with an aim behind the name
+# 0 is in the middle of the scale, whatever the values
+SIGNED = (*WORSE_ABOVE, "ablation-metric", "relevance-signed")
+# Statistics of gate and learn-mask, whose names end with the aim of the training
+_GATE = "1 where the head's learned gate is open in the end, 0 where it is closed."
+_MASK = "The share of attention in the texts learned from that the head's mask leaves open."
 LEARNED = {
-    GATE: Definition(
-        "share",
-        "Gates",
-        "1 where the head's learned gate is open in the end, 0 where it is closed.",
-    ),
-    MASK_OPEN: Definition(
-        "share",
-        "Open share of the mask",
-        "The share of attention in the texts learned from that the head's mask leaves open.",
-    ),
+    GATE: Definition("share", "Gates", _GATE),
+    MASK_OPEN: Definition("share", "Open share of the mask", _MASK),
 }
 
 
@@ -64,7 +56,7 @@ LEARNED = {
 class Scale:
     """Colour limits and number format of one statistic.
 
-    low, high     values at the two ends of the colours; beyond them the end colours are used (`clips`)
+    low, high     values at the two ends of the colours; with `clips`, values beyond them have the end colours
     is_diverging  two colours from a pale middle at 0
     is_reversed   the colours run from high to low: a high value is worse, and worse has the same colour everywhere
     """
@@ -78,10 +70,10 @@ class Scale:
 
     @property
     def unit(self) -> str:
-        return UNITS[self.kind]
+        return UNITS.get(self.kind, "")
 
     def cell(self, value: float) -> str:
-        """A value in as few characters as a cell has room for: `.37`, `3.9`, `12.0`, `+1`."""
+        """A value in few characters, to fit into a cell: `.37`, `3.9`, `12.0`, `+1`."""
         if not math.isfinite(value) or self.kind == "switch":
             return ""
         if self.kind == "offset":
@@ -95,7 +87,7 @@ class Scale:
 
 
 def group_of(statistic: str) -> str:
-    """Among what it is listed: importance, attention, patterns, or the lens it was seen through."""
+    """The group in which a statistic is listed: importance, attention, patterns, or its lens."""
     name = StatisticName.parse(statistic)
     if name.lens:
         return f"lens {name.lens}"
@@ -105,19 +97,19 @@ def group_of(statistic: str) -> str:
 
 
 def definition_of(statistic: str) -> Definition | None:
-    """What a name in heads.csv means; None for a name that is not ours."""
+    """The definition of a name in heads.csv; None if it is not a statistic of ours."""
     name = StatisticName.parse(statistic)
-    known = glossary().get(name.of_raw) or DEFINITIONS.get(name.of_raw)
-    if known is None and name.aim:
+    definition = glossary().get(name.of_raw) or DEFINITIONS.get(name.of_raw)
+    if definition is None and name.aim:
         learned = LEARNED[name.base]
         return replace(learned, title=f"{learned.title}, {name.aim}")
-    return known
+    return definition
 
 
 def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
-    """The scale for a statistic, given all its values (NaN allowed) over all stacks that are compared."""
-    known = definition_of(statistic)
-    kind: Kind = known.unit if known else "other"
+    """The scale for a statistic, from all its values (NaN allowed) over all stacks that are compared."""
+    definition = definition_of(statistic)
+    kind: Kind = definition.unit if definition else "other"
     finite = values[np.isfinite(values)]
     least, most = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     name = StatisticName.parse(statistic)
@@ -131,27 +123,26 @@ def scale_of(statistic: str, values: NDArray[Any]) -> Scale:
         return Scale(kind, -min(reach, 5.0), min(reach, 5.0), is_diverging=True, clips=reach > 5)
     if least < 0 < most or name.unqualified in SIGNED:
         reach = max(-least, most) or 1.0
-        return Scale(
-            kind, -reach, reach, is_diverging=True, is_reversed=name.unqualified in WORSE_ABOVE
-        )
+        is_reversed = name.unqualified in WORSE_ABOVE
+        return Scale(kind, -reach, reach, is_diverging=True, is_reversed=is_reversed)
     if kind != "other" or 0 <= least < most / 2:
-        return Scale(kind, min(0.0, least), _rounded_up(most))
+        return Scale(kind, min(0.0, least), _round_up(most))
     return Scale(kind, least, most if most > least else least + 1.0)
 
 
 def title_of(statistic: str) -> str:
-    """What to call it in figures; a statistic that is not in the glossary has only its name."""
-    known = definition_of(statistic)
-    if known is None:
+    """The title in figures; a statistic that is not in the glossary has only its name."""
+    definition = definition_of(statistic)
+    if definition is None:
         return statistic
     name = StatisticName.parse(statistic)
     lens = f", lens {name.lens}" if name.lens else ""
-    return f"{known.title}{lens}{f' ({name.study})' if name.study else ''}"
+    return f"{definition.title}{lens}{f' ({name.study})' if name.study else ''}"
 
 
 def sentence_of(statistic: str) -> str:
-    known = definition_of(statistic)
-    return known.sentence if known else ""
+    definition = definition_of(statistic)
+    return definition.sentence if definition else ""
 
 
 def format_offset(value: float) -> str:
@@ -160,7 +151,7 @@ def format_offset(value: float) -> str:
     return text if value == 0 else f"{'+' if value > 0 else '−'}{text}"
 
 
-def _rounded_up(value: float) -> float:
+def _round_up(value: float) -> float:
     """The next round number: 4.37 → 4.5, 37 → 40."""
     if value <= 0:
         return 1.0

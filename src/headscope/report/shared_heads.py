@@ -21,29 +21,28 @@ HeadKey = tuple[str, int, int]  # stack, layer, head
 
 
 def head_key(row: Mapping[Any, Any]) -> HeadKey:
-    """The head that a row of a table is about."""
+    """The head of a row of a table."""
     return str(row["stack"]), int(row["layer"]), int(row["head"])
 
 
 def keys_of(table: pd.DataFrame) -> list[HeadKey]:
-    """The different heads that the rows of a table are about, in its order."""
+    """The different heads of a table, in its order."""
     keys = table[["stack", "layer", "head"]].drop_duplicates()
     return list(keys.itertuples(index=False, name=None))
 
 
 def first_layers(study: Study, stack: str) -> dict[int, int]:
-    """For each layer of a stack that shares its module: the first layer that does."""
+    """For each layer of a stack that shares its module: the first layer of its group."""
     groups = entry_of(study.record, "model", "shared_layers", stack)
-    found = {}
-    for group in groups if isinstance(groups, list) else []:
-        for layer in group if isinstance(group, list) else []:
-            found[int(layer)] = int(group[0])
-    return found
+    lists = [
+        group for group in (groups if isinstance(groups, list) else []) if isinstance(group, list)
+    ]
+    return {int(layer): int(group[0]) for group in lists for layer in group}
 
 
-def head_of(study: Study, place: HeadKey) -> HeadKey:
-    """The head that a site's head is: itself, or the one in the first of the layers that share it."""
-    stack, layer, head = place
+def head_of(study: Study, key: HeadKey) -> HeadKey:
+    """The same head in the first of the layers that share it; itself if no layers share it."""
+    stack, layer, head = key
     return stack, first_layers(study, stack).get(layer, layer), head
 
 
@@ -60,10 +59,12 @@ def count_text(
     some, every = set(some), set(every)
     if not any(is_shared(study, stack) for stack, _, _ in every):
         return f"{len(some)} of {with_noun(len(every), noun) if noun else len(every)}"
-    heads, of = ({head_of(study, place) for place in places} for places in (some, every))
-    return f"{len(heads)} of {with_noun(len(of), 'shared head')} ({len(some)} of {with_noun(len(every), 'site')})"
+    shared = with_noun(count_heads(study, every), "shared head")
+    return (
+        f"{count_heads(study, some)} of {shared} ({len(some)} of {with_noun(len(every), 'site')})"
+    )
 
 
 def count_heads(study: Study, some: Iterable[HeadKey]) -> int:
-    """How many different heads these are."""
-    return len({head_of(study, place) for place in some})
+    """The number of different heads; those that layers share count once."""
+    return len({head_of(study, key) for key in some})

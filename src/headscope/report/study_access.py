@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 Column = Literal["value", "low", "high", "count"]
 
-
-MOST = 1000  # layers or heads that are believed of a record
+MOST = 1000  # layers or heads: a record with more is not trusted
 
 
 def stacks_of(study: Study) -> list[str]:
@@ -29,7 +28,7 @@ def stacks_of(study: Study) -> list[str]:
 
 
 def stack_order(name: str) -> tuple[int, str]:
-    """To sort names of stacks: ours in their usual order, then others."""
+    """Sort key for names of stacks: ours in their usual order, then others."""
     return STACKS.index(name) if name in STACKS else len(STACKS), name
 
 
@@ -39,10 +38,10 @@ def statistics_of(study: Study) -> list[str]:
 
 
 def shape_of(study: Study, stack: str) -> tuple[int, int]:
-    """(layers, heads) of a stack: what the model has, and at least the extent of its rows, whatever the statistic."""
+    """(layers, heads) of a stack: those of the model, and at least the extent of the rows of all statistics."""
     rows = study.heads[study.heads["stack"] == stack]
-    known = [entry_of(study.record, "model", side, stack) for side in ("layers", "heads")]
-    layers, heads = (one if isinstance(one, int) and one < MOST else 0 for one in known)
+    sizes = [entry_of(study.record, "model", side, stack) for side in ("layers", "heads")]
+    layers, heads = (size if isinstance(size, int) and size < MOST else 0 for size in sizes)
     return max(layers, int(rows["layer"].max()) + 1), max(heads, int(rows["head"].max()) + 1)
 
 
@@ -68,11 +67,10 @@ def values_for(study: Study, statistic: str, stack: str | None = None) -> pd.Dat
 
 
 def uniform_shares(study: Study, statistic: str, stack: str) -> dict[int, float]:
-    """By layer, the value that uniform attention would have; empty where that is not known."""
-    rows = records_of(study, "uniform")
+    """By layer, the value that uniform attention would have; empty if that is not known."""
     return {
         int(row["layer"]): float(row["value"])
-        for row in rows
+        for row in records_of(study, "uniform")
         if row["stack"] == stack and row["statistic"] == statistic
     }
 
@@ -85,18 +83,14 @@ def stacks_with(study: Study, statistic: str) -> list[str]:
 
 def maps_of(study: Study, kind: Literal["map", "offset"], axes: int) -> dict[str, NDArray[Any]]:
     """The maps of a kind by stack, in order; arrays of another shape or without a number are left out."""
-    maps = {
-        key.partition("/")[2]: study.maps[key] for key in study.maps if key.startswith(f"{kind}/")
-    }
-    return {
-        stack: maps[stack]
-        for stack in sorted(maps, key=stack_order)
-        if stack and maps[stack].ndim == axes and np.isfinite(maps[stack]).any()
-    }
+    prefix = f"{kind}/"
+    stacks = [key.removeprefix(prefix) for key in study.maps if key.startswith(prefix)]
+    maps = {stack: study.maps[prefix + stack] for stack in sorted(stacks, key=stack_order) if stack}
+    return {s: m for s, m in maps.items() if m.ndim == axes and np.isfinite(m).any()}
 
 
 def mean_over(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    """The mean of the finite values along an axis of [a, b]; NaN where there is none."""
+    """The mean of the finite values along an axis of a matrix; NaN if there is none."""
     counts = np.isfinite(values).sum(axis=axis)
     means: NDArray[np.float64] = np.full(counts.shape, np.nan)
     np.divide(np.nansum(values, axis=axis), counts, out=means, where=counts > 0)
@@ -104,24 +98,24 @@ def mean_over(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
 
 
 def records_of(study: Study, name: str) -> list[dict[Any, Any]]:
-    """The rows of a table; none where the study does not have it."""
+    """The rows of a table; none if the study does not have it."""
     return study.tables[name].to_dict("records") if name in study.tables else []
 
 
 def threshold_of(study: Study, name: str, default: float) -> float:
-    """Where a role begins in this study."""
+    """The threshold of a role in this study."""
     return float(study.record.get("options", {}).get("thresholds", {}).get(name, default))
 
 
 def entry_of(record: Mapping[str, Any], *keys: str) -> Any:
     """record[key][key]…, or None where a step is missing: every key of a run record is optional."""
-    here: Any = record
+    value: Any = record
     for key in keys:
-        here = here.get(key) if isinstance(here, Mapping) else None
-    return here
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def model_name(study: Study) -> str:
-    """The model's name as recorded, of a directory its own name; "model" where it is not known."""
+    """The model's name as recorded, for a path its last part; "model" if it is not known."""
     name = entry_of(study.record, "model", "name") or entry_of(study.record, "model", "path")
     return plain(local_name(str(name)), 80) if name else "model"

@@ -1,4 +1,4 @@
-"""Cells of the tables on the page, which can be sorted, and parts: tables with a heading, a note and figures."""
+"""Cells of the page's tables, and parts of the page: a table with a heading, a note and figures."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ UNCORRECTED = (
 
 
 class Cell(NamedTuple):
-    """What stands in a table.
+    """A cell of a table.
 
-    key     what it is sorted by
-    head    the head that it opens
-    marked  instead of the text: words, each with how it is marked (`query`, `key`, `through`; empty: it is not)
+    key     the value by which it is sorted
+    head    the head that a click on it opens
+    marked  instead of the text: words, each with its mark (`query`, `key`, `through`, or empty)
     """
 
     text: str
@@ -45,9 +45,9 @@ class Part:
     """A table of the page with its heading, note and figures.
 
     file     its csv file; by default that of its name
-    figures  beginnings of the names of its figures; by default its name
-    words    columns of text; the others hold numbers
-    marks    how words are marked in its cells: words, each marked so
+    figures  prefixes of the names of its figures; by default its name
+    words    indices of columns of text; the others hold numbers
+    marks    the legend of the marks of words in its cells
     lead     the answer, shown before the figures
     """
 
@@ -110,7 +110,7 @@ def number_cell(
 
 
 def decimals_for(values: Iterable[float]) -> int:
-    """How many decimals show two digits of the largest of these: three, more where all are small."""
+    """The decimals that show two digits of the largest of these: three, or more if all are small."""
     most = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     return DECIMALS if most == 0 else min(max(DECIMALS, 2 - math.floor(math.log10(most))), 9)
 
@@ -128,22 +128,22 @@ def is_missing(value: Any) -> bool:
 
 
 def optional_head_key(row: dict[Any, Any]) -> HeadKey | None:
-    """None where no head was chosen."""
+    """The head of a row; None if no head was chosen."""
     return None if is_missing(row["layer"]) or is_missing(row["head"]) else head_key(row)
 
 
-def head_cell(study: Study, place: HeadKey | None) -> Cell:
-    if place is None:
+def head_cell(study: Study, key: HeadKey | None) -> Cell:
+    if key is None:
         return Cell(NONE)
-    stack, layer, head = place
+    stack, layer, head = key
     address = f"{layer}.{head}"
     label = address if len(stacks_of(study)) == 1 else f"{plain(stack)}.{address}"
     return Cell(label, layer + head / 1000, label)
 
 
-def address_cell(study: Study, name: Any) -> Cell:
-    """The head of a name as in `encoder.3.2` or `3.2`."""
-    stack, layer, head = ["", *str(name).split(".")][-3:]
+def address_cell(study: Study, address: Any) -> Cell:
+    """The head of an address such as `encoder.3.2` or `3.2`."""
+    stack, layer, head = ["", *str(address).split(".")][-3:]
     return head_cell(study, (stack or stacks_of(study)[0], int(layer), int(head)))
 
 
@@ -173,7 +173,7 @@ def layer_cell(study: Study, stack: str, layer: int) -> Cell:
 def interval_column(
     value: str, low: str = "low", high: str = "high", decimals: int = DECIMALS
 ) -> CellMaker:
-    """The cell of these columns of a record: value [low, high]."""
+    """Cells of these columns of a record: value [low, high]."""
     return lambda record: interval_cell(record[value], record[low], record[high], decimals)
 
 
@@ -200,8 +200,8 @@ def rows_by_layer(
     for row in table.to_dict("records"):
         by_layer.setdefault((row["stack"], row["layer"]), {})[row[column]] = row
     return [
-        [layer_cell(study, *place), *(estimate_cell(of_layer.get(name)) for name in names)]
-        for place, of_layer in by_layer.items()
+        [layer_cell(study, *layer), *(estimate_cell(of_layer.get(name)) for name in names)]
+        for layer, of_layer in by_layer.items()
     ]
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def plain(text: object, limit: int = 200) -> str:
-    """Text from a model, a file or a record as one printable line, cut at `limit`.
+    """Text from a model, a file or a record as one printable line of at most `limit` characters.
 
     Control characters and lone surrogates break XML and UTF-8; direction overrides let a name rewrite the
     line around it. Each becomes a visible replacement character.
@@ -36,3 +40,8 @@ def with_noun(count: int, noun: str) -> str:
 
 def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def csv_text(table: pd.DataFrame, digits: int = 10) -> str:
+    """A table as csv, numbers with so many significant digits."""
+    return table.to_csv(index=False, float_format=f"%.{digits}g", lineterminator="\n")

@@ -1,4 +1,4 @@
-"""The one writer: a result with its tables, run record, figures and page, complete or not at all."""
+"""Writing of results: tables, run record, figures and page, complete or not at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from headscope.analysis.compare import Comparison
 from headscope.analysis.join import Joined
 from headscope.atomic_dir import atomic_directory, check_page
-from headscope.errors import HeadscopeError, reason
+from headscope.report.page_file import write_page
+from headscope.report.text import csv_text
 from headscope.study.result import Result
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
@@ -40,7 +41,11 @@ def write(result: Result, out: str | Path, *, overwrite: bool = False) -> Path:
         `out`
     """
     if isinstance(result, Joined):
-        return _write_page(result, out, overwrite=overwrite)
+        from headscope.report.page.render import render
+
+        check_page(out, overwrite=overwrite)
+        write_page(Path(out), render(result, most=MOST_BYTES).encode("utf-8"))
+        return Path(out)
     with atomic_directory(out, overwrite=overwrite) as folder:
         write_into(result, folder)
     return Path(out)
@@ -52,9 +57,7 @@ def write_into(result: Result, folder: Path) -> None:
         write_tables(result, folder)
     else:
         for name, table in result.tables.items():
-            table.to_csv(
-                folder / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n"
-            )
+            (folder / f"{name}.csv").write_text(csv_text(table), "utf-8")
         text = json.dumps(result.record, indent=2, ensure_ascii=False, default=str)
         (folder / "run.json").write_text(f"{text}\n", "utf-8")
     if isinstance(result, Study | Comparison):
@@ -63,8 +66,9 @@ def write_into(result: Result, folder: Path) -> None:
 
 def write_report(result: Study | Comparison, folder: Path) -> None:
     """Write folder/figures/NAME.svg and NAME.png for every figure that applies, and folder/index.html."""
+    from headscope.report.drawing.compare_figures import draw_comparison
     from headscope.report.page.chapter import DrawnFigures
-    from headscope.report.page.comparison import render_comparison, render_comparison_figures
+    from headscope.report.page.comparison import render_comparison
     from headscope.report.page.render import render
     from headscope.report.rendered_figures import announce, render_figures
 
@@ -74,7 +78,7 @@ def write_report(result: Study | Comparison, folder: Path) -> None:
         _write_figures(figures, folder)
         page = render(result, [DrawnFigures(figures, [])])
     else:
-        figures = render_comparison_figures(result)
+        figures = list(draw_comparison(result))
         _write_figures(figures, folder)
         announce("writing the page")
         page = render_comparison(result, figures)
@@ -86,21 +90,3 @@ def _write_figures(figures: list[RenderedFigure], folder: Path) -> None:
     for figure in figures:
         (folder / "figures" / f"{figure.name}.svg").write_text(figure.svg, "utf-8")
         (folder / "figures" / f"{figure.name}.png").write_bytes(figure.png)
-
-
-def _write_page(joined: Joined, out: str | Path, *, overwrite: bool) -> Path:
-    from headscope.report.page.render import render
-
-    check_page(out, overwrite=overwrite)
-    final = Path(out)
-    partial = final.with_name(f"{final.name}.partial")
-    text = render(joined, most=MOST_BYTES)
-    try:
-        partial.write_text(text, "utf-8")
-        partial.replace(final)
-    except OSError as cause:
-        partial.unlink(missing_ok=True)
-        raise HeadscopeError(
-            f"cannot be written: {reason(cause)}", where=out, fix="Choose another `out`"
-        ) from cause
-    return final

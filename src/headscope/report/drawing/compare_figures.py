@@ -1,9 +1,8 @@
-"""How do models differ? Their layers, maps, roles and matched heads side by side, on common scales."""
+"""Figures of a comparison: layers, maps, roles and matched heads of models, on common scales."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +11,9 @@ from headscope.report.drawing.heat_maps import Panel, draw_panels
 from headscope.report.drawing.palette import INK, MUTED, ON_DARK, ON_LIGHT, RULE, SERIES
 from headscope.report.drawing.sheet import LEAST_WIDTH, Panels, Sheet, open_sheet
 from headscope.report.drawing.style import draw_grid, whole_numbers, write_in_cell
+from headscope.report.rendered_figures import RenderedFigure, svg_of
 from headscope.report.scale import Scale, scale_of, title_of
-from headscope.report.study_access import grid_of
+from headscope.report.study_access import grid_of, rows_for
 from headscope.report.text import plain, slug
 
 if TYPE_CHECKING:
@@ -24,17 +24,15 @@ if TYPE_CHECKING:
     from headscope.analysis.compare import Comparison
     from headscope.study.study import Study
 
-# What a reader asks first; of other statistics the csv tells.
-MAIN = (
-    *("confidence", "confidence-content", "entropy", "entropy-share", "special", "cls", "sep"),
-    *("punctuation", "previous", "next", "self", "distance", "argmax-share"),
-)
-FORMS = {
-    "heads": "head by head, in order",
-    "sorted": "heads sorted by value",
-    "means": "means of the layers",
+# The statistics that are drawn first; the csv files have all of them
+BREADTH = ("confidence", "confidence-content", "entropy", "entropy-share")
+TARGETS = ("special", "cls", "sep", "punctuation")
+MAIN = (*BREADTH, *TARGETS, "previous", "next", "self", "distance", "argmax-share")
+FORMS = {  # headings, and what is shuffled
+    "heads": ("head by head, in order", "heads"),
+    "sorted": ("heads sorted by value", "layers"),
+    "means": ("means of the layers", "layers"),
 }
-SHUFFLED = {"heads": "heads shuffled", "sorted": "layers shuffled", "means": "layers shuffled"}
 CONFIDENCES = {
     "confidence": "special tokens included",
     "confidence-content": "special tokens left out",
@@ -45,18 +43,7 @@ LAYERS = Panels(
 CHANGES = Panels(wide=3.1, tall=1.9, left=0.6, right=0.15, bottom=0.5, above=0.6, gap_x=0.6)
 
 
-@dataclass(frozen=True)
-class ComparisonFigure:
-    """One figure of a comparison with its words."""
-
-    name: str
-    title: str
-    caption: str
-    figure: Figure
-    data: pd.DataFrame  # what is drawn, or what it was read off
-
-
-def draw_comparison(comparison: Comparison) -> Iterator[ComparisonFigure]:
+def draw_comparison(comparison: Comparison) -> Iterator[RenderedFigure]:
     """Every figure that there are numbers for, in the order in which they are shown."""
     for stack in dict.fromkeys(comparison.layers["stack"]):
         yield _layers(comparison, stack)
@@ -68,13 +55,20 @@ def draw_comparison(comparison: Comparison) -> Iterator[ComparisonFigure]:
             yield _roles(comparison, stack)
     if len(comparison.matches):
         pairs = comparison.matches.groupby(["study", "other", "stack"], sort=False)
-        for (one, other, stack), some in pairs:
+        for (study, other, stack), some in pairs:
             within = some[some["within"] == "stack"]
-            yield _matches(comparison, str(one), str(other), str(stack), within)
+            yield _matches(comparison, str(study), str(other), str(stack), within)
     if len(comparison.changes):
         for stack in dict.fromkeys(comparison.changes["stack"]):
             yield _layer_changes(comparison, stack)
             yield _changes(comparison, stack)
+
+
+def _rendered(
+    kind: str, of: str, title: str, caption: str, figure: Figure, data: pd.DataFrame
+) -> RenderedFigure:
+    name = f"compare-{kind}-{slug(of)}"
+    return RenderedFigure(name, title, caption, svg_of(figure), figure, is_raster=False, data=data)
 
 
 def _main(present: pd.Series[str], most: int) -> list[str]:
@@ -82,19 +76,18 @@ def _main(present: pd.Series[str], most: int) -> list[str]:
     return list(dict.fromkeys(name for name in (*MAIN, *present) if name in names))[:most]
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     return (" and " if len(names) < 3 else ", ").join(plain(name, 40) for name in names)
 
 
-def _layers(comparison: Comparison, stack: str) -> ComparisonFigure:
+def _layers(comparison: Comparison, stack: str) -> RenderedFigure:
     """A panel a statistic, a line a model, a dot a head; over relative depth where models are not equally deep."""
     table = comparison.layers[comparison.layers["stack"] == stack]
     statistics = _main(table["statistic"], 6)
     across = "layer" if table.groupby("study")["layer"].max().nunique() == 1 else "depth"
     title = "Layer by layer"
-    subtitle = (
-        f"{_listed(comparison.names)}, {stack} · a dot is a head, the line the mean of its layer"
-    )
+    names = _list_names(comparison.names)
+    subtitle = f"{names}, {stack} · a dot is a head, the line the mean of its layer"
     subtitle += "; depth: 0 is the first layer, 1 the last" if across == "depth" else ""
     columns = min(len(statistics), 3)
     rows = -(-len(statistics) // columns)
@@ -104,9 +97,7 @@ def _layers(comparison: Comparison, stack: str) -> ComparisonFigure:
             ax = sheet.add_panel(row, column)
             of_statistic = table[table["statistic"] == statistic]
             for number, (name, study) in enumerate(_studies(comparison)):
-                dots = study.heads[
-                    (study.heads["stack"] == stack) & (study.heads["statistic"] == statistic)
-                ]
+                dots = rows_for(study, statistic, stack)
                 line = of_statistic[of_statistic["study"] == name]
                 _draw_line(ax, line, dots, across, SERIES[number % len(SERIES)], plain(name, 40))
             ax.set_title(plain(title_of(statistic), 40), fontweight="bold")
@@ -121,7 +112,7 @@ def _layers(comparison: Comparison, stack: str) -> ComparisonFigure:
     caption = (
         "Each colour is a model; the band is the mean of its heads' 95 % intervals over texts."
     )
-    return ComparisonFigure(f"compare-layers-{slug(stack)}", title, caption, sheet.figure, table)
+    return _rendered("layers", stack, title, caption, sheet.figure, table)
 
 
 def _draw_line(
@@ -138,18 +129,17 @@ def _draw_line(
 
 def _draw_legend(sheet: Sheet, ax: Axes, down: float) -> None:
     """The labels of a panel between heading and panels."""
-    where: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": sheet.point(0.12, down)}
-    spaces: dict[str, Any] = {"borderpad": 0, "borderaxespad": 0, "handlelength": 1.2}
-    text: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": INK}
-    handles, labels = ax.get_legend_handles_labels()
-    sheet.figure.legend(handles, labels, ncols=4, **where, **spaces, **text)
+    options: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": sheet.point(0.12, down)}
+    options |= {"borderpad": 0, "borderaxespad": 0, "handlelength": 1.2}
+    options |= {"ncols": 4, "frameon": False, "fontsize": 8, "labelcolor": INK}
+    sheet.figure.legend(*ax.get_legend_handles_labels(), **options)
 
 
 def _studies(comparison: Comparison) -> list[tuple[str, Study]]:
     return list(zip(comparison.names, comparison.studies, strict=True))
 
 
-def _confidence(comparison: Comparison, stack: str) -> Iterator[ComparisonFigure]:
+def _confidence(comparison: Comparison, stack: str) -> Iterator[RenderedFigure]:
     """The maps of all models on one colour scale, once with and once without special tokens."""
     import pandas as pd
 
@@ -157,39 +147,34 @@ def _confidence(comparison: Comparison, stack: str) -> Iterator[ComparisonFigure
         return  # read from a directory, which keeps no rows of heads
     present = set(comparison.layers[comparison.layers["stack"] == stack]["statistic"])
     scale = scale_of("confidence", np.array([0.0, 1.0]))
-    for statistic, said in CONFIDENCES.items():
-        if statistic not in present:
-            continue
-        studies = _studies(comparison)
+    studies = _studies(comparison)
+    for statistic in [statistic for statistic in CONFIDENCES if statistic in present]:
+        tokens = CONFIDENCES[statistic]
         panels = [Panel(name, grid_of(study, statistic, stack)) for name, study in studies]
-        subtitle = f"{stack} · mean of the largest attention weight in each row, {said}"
-        title = f"Confidence, {said}"
+        subtitle = f"{stack} · mean of the largest attention weight in each row, {tokens}"
+        title = f"Confidence, {tokens}"
         figure = draw_panels(panels, scale, title, subtitle)
         caption = (
             "One colour scale for all models. The number of a head means the same in two layers only where the "
             "layers share their parameters; there the columns continue from row to row."
         )
-        rows = [
-            study.heads[
-                (study.heads["stack"] == stack) & (study.heads["statistic"] == statistic)
-            ].assign(study=name)
-            for name, study in studies
-        ]
+        rows = [rows_for(study, statistic, stack).assign(study=name) for name, study in studies]
         data = pd.concat(rows, ignore_index=True)
-        yield ComparisonFigure(f"compare-{statistic}-{slug(stack)}", title, caption, figure, data)
+        yield _rendered(statistic, stack, title, caption, figure, data)
 
 
-def _smoothness(comparison: Comparison, stack: str) -> ComparisonFigure:
+def _smoothness(comparison: Comparison, stack: str) -> RenderedFigure:
     """A panel a form, a row a statistic, a mark a model on the grey span that shuffling gives."""
     table = comparison.smoothness[comparison.smoothness["stack"] == stack]
     statistics = _main(table["statistic"], 14)
     title = "Smoothness across layers"
-    subtitle = f"{_listed(comparison.names)}, {stack} · correlation of neighbouring layers; bars: what shuffling gives"
     studies = comparison.names
+    what = "correlation of neighbouring layers; bars: what shuffling gives"
+    subtitle = f"{_list_names(studies)}, {stack} · {what}"
     tall = (0.11 * len(studies) + 0.12) * len(statistics)
     sizes = Panels(wide=2.2, tall=tall, left=1.6, right=0.25, bottom=0.5, above=0.62, gap_x=0.25)
     with sizes.open(title, subtitle, 1, len(FORMS)) as sheet:
-        for column, (form, heading) in enumerate(FORMS.items()):
+        for column, (form, (heading, shuffled)) in enumerate(FORMS.items()):
             ax = sheet.add_panel(0, column)
             for number, study in enumerate(studies):
                 some = table[(table["study"] == study) & (table["form"] == form)]
@@ -200,7 +185,7 @@ def _smoothness(comparison: Comparison, stack: str) -> ComparisonFigure:
                 ax.hlines(y, some["low"], some["high"], color=colour, linewidth=1.2)
                 ax.plot(some["value"], y, "o", color=colour, markersize=4, label=plain(study, 40))
             ax.set(xlim=(-1.05, 1.05), ylim=(len(statistics) - 0.5, -0.5))
-            ax.set_xlabel(f"correlation; bar: {SHUFFLED[form]}")
+            ax.set_xlabel(f"correlation; bar: {shuffled} shuffled")
             ax.axvline(0, color=MUTED, linewidth=0.6)
             ax.set_title(heading, fontweight="bold")
             labels = [plain(name, 26) for name in statistics] if column == 0 else []
@@ -212,12 +197,10 @@ def _smoothness(comparison: Comparison, stack: str) -> ComparisonFigure:
         "head h is compared with head h of the next layer, which means something only where layers share parameters; "
         "sorted values and means can be compared in any model, each against the same layers in random order."
     )
-    return ComparisonFigure(
-        f"compare-smoothness-{slug(stack)}", title, caption, sheet.figure, table
-    )
+    return _rendered("smoothness", stack, title, caption, sheet.figure, table)
 
 
-def _roles(comparison: Comparison, stack: str) -> ComparisonFigure:
+def _roles(comparison: Comparison, stack: str) -> RenderedFigure:
     """A panel a model: roles down, layers across, how many heads."""
     table = comparison.roles[comparison.roles["stack"] == stack]
     roles = table.groupby("role")["share"].sum().sort_values(ascending=False).index.tolist()
@@ -247,7 +230,7 @@ def _roles(comparison: Comparison, stack: str) -> ComparisonFigure:
         bar = max(min(tall, 2.6), 0.9)
         sheet.add_bar(left + across + 0.2, bar, scale, "share of the layer's heads")
     caption = "A head may have several roles; the rules and their thresholds are in each study's roles.csv."
-    return ComparisonFigure(f"compare-roles-{slug(stack)}", title, caption, sheet.figure, table)
+    return _rendered("roles", stack, title, caption, sheet.figure, table)
 
 
 def _draw_roles(ax: Axes, some: pd.DataFrame, roles: list[str], layers: int, scale: Scale) -> None:
@@ -263,16 +246,15 @@ def _draw_roles(ax: Axes, some: pd.DataFrame, roles: list[str], layers: int, sca
 
 
 def _matches(
-    comparison: Comparison, one: str, other: str, stack: str, some: pd.DataFrame
-) -> ComparisonFigure:
-    """Where the heads of each layer of one find their match in the other: how many."""
+    comparison: Comparison, study: str, other: str, stack: str, some: pd.DataFrame
+) -> RenderedFigure:
+    """[layer, other layer]: how many heads of a layer of one model are matched to heads of a layer of the other."""
     grid = np.zeros((int(some["layer"].max()) + 1, int(some["other_layer"].max()) + 1))
     np.add.at(grid, (some["layer"].to_numpy(), some["other_layer"].to_numpy()), 1)
     rows = comparison.matching.to_dict("records")
-    key = (one, other, stack, "stack")
-    summary = next(
-        row for row in rows if (row["study"], row["other"], row["stack"], row["within"]) == key
-    )
+    key = (study, other, stack, "stack")
+    keys = [(row["study"], row["other"], row["stack"], row["within"]) for row in rows]
+    summary = rows[keys.index(key)]
     title = "Heads matched by behaviour"
     subtitle = (
         f"{stack} · {summary['matched']} pairs, mean distance {summary['distance']:.2f} standard deviations; "
@@ -289,18 +271,17 @@ def _matches(
             if count:
                 colour = ON_DARK if count > 0.55 * scale.high else ON_LIGHT
                 write_in_cell(ax, column + 0.5, layer + 0.52, f"{count:.0f}", 6.8, colour)
-        ax.set_ylabel(f"layer of {plain(one, 30)}")
+        ax.set_ylabel(f"layer of {plain(study, 30)}")
         ax.set_xlabel(f"layer of {plain(other, 30)}")
     caption = (
         "Numbers: how many heads of a layer of the one (down) are matched to heads of a layer of the other (across) by "
         "the assignment with the least sum of distances; grey: none. Heads of the larger model that are left over "
         "are not counted."
     )
-    name = f"compare-matches-{slug(f'{one}-{other}-{stack}')}"
-    return ComparisonFigure(name, title, caption, sheet.figure, some)
+    return _rendered("matches", f"{study}-{other}-{stack}", title, caption, sheet.figure, some)
 
 
-def _layer_changes(comparison: Comparison, stack: str) -> ComparisonFigure:
+def _layer_changes(comparison: Comparison, stack: str) -> RenderedFigure:
     table = comparison.layer_changes[comparison.layer_changes["stack"] == stack]
     title = "Which layers changed"
     subtitle = f"{' → '.join(plain(name, 40) for name in comparison.names)}, {stack} · the same texts in both models"
@@ -309,14 +290,14 @@ def _layer_changes(comparison: Comparison, stack: str) -> ComparisonFigure:
     with CHANGES.open(title, subtitle, 1, 2) as sheet:
         for column, (name, heading) in enumerate(panels):
             ax = sheet.add_panel(0, column)
-            floor, low, high = (
-                table[of] for of in (f"floor_{name}", f"{name}_low", f"{name}_high")
-            )
-            ax.plot(x, floor, "--", color=MUTED, linewidth=1.2, label="other texts")
-            ax.fill_between(x, low, high, color=colour, alpha=0.25)
+            line: dict[str, Any] = {"color": colour, "linewidth": 1.8, "markersize": 3}
             ax.plot(
-                x, table[name], "o-", color=colour, linewidth=1.8, markersize=3, label="the change"
+                x, table[f"floor_{name}"], "--", color=MUTED, linewidth=1.2, label="other texts"
             )
+            ax.fill_between(
+                x, table[f"{name}_low"], table[f"{name}_high"], color=colour, alpha=0.25
+            )
+            ax.plot(x, table[name], "o-", label="the change", **line)
             ax.set_title(heading, fontweight="bold")
             ax.set_ylim(0, 1.03 if name == "cosine" else None)
             ax.set_xlabel("layer")
@@ -328,19 +309,15 @@ def _layer_changes(comparison: Comparison, stack: str) -> ComparisonFigure:
         "Orange: between the two models on the same text, mean over heads, band 95 % over texts. Dashed: between "
         "different texts of equal length in the first model, where only what does not depend on the text is alike."
     )
-    return ComparisonFigure(
-        f"compare-layer-changes-{slug(stack)}", title, caption, sheet.figure, table
-    )
+    return _rendered("layer-changes", stack, title, caption, sheet.figure, table)
 
 
-def _changes(comparison: Comparison, stack: str) -> ComparisonFigure:
+def _changes(comparison: Comparison, stack: str) -> RenderedFigure:
     """In nats, not as a part of the floor: that of a head which attends by position alone is next to nothing."""
     table = comparison.changes[comparison.changes["stack"] == stack]
     columns = ("js", "floor_js") if table["floor_js"].notna().any() else ("js",)
-    grids = [
-        table.pivot(index="layer", columns="head", values=name).to_numpy(dtype=float)
-        for name in columns
-    ]
+    pivots = [table.pivot(index="layer", columns="head", values=name) for name in columns]
+    grids = [pivot.to_numpy(dtype=float) for pivot in pivots]
     most = max(float(np.nanmax(grid)) for grid in grids)
     title = "Which heads changed"
     subtitle = f"{' → '.join(plain(name, 40) for name in comparison.names)}, {stack} · divergence of the rows, nats"
@@ -351,4 +328,4 @@ def _changes(comparison: Comparison, stack: str) -> ComparisonFigure:
         "Jensen-Shannon divergence between a head's rows before and after, on the same texts; 0: it attends as before, "
         "0.69: to other tokens altogether. Beside it, on the same scale, that between different texts of equal length."
     )
-    return ComparisonFigure(f"compare-changes-{slug(stack)}", title, caption, figure, table)
+    return _rendered("changes", stack, title, caption, figure, table)

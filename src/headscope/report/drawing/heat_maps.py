@@ -32,7 +32,7 @@ def draw_panels(
 ) -> Figure:
     """Grids side by side on one scale with one colour bar; the size follows the number of cells.
 
-    unit  beside the colour bar, where it is not the scale's own
+    unit  next to the colour bar, if it is not the scale's own
     """
     heads = [panel.grid.shape[1] for panel in panels]
     layers = max(panel.grid.shape[0] for panel in panels)

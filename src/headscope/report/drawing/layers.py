@@ -1,9 +1,9 @@
-"""Statistics by layer, as in Clark's figures: every head a dot, the layer's mean a line."""
+"""Statistics by layer, as in Clark et al. (2019): every head a dot, the layer's mean a line."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,25 +38,22 @@ def draw_layers(
 
     most   the top of the vertical axis; None for the largest value
     """
-    present = [name for name in statistics if stacks_with(study, name)]
-    stacks = list(dict.fromkeys(s for name in present for s in stacks_with(study, name)))
     grids = {
         (stack, name): grid_of(study, name, stack)
-        for name in present
+        for name in statistics
         for stack in stacks_with(study, name)
     }
+    present = list(dict.fromkeys(name for _, name in grids))
+    stacks = list(dict.fromkeys(stack for stack, _ in grids))
     top_value = most or 1.06 * max(float(np.nanmax(grid)) for grid in grids.values())
     subtitle = f"{model_name(study)} · a dot is a head, the line is the mean of its layer"
     if len(present) > 1:
         subtitle += "; grey: the other panels' means"
     with PANELS.open(title, subtitle, len(stacks), len(present)) as sheet:
         for row, stack in enumerate(stacks):
-            means = {
-                name: mean_over(grids[stack, name], 1) for name in present if (stack, name) in grids
-            }
-            for column, name in enumerate(present):
-                if name not in means:
-                    continue
+            means = {name: mean_over(grid, 1) for (of, name), grid in grids.items() if of == stack}
+            for name in means:
+                column = present.index(name)
                 ax = sheet.add_panel(row, column)
                 for other, mean in means.items():
                     if other != name:
@@ -66,7 +63,7 @@ def draw_layers(
                 ax.set_ylim(-0.03 * top_value, top_value * 1.03)
                 if row == len(stacks) - 1:
                     ax.set_xlabel("layer")
-                if column == min(present.index(n) for n in means):
+                if name == next(iter(means)):
                     ax.set_ylabel(unit if len(stacks) == 1 else f"{plain(stack, 12)}: {unit}")
                 else:
                     ax.tick_params(labelleft=False)
@@ -80,9 +77,8 @@ def _draw_panel(
     across = np.repeat(np.arange(layers), heads)
     size = 15 if layers <= 12 else 8
     ax.scatter(across, grid.ravel(), s=size, color=colour, alpha=0.5, linewidths=0, zorder=2)
-    ax.plot(
-        mean, color=colour, linewidth=2, marker="o", markersize=3 if layers <= 12 else 0, zorder=3
-    )
+    marker: dict[str, Any] = {"marker": "o", "markersize": 3 if layers <= 12 else 0}
+    ax.plot(mean, color=colour, linewidth=2, zorder=3, **marker)
     ax.set_xlim(-0.5, layers - 0.5)
     whole_numbers(ax.xaxis, 12 if layers <= 12 else 8)
     draw_rules(ax, "y")

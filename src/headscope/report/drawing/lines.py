@@ -1,10 +1,10 @@
-"""Several lines by layer in a few panels, with bands for intervals: what a table by layer says."""
+"""Lines by layer in a few panels, with bands for intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
@@ -69,33 +69,23 @@ def draw_lines(rows: Sequence[Sequence[Lines]], title: str, subtitle: str) -> Fi
                     ax.set_xlabel("layer")
                 if c and panel.unit == row[c - 1].unit:
                     ax.set_ylabel("log scale" if panel.is_ratio else "")
-        sheet.figure.legend(
-            list(handles.values()),
-            list(handles),
-            loc="upper left",
-            bbox_to_anchor=sheet.point(PANELS.left - 0.1, -0.58),
-            ncols=len(handles),
-            columnspacing=1.4,
-            handlelength=1.4,
-            frameon=False,
-        )
+        anchor = sheet.point(PANELS.left - 0.1, -0.58)
+        spaces: dict[str, Any] = {"columnspacing": 1.4, "handlelength": 1.4, "frameon": False}
+        spaces |= {"loc": "upper left", "bbox_to_anchor": anchor, "ncols": len(handles)}
+        sheet.figure.legend(list(handles.values()), list(handles), **spaces)
         return sheet.figure
 
 
 def _draw(ax: Axes, panel: Lines, colours: Mapping[str, str]) -> dict[str, Artist]:
     handles: dict[str, Artist] = {}
     layers = [layer for line in panel.lines.values() for layer, *_ in line.points]
+    floor = 1e-6 if panel.is_ratio else -np.inf
     for label, line in panel.lines.items():
-        across, value, low, high = (
-            np.array(column, dtype=float) for column in zip(*line.points, strict=True)
-        )
-        (handles[label],) = ax.plot(
-            across, value, color=colours[label], linewidth=1.8, marker="o", markersize=3
-        )
-        floor = 1e-6 if panel.is_ratio else -np.inf
-        ax.fill_between(
-            across, np.maximum(low, floor), high, color=colours[label], alpha=0.18, linewidth=0
-        )
+        across, value, low, high = np.array(line.points, dtype=float).T
+        colour = colours[label]
+        (handles[label],) = ax.plot(across, value, "o-", color=colour, linewidth=1.8, markersize=3)
+        low = np.maximum(low, floor)
+        ax.fill_between(across, low, high, color=colour, alpha=0.18, linewidth=0)
     if panel.is_ratio:
         _make_logarithmic(ax, panel.threshold)
     ax.set_title(panel.heading, fontweight="bold")
@@ -107,7 +97,7 @@ def _draw(ax: Axes, panel: Lines, colours: Mapping[str, str]) -> dict[str, Artis
 
 
 def _make_logarithmic(ax: Axes, threshold: float | None) -> None:
-    """Ticks at 1, 2 and 5 times powers of ten, at least four of them, with small ones between; rules at 1 and there."""
+    """A logarithmic axis with ticks at 1, 2 and 5 times powers of ten, at least four; rules at 1 and the threshold."""
     ax.set_yscale("log")
     ax.axhline(1.0, color=MUTED, linewidth=0.8, zorder=1)
     bottom, above = ax.get_ylim()
@@ -123,8 +113,8 @@ def _make_logarithmic(ax: Axes, threshold: float | None) -> None:
     ax.yaxis.set_minor_formatter(NullFormatter())
     if threshold is not None:
         ax.axhline(threshold, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
-        said, beside = f"small: below {threshold:g}", ax.get_yaxis_transform()
-        ax.text(0.01, threshold, said, transform=beside, ha="left", va="bottom", fontsize=6.5)
+        text, left_edge = f"small: below {threshold:g}", ax.get_yaxis_transform()
+        ax.text(0.01, threshold, text, transform=left_edge, ha="left", va="bottom", fontsize=6.5)
 
 
 def _ticks(bottom: float, above: float) -> list[float]:

@@ -1,4 +1,4 @@
-"""Masks in pictures: which position (row) may attend to which (column), and whether a mask pays."""
+"""Figures of masks: which position (row) may attend to which (column), and the speed of a mask."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ def draw_mask(mask: Mask, length: int) -> Figure:
         colours = ListedColormap([MISSING, SEQUENTIAL_STOPS[-1]])
         axes.imshow(allowed.numpy(), cmap=colours, vmin=0, vmax=1, interpolation="nearest")
         axes.set(xlabel="attended to", ylabel="attends")
-        for side in ("left", "bottom"):
-            axes.spines[side].set_visible(False)
+        axes.spines[["left", "bottom"]].set_visible(False)
     return sheet.figure
 
 
@@ -62,15 +61,14 @@ def draw_mask_speed(speed: MaskSpeed) -> Figure:
 
 
 def _draw_method(above: Axes, below: Axes, speed: MaskSpeed, method: str, colour: str) -> None:
-    rows = [(row.length, one) for row in speed.lengths for one in row.ways if one.way == method]
+    rows = [(row.length, way) for row in speed.lengths for way in row.ways if way.way == method]
     lengths = [length for length, _ in rows]
     line: dict[str, Any] = {"color": colour, "markersize": 3, "linewidth": 1}
-    above.plot(lengths, [one.milliseconds for _, one in rows], "o-", label=method, **line)
+    above.plot(lengths, [way.milliseconds for _, way in rows], "o-", label=method, **line)
     if method == DENSE:
         return
-    gains = [1 / one.ratio for _, one in rows]
-    ends = [
-        [1 / one.ratio - 1 / one.high for _, one in rows],
-        [1 / one.low - 1 / one.ratio for _, one in rows],
-    ]
+    gains = [1 / way.ratio for _, way in rows]
+    down = [1 / way.ratio - 1 / way.high for _, way in rows]
+    up = [1 / way.low - 1 / way.ratio for _, way in rows]
+    ends = [down, up]
     below.errorbar(lengths, gains, ends, fmt="o-", elinewidth=1, **line)

@@ -31,7 +31,7 @@ class Sheet:
     top: float
 
     def add_axes(self, left: float, down: float, wide: float, tall: float, **options: Any) -> Axes:
-        """Axes whose upper left corner is `left` of the left edge and `down` below the heading."""
+        """Axes whose upper left corner is `left` from the left edge and `down` below the heading."""
         bottom = self.height - self.top - down - tall
         bounds = (left / self.width, bottom / self.height, wide / self.width, tall / self.height)
         return self.figure.add_axes(bounds, **options)
@@ -43,7 +43,7 @@ class Sheet:
         return draw_bar(self.figure, bounds, scale, label)
 
     def point(self, left: float, down: float) -> tuple[float, float]:
-        """Where a legend is anchored: `left` of the left edge, `down` below the heading (above it: negative)."""
+        """The anchor of a legend: `left` from the left edge, `down` below the heading (above it: negative)."""
         return left / self.width, 1 - (self.top + down) / self.height
 
 
@@ -79,7 +79,7 @@ class Panels:
     def open(
         self, title: str, subtitle: str, rows: int, columns: int, least_width: float = LEAST_WIDTH
     ) -> Iterator[PanelSheet]:
-        """A sheet with room for so many rows and columns of panels."""
+        """A sheet of rows and columns of panels."""
         across = columns * self.wide + (columns - 1) * self.gap_x
         width = max(self.left + across + self.right, least_width)
         body = rows * self.tall + (rows - 1) * self.gap_y + self.bottom

@@ -1,4 +1,4 @@
-"""Base classes of the figures of a study: words, the numbers they are drawn from, and how they are drawn."""
+"""Base classes of the figures of a study: title, caption, the source of the numbers, and drawing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DataSource(NamedTuple):
-    """Where the numbers of a figure are, so that the page can offer them as a csv file.
+    """The source of a figure's numbers, so that the page can offer them as a csv file.
 
     `heads`: rows of these statistics (none: all); `table`: the table of this name; `map`, `offset`: those of a stack.
     """

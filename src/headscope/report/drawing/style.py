@@ -1,4 +1,4 @@
-"""What all figures share: type, colours, headings and the layers x heads panel."""
+"""The style of all figures: fonts, colours, headings, and the layers x heads panel."""
 
 from __future__ import annotations
 
@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 SEQUENTIAL = LinearSegmentedColormap.from_list("headscope-sequential", SEQUENTIAL_STOPS)
 DIVERGING = LinearSegmentedColormap.from_list("headscope-diverging", DIVERGING_STOPS)
 REVERSED = DIVERGING.reversed("headscope-reversed")
-SWITCH = LinearSegmentedColormap.from_list(
-    "headscope-switch", (to_rgba(BOTH, 0.0), to_rgba(BOTH, 1.0))
-)  # over grey
+_SWITCH_STOPS = (to_rgba(BOTH, 0.0), to_rgba(BOTH, 1.0))  # over grey
+SWITCH = LinearSegmentedColormap.from_list("headscope-switch", _SWITCH_STOPS)
 
 LONGEST_CELL = 5  # characters; a grid with a longer value prints none
 
@@ -84,23 +83,27 @@ def style() -> Iterator[None]:
 def figure_with_heading(width: float, height: float, title: str, subtitle: str) -> Figure:
     """An empty figure of the size in inches with title and subtitle, which take `heading_height`."""
     fig = Figure(figsize=(width, height))
-    fits = max(int(width * 15), 20)  # characters of 8 points in the width
     heading = {"fontsize": 10, "fontweight": "bold", "va": "top"}
     below = {"fontsize": 8, "color": MUTED, "va": "top", "linespacing": 1.35}
-    lines = _wrapped(plain(subtitle, 3 * fits), fits)
-    fig.text(0.12 / width, 1 - 0.10 / height, plain(title, fits - 4), heading)
-    fig.text(0.12 / width, 1 - 0.32 / height, "\n".join(lines), below)
+    lines = "\n".join(_wrap_subtitle(width, subtitle))
+    fig.text(0.12 / width, 1 - 0.10 / height, plain(title, _characters(width) - 4), heading)
+    fig.text(0.12 / width, 1 - 0.32 / height, lines, below)
     return fig
 
 
 def heading_height(width: float, subtitle: str) -> float:
-    """The inches `headed` takes at the top for this subtitle."""
-    fits = max(int(width * 15), 20)
-    return 0.34 + 0.16 * len(_wrapped(plain(subtitle, 3 * fits), fits))
+    """The inches that title and subtitle take at the top."""
+    return 0.34 + 0.16 * len(_wrap_subtitle(width, subtitle))
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    return wrap(text, width) or [""]
+def _wrap_subtitle(width: float, subtitle: str) -> list[str]:
+    fits = _characters(width)
+    return wrap(plain(subtitle, 3 * fits), fits) or [""]
+
+
+def _characters(width: float) -> int:
+    """Characters of 8 points that fit into so many inches."""
+    return max(int(width * 15), 20)
 
 
 def norm_of(scale: Scale) -> Normalize:
@@ -122,14 +125,8 @@ def draw_bar(
     ax = fig.add_axes(bounds)
     ramp = np.linspace(scale.high, scale.low, 2 if scale.kind == "switch" else 256)[:, None]
     extent = (0.0, 1.0, scale.low, scale.high)
-    ax.imshow(
-        ramp,
-        cmap=colours_of(scale),
-        norm=norm_of(scale),
-        extent=extent,
-        aspect="auto",
-        interpolation="none",
-    )
+    colours: dict[str, Any] = {"cmap": colours_of(scale), "norm": norm_of(scale)}
+    ax.imshow(ramp, extent=extent, aspect="auto", interpolation="none", **colours)
     ax.spines[:].set_visible(False)
     ax.yaxis.tick_right()
     ax.yaxis.set_label_position("right")
@@ -178,7 +175,7 @@ def draw_grid(ax: Axes, grid: NDArray[np.float64], scale: Scale, *, prints_value
 
 
 def number_cells(axis: Any, count: int, step: int = 0) -> None:
-    """Numbers in the middle of every `step`-th cell; 0: as many as there is room for."""
+    """Numbers in the middle of every `step`-th cell; 0: as many as fit."""
     step = step or (1 if count <= 16 else 2 if count <= 32 else 4 if count <= 64 else 8)
     shown = range(0, count, step)
     axis.set_ticks([i + 0.5 for i in shown], [str(i) for i in shown])
@@ -191,14 +188,14 @@ def write_in_cell(ax: Axes, x: float, y: float, text: str, size: float, colour: 
 def annotate(
     ax: Axes, text: str, point: tuple[Any, Any], shift: tuple[float, float], **options: Any
 ) -> None:
-    """Write beside a point, `shift` typographic points from it."""
+    """Write next to a point, `shift` typographic points from it."""
     ax.annotate(text, point, shift, textcoords="offset points", **options)
 
 
 def write_above(ax: Axes, x: float, text: str, ha: str = "center") -> None:
     """Above the upper edge of the axes, at a value across."""
-    where = ("data", "axes fraction")
-    annotate(ax, text, (x, 1), (0, 3), xycoords=where, ha=ha, va="bottom", fontsize=7.5, color=INK)
+    style: dict[str, Any] = {"ha": ha, "va": "bottom", "fontsize": 7.5, "color": INK}
+    annotate(ax, text, (x, 1), (0, 3), xycoords=("data", "axes fraction"), **style)
 
 
 def legible(colour: Any) -> str:
@@ -220,22 +217,19 @@ def draw_legend_below(fig: Figure, ncols: int = 0, texts: Mapping[str, str] | No
     """A legend at the lower edge of the figure, of all labels in its axes, each once.
 
     ncols  0: as many as there are labels
-    texts  the labels to show, in this order, with what is written for them; by default all as they are
+    texts  what to write for the labels to show, in this order; by default all labels as they are
     """
     handles: dict[str, Any] = {}
     for ax in fig.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    shown = [label for label in texts or handles if label in handles]
-    written = [texts[label] if texts else label for label in shown]
-    fig.legend(
-        handles=[handles[label] for label in shown],
-        labels=written,
-        loc="lower center",
-        ncols=ncols or len(shown),
-        frameon=False,
-        fontsize=7.5,
-    )
+    shown = {
+        texts[label] if texts else label: handles[label]
+        for label in texts or handles
+        if label in handles
+    }
+    options: dict[str, Any] = {"loc": "lower center", "frameon": False, "fontsize": 7.5}
+    fig.legend(list(shown.values()), list(shown), ncols=ncols or len(shown), **options)
 
 
 def draw_legend(
@@ -247,7 +241,7 @@ def draw_legend(
 
 
 def name_blocks(ax: Axes, labels: Sequence[str]) -> None:
-    """Rows in blocks of equal labels: each named once, with a rule between two."""
+    """Label blocks of rows with equal labels once each, with a rule between blocks."""
     starts = [i for i, label in enumerate(labels) if i == 0 or label != labels[i - 1]]
     middles = [(a + b) / 2 for a, b in pairwise([*starts, len(labels)])]
     ax.set_yticks(middles, [labels[i] for i in starts])
@@ -256,12 +250,12 @@ def name_blocks(ax: Axes, labels: Sequence[str]) -> None:
 
 
 def draw_dot(ax: Axes, x: float, y: float, label: str, *, is_filled: bool) -> None:
-    """A dot in the first colour of series, or a ring where it is not filled."""
+    """A dot in the first colour of series, or a ring if it is not filled."""
     dot: dict[str, Any] = {"markerfacecolor": SERIES[0] if is_filled else "none"}
     dot |= {"markeredgecolor": SERIES[0], "markersize": 5.5, "linestyle": "none"}
     ax.plot(x, y, "o", zorder=4, label=label, **dot)
 
 
-def draw_interval(ax: Axes, low: float, high: float, place: float, colour: str = SERIES[0]) -> None:
+def draw_interval(ax: Axes, low: float, high: float, y: float, colour: str = SERIES[0]) -> None:
     """A horizontal 95 % interval, behind its dot."""
-    ax.plot([low, high], [place] * 2, color=colour, linewidth=2, alpha=0.45, zorder=3)
+    ax.plot([low, high], [y, y], color=colour, linewidth=2, alpha=0.45, zorder=3)

@@ -1,4 +1,4 @@
-"""The maps of a look page: in the form in which the explorer's server answers, deflated, as text.
+"""The maps of a look page: in the byte format of the explorer's server, compressed, in base64.
 
 The browser unpacks a layer when it is drawn.
 """
@@ -22,7 +22,7 @@ from headscope.report.look.token_axis import TokenAxis
 class StackMaps:
     """The maps of one stack through one lens.
 
-    weights  [layer, head, query, key]; a head that is not there (it was cut) is NaN throughout
+    weights  [layer, head, query, key]; a pruned head is NaN throughout
     """
 
     stack: str
@@ -33,13 +33,12 @@ class StackMaps:
     def __post_init__(self) -> None:
         expected = (len(self.query.tokens), len(self.key.tokens))
         if self.weights.ndim != 4 or self.weights.shape[2:] != expected:
-            raise ValueError(
-                f"weights {self.weights.shape}: expected [layer, head, {expected[0]}, {expected[1]}]"
-            )
+            shape = f"[layer, head, {expected[0]}, {expected[1]}]"
+            raise ValueError(f"weights {self.weights.shape}: expected {shape}")
 
-    @property
-    def there(self) -> list[list[int]]:
-        """For each layer the heads that are there."""
+    @cached_property
+    def present(self) -> list[list[int]]:
+        """For each layer the heads that the model has."""
         return [
             [head for head, weights in enumerate(layer) if not np.isnan(weights).all()]
             for layer in self.weights
@@ -48,14 +47,14 @@ class StackMaps:
 
 @dataclass(frozen=True)
 class LensView:
-    """What is looked at: the maps of all stacks.
+    """The maps of all stacks through one lens.
 
     name    raw, norm, rollout …
     stacks  their maps
     how     in a sentence or two, what a number means; nothing for raw attention
     shares  whether a number is a share: from 0 to 1, a row's sum at most 1
-    forms   what the second axis of the maps is, where it is not heads
-    layers  what the first axis is called, where it is not the layers counted from 0
+    forms   names along the second axis of the maps if it does not stand for heads
+    layers  names along the first axis if it does not stand for the layers counted from 0
     """
 
     name: str
@@ -67,73 +66,51 @@ class LensView:
 
     @cached_property
     def is_signed(self) -> bool:
-        return not self.shares and any(bool((one.weights < 0).any()) for one in self.stacks)
+        return not self.shares and any(bool((maps.weights < 0).any()) for maps in self.stacks)
 
     def payload(self) -> dict[str, object]:
-        """What the page is told about this lens: as the explorer's server tells it, and the maps of every layer."""
-        for one in self.stacks:
-            self._check(one)
-        places = [
-            (one, i, head)
-            for one in self.stacks
-            for i, heads in enumerate(one.there)
-            for head in heads
-        ]
-        largest = [
-            float(f"{np.abs(one.weights[layer, head]).max():.5g}") for one, layer, head in places
-        ]
-        summary = [
-            {
-                "stack": one.stack,
-                "layer": layer,
-                "head": head,
-                "largest": size,
-                "entropy": None,
-                "change": 0,
-            }
-            for (one, layer, head), size in zip(places, largest, strict=True)
-        ]
-        full = 1.0 if self.shares else max(largest, default=0.0) or 1.0
-        told = {
+        """The description of this lens, as the explorer's server gives it, and the maps of every layer."""
+        summary: list[dict[str, object]] = []
+        largest = []
+        for maps in self.stacks:
+            for layer, heads in enumerate(maps.present):
+                for head in heads:
+                    weights = maps.weights[layer, head]
+                    self._check(weights, f"{maps.stack}.{layer}.{head}")
+                    largest.append(float(f"{np.abs(weights).max():.5g}"))
+                    place = {"stack": maps.stack, "layer": layer, "head": head}
+                    summary.append({**place, "largest": largest[-1], "entropy": None, "change": 0})
+        lens = {
             "name": self.name,
             "how": self.how,
             "shares": self.shares,
             "signed": self.is_signed,
-            "full": full,
+            "full": 1.0 if self.shares else max(largest, default=0.0) or 1.0,
+            "forms": self.forms,
+            "layers": self.layers,
         }
-        return {
-            "lens": told | {"forms": self.forms, "layers": self.layers},
-            "summary": summary,
-            "maps": {one.stack: self._packed(one) for one in self.stacks},
-        }
+        maps_of = {maps.stack: self._pack(maps) for maps in self.stacks}
+        return {"lens": lens, "summary": summary, "maps": maps_of}
 
-    def _packed(self, one: StackMaps) -> list[str | None]:
-        """Of each layer the maps that are there, in one text; nothing where there are none."""
-        texts = []
-        for layer, heads in enumerate(one.there):
-            maps = encode_maps(
-                [(layer, head) for head in heads], one.weights[layer, heads], signed=self.is_signed
-            )
-            texts.append(
-                base64.b64encode(zlib.compress(maps, 9)).decode("ascii") if heads else None
-            )
+    def _pack(self, maps: StackMaps) -> list[str | None]:
+        """The maps of each layer as one text; None for a layer without heads."""
+        texts: list[str | None] = []
+        for layer, heads in enumerate(maps.present):
+            places = [(layer, head) for head in heads]
+            content = encode_maps(places, maps.weights[layer, heads], signed=self.is_signed)
+            text = base64.b64encode(zlib.compress(content, 9)).decode("ascii")
+            texts.append(text if heads else None)
         return texts
 
-    def _check(self, one: StackMaps) -> None:
-        """Refuse numbers that are none; half-precision softmax rows overshoot 1 by a little, anything more is wrong."""
-        for layer, heads in enumerate(one.there):
-            for head in heads:
-                weights = one.weights[layer, head]
-                is_finite = bool(np.isfinite(weights).all())
-                fix = "If the model runs in half precision, load it in float32"
-                if self.shares and not (is_finite and weights.min() >= 0 and weights.max() <= 1.01):
-                    raise HeadscopeError(
-                        f"{one.stack}.{layer}.{head} has weights that are not numbers from 0 to 1",
-                        expected="attention weights, each row summing to 1",
-                        fix=fix,
-                    )
-                if not is_finite:
-                    raise HeadscopeError(
-                        f"{one.stack}.{layer}.{head} is not finite through the lens {self.name}",
-                        fix=fix,
-                    )
+    def _check(self, weights: NDArray[np.float32], head: str) -> None:
+        """Refuse invalid numbers; half-precision softmax rows exceed 1 by a little, anything more is wrong."""
+        is_finite = bool(np.isfinite(weights).all())
+        if self.shares and not (is_finite and weights.min() >= 0 and weights.max() <= 1.01):
+            what = "attention weights must be from 0 to 1"
+        elif not is_finite:
+            what = f"numbers of the lens {self.name} must be finite"
+        else:
+            return
+        got = f"{weights.min():.4g} to {weights.max():.4g}"
+        fix = "If the model runs in half precision, load it in float32"
+        raise HeadscopeError(f"{what}, got {got}", where=f"head {head}", fix=fix)

@@ -1,4 +1,4 @@
-"""look: one input through the model, and a view of the maps of all its heads through the requested lenses."""
+"""One input through the model: the maps of all its heads through the requested lenses."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def look(model: AttentionModel, first: str, second: str | None, config: LookConf
     """The maps of all heads in one text or pair; for an encoder-decoder, a source and its target."""
     with model.edited(*([] if config.off is None else [Ablate(config.off)])):
         batch = encode_input(model, first, second, max_length=config.max_length)
-        given = OneInput(model, batch, config.target)
-        lenses = tuple(_view(given, name) for name in config.lens)
+        encoded = OneInput(model, batch, config.target)
+        lenses = tuple(_view(encoded, name) for name in config.lens)
         switched_off = str(HeadSet(heads_off(model.edits), among=model.heads))
         others = tuple(repr(edit) for edit in model.edits if not heads_off([edit]))
     texts = (first,) if second is None else (first, second)
     return Look(model.name, texts, lenses, switched_off, others)
 
 
-def _view(given: OneInput, name: str) -> LensView:
+def _view(encoded: OneInput, name: str) -> LensView:
     """The maps through one lens, with the tokens along their axes."""
-    lens = compute_lens_maps(given, name)
+    lens = compute_lens_maps(encoded, name)
     stacks = tuple(
-        StackMaps(stack, *axes_of(given.model, given.batch, stack), weights)
+        StackMaps(stack, *axes_of(encoded.model, encoded.batch, stack), weights)
         for stack, weights in lens.maps.items()
     )
     return LensView(lens.name, stacks, lens.how, lens.shares, lens.forms, lens.layers)

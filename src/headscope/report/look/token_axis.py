@@ -1,4 +1,4 @@
-"""The tokens along one axis of a look page's maps, as people read them. No token can steer what shows it."""
+"""The tokens along an axis of maps in readable form, without characters that control how they are displayed."""
 
 from __future__ import annotations
 
@@ -33,48 +33,45 @@ class TokenAxis:
 
     def __post_init__(self) -> None:
         if not len(self.tokens) == len(self.special) == len(self.words) > 0:
-            raise ValueError(
-                f"{len(self.tokens)} tokens, {len(self.special)} special flags, {len(self.words)} words: "
-                "expected equally many, and at least one"
-            )
+            sizes = f"{len(self.tokens)} tokens, {len(self.special)} flags, {len(self.words)} words"
+            raise ValueError(f"{sizes}: expected equally many, and at least one")
 
     def units(self) -> tuple[int, ...]:
         """For each token the number of its unit at word level, counted from 0 in reading order.
 
-        A unit is a word; a token without a word is a unit of its own, and so is punctuation before or behind a word
+        A unit is a word; a token without a word is a unit of its own, and so is punctuation before or after a word
         that has tokens of its own ("▁mat" "," are one word to a tokenizer that splits at blanks).
         """
         numbers: dict[tuple[str, int], int] = {}
         apart = self._apart
-        places = (
-            ("token", apart.get(at, at)) if word is None or at in apart else ("word", word)
-            for at, word in enumerate(self.words)
+        units = (
+            ("token", apart.get(i, i)) if word is None or i in apart else ("word", word)
+            for i, word in enumerate(self.words)
         )
-        return tuple(numbers.setdefault(place, len(numbers)) for place in places)
+        return tuple(numbers.setdefault(unit, len(numbers)) for unit in units)
 
     @cached_property
     def _apart(self) -> dict[int, int]:
-        """Tokens of punctuation at either end of a word that has letters too, and what they are a unit with.
+        """Tokens of punctuation at either end of a word that has letters too, and the token whose unit they join.
 
-        A mark of a word's start that is a token of its own goes with the sign behind it.
+        A mark of a word's start that is a token of its own joins the sign after it.
         """
         of_word: dict[int, list[int]] = {}
-        for at, word in enumerate(self.words):
+        for i, word in enumerate(self.words):
             if word is not None:
-                of_word.setdefault(word, []).append(at)
-        found: dict[int, int] = {}
+                of_word.setdefault(word, []).append(i)
+        apart: dict[int, int] = {}
         for tokens in of_word.values():
-            core = [at for at in tokens if not self._signs[at] and _bare(self.tokens[at])]
-            ends = [at for at in tokens if core and self._signs[at] and not core[0] < at < core[-1]]
-            found |= {at: at for at in ends}
-            found |= {
-                at - 1: at for at in ends if at - 1 in tokens[:1] and not _bare(self.tokens[at - 1])
-            }
-        return found
+            core = [i for i in tokens if not self._signs[i] and _bare(self.tokens[i])]
+            ends = [i for i in tokens if core and self._signs[i] and not core[0] < i < core[-1]]
+            apart |= {i: i for i in ends}
+            if tokens[0] + 1 in ends and not _bare(self.tokens[tokens[0]]):
+                apart[tokens[0]] = tokens[0] + 1
+        return apart
 
     @cached_property
     def _signs(self) -> tuple[bool, ...]:
-        """For each token whether it is nothing but punctuation, its marks of a word's start taken off."""
+        """For each token whether it is nothing but punctuation, apart from its marks of a word's start."""
         in_bytes = _is_byte_level(self.tokens)
         return tuple(
             not (special or _continues(token))
@@ -98,7 +95,7 @@ class TokenAxis:
         return tuple(labels)
 
     def word_labels(self) -> tuple[str, ...]:
-        """Each unit's text, its pieces joined and their marks taken off."""
+        """Each unit's text, its pieces joined without their marks."""
         in_bytes = _is_byte_level(self.tokens)
         units = self.units()
         pieces: list[list[str]] = [[] for _ in range(max(units) + 1)]
@@ -117,7 +114,7 @@ class TokenAxis:
         )
 
     def payload(self) -> dict[str, object]:
-        """What the page is told about this axis."""
+        """The axis as the page reads it."""
         units, signs = self.units(), self.unit_punctuation()
         return {
             "tokens": self.token_labels(),
@@ -157,16 +154,13 @@ def axes_of(model: AttentionModel, batch: Batch, stack: str) -> tuple[TokenAxis,
     return axis_of(model, sides[0]), axis_of(model, sides[1])
 
 
-# Tokens as people read them
-
-
 def _bare(token: str) -> str:
     """A token without its marks of a word's start."""
     return token.lstrip("▁Ġ ")
 
 
 def _continues(token: str) -> bool:
-    """Whether it says that it continues a word, as in BERT's vocabularies, which split off punctuation themselves."""
+    """Whether it is marked as continuing a word, as in BERT's vocabularies, which split off punctuation themselves."""
     return token.startswith("##") and len(token) > 2
 
 
@@ -179,9 +173,7 @@ def _byte_of_character() -> dict[str, int]:
     """GPT-2's alphabet: each byte as one printable character. Printable ones stand for themselves."""
     itself = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in itself]
-    return {chr(byte): byte for byte in itself} | {
-        chr(256 + at): byte for at, byte in enumerate(others)
-    }
+    return {chr(b): b for b in itself} | {chr(256 + i): b for i, b in enumerate(others)}
 
 
 def _is_byte_level(tokens: Sequence[str]) -> bool:
@@ -192,7 +184,7 @@ def _is_byte_level(tokens: Sequence[str]) -> bool:
 
 
 def _readable(token: str, in_bytes: bool) -> str:
-    """The text a token (or the joined pieces of a word) stands for, marks of a word's start taken off.
+    """The text of a token (or of the joined pieces of a word), without marks of a word's start.
 
     A piece that is only part of a character stays as printed.
     """
@@ -203,11 +195,11 @@ def _readable(token: str, in_bytes: bool) -> str:
             with suppress(UnicodeDecodeError):
                 text = bytes(table[character] for character in token).decode("utf-8")
     else:
-        text = _BYTE_PIECES.sub(_joined_bytes, token).replace("▁", " ")
+        text = _BYTE_PIECES.sub(_decode_bytes, token).replace("▁", " ")
     return text.removeprefix(" ") or text
 
 
-def _joined_bytes(match: re.Match[str]) -> str:
+def _decode_bytes(match: re.Match[str]) -> str:
     """SentencePiece's <0xE4><0xBD><0xA0> as the character it spells."""
     try:
         return bytes.fromhex(match[0].replace("<0x", "").replace(">", "")).decode("utf-8")
@@ -216,16 +208,16 @@ def _joined_bytes(match: re.Match[str]) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Text that shows what it holds and steers nothing: controls, bidi marks and blanks become signs."""
+    """Text without control characters, bidi marks and lone blanks: visible signs replace them."""
     if not text:
         return "∅"
     if text.isspace():
         return "".join({"\n": "↵", "\r": "↵", "\t": "⇥"}.get(character, "␣") for character in text)
-    shown = "".join(_shown(character) for character in text)
+    shown = "".join(map(_escape, text))
     return "◌" + shown if unicodedata.combining(text[0]) else shown
 
 
-def _shown(character: str) -> str:
+def _escape(character: str) -> str:
     category = unicodedata.category(character)
     if character in "\n\r\u2028\u2029":
         return "↵"

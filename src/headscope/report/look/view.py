@@ -1,29 +1,23 @@
-"""What does every head attend to in this one input?
+"""The page of one input: thumbnails of all heads, and one head enlarged with its tokens.
 
-The answer is one HTML file: thumbnails of all heads, one head enlarged with its tokens. It needs no network,
-and no token can become markup: tokens travel as escaped JSON and reach the page as text or ink.
+It is one HTML file that needs no network. No token can become markup: tokens travel as escaped JSON and are shown
+as text or drawn.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
-import json
-import secrets
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jinja2
 from markupsafe import Markup
 
-from headscope.atomic_dir import check_page
 from headscope.errors import HeadscopeError
 from headscope.report.look.lens_view import LensView, StackMaps
-from headscope.report.look.page_path import check_page_path, page_path
 from headscope.report.look.token_axis import axes_payload, escape_controls
+from headscope.report.page.templates import STATIC, csp_hash, environment, to_json
+from headscope.report.page_file import page_path, write_page
 from headscope.study.local_paths import local_name
 from headscope.study.result import Result
 
@@ -32,28 +26,24 @@ if TYPE_CHECKING:
 
 NOTEBOOK_LIMIT_BYTES = 5_000_000
 FILE_LIMIT_BYTES = 25_000_000
-_BUILT = Path(__file__).parents[1] / "static"  # from web/
 
 
 @dataclass(frozen=True)
 class Look(Result):
-    """One input seen by all heads, through one lens or several: a page to save, or to look at in a notebook."""
+    """The maps of one input through one lens or several: a page to save, or to show in a notebook."""
 
     model: str
     text: tuple[str, ...]
     lenses: tuple[LensView, ...]
-    off: str = ""  # heads that were ablated, as they are written: 0.2,1.*
+    off: str = ""  # heads that were ablated: 0.2,1.*
     edits: tuple[str, ...] = ()  # other changes of attention that were open
 
     def __repr__(self) -> str:
         shown = ", ".join(repr(text if len(text) <= 40 else f"{text[:39]}…") for text in self.text)
-        tokens, lenses = (
-            len(self.stacks[0].key.tokens),
-            ", ".join(lens.name for lens in self.lenses),
-        )
-        changed = "".join(
-            f", {what}" for what in ((f"off {self.off}",) if self.off else ()) + self.edits
-        )
+        tokens = len(self.stacks[0].key.tokens)
+        lenses = ", ".join(lens.name for lens in self.lenses)
+        changes = [f"off {self.off}"] if self.off else []
+        changed = "".join(f", {change}" for change in (*changes, *self.edits))
         return f"Look({self.model!r}, {shown}, {tokens} tokens, lens {lenses}{changed})"
 
     @property
@@ -82,89 +72,77 @@ class Look(Result):
         return self.lenses[0].stacks
 
     def page(self) -> str:
-        """The whole HTML document; it needs nothing beside it."""
-        style, script = _asset("saved.css"), _asset("saved.js")
-        environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(_BUILT),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-        )
-        return environment.get_template("saved.html").render(
+        """The whole HTML document, self-contained."""
+        style, script = ((STATIC / name).read_text("utf-8") for name in ("saved.css", "saved.js"))
+        # the template of web/ removes blanks by itself
+        templates = environment().overlay(trim_blocks=False, lstrip_blocks=False)
+        edits = self._edits()
+        return templates.get_template("saved.html").render(
             model=escape_controls(local_name(self.model)),
             text=[escape_controls(text) for text in self.text],
-            edits=escape_controls(edits) if (edits := self._edits()) else "",
+            edits=escape_controls(edits) if edits else "",
             off=self.off,
             style=Markup(style),
             script=Markup(script),
-            style_hash=_csp_hash(style),
-            script_hash=_csp_hash(script),
-            data=Markup(_json_for_html(self._payload())),
+            style_hash=csp_hash(style),
+            script_hash=csp_hash(script),
+            data=Markup(to_json(self._payload())),
         )
 
     def _edits(self) -> str:
-        """One sentence about what was changed, or nothing."""
+        """One sentence about the changes of attention, or nothing."""
         heads = f"Heads that are off (ablated): {self.off.replace(',', ', ')}." if self.off else ""
         others = f"Attention was changed by {', '.join(self.edits)}." if self.edits else ""
         return f"{heads} {others}".strip()
 
     def _payload(self) -> dict[str, object]:
-        """What the page is made of: what the explorer's server tells of a model, and its answers through each lens."""
+        """The description of the model and the answers of each lens, as the explorer's server gives them."""
         text, *rest = (escape_controls(text) for text in self.text)
-        sides = {
-            one.stack: axes_payload(one.query, one.key)
-            for lens in self.lenses
-            for one in lens.stacks
-        }
+        maps = [of_stack for lens in self.lenses for of_stack in lens.stacks]
+        sides = {of_stack.stack: axes_payload(of_stack.query, of_stack.key) for of_stack in maps}
         of_heads = [lens for lens in self.lenses if lens.forms is None]
-        there = {one.stack: one.there for lens in reversed(of_heads) for one in lens.stacks}
+        heads = {s.stack: s.present for lens in reversed(of_heads) for s in lens.stacks}
+        stacks = [
+            {
+                "name": stack,
+                "layers": [{"layer": i, "heads": h} for i, h in enumerate(heads.get(stack, []))],
+            }
+            for stack in sides
+        ]
+        names = {
+            "heads": [lens.name for lens in of_heads],
+            "tokens": [lens.name for lens in self.lenses if lens.forms is not None],
+        }
+        second = rest[0] if rest else None
         return {
             "model": {
                 "id": "a",
                 "name": escape_controls(local_name(self.model)),
-                "stacks": [
-                    {
-                        "name": stack,
-                        "layers": [
-                            {"layer": i, "heads": h} for i, h in enumerate(there.get(stack, []))
-                        ],
-                    }
-                    for stack in sides
-                ],
-                "lenses": {
-                    "heads": [lens.name for lens in of_heads],
-                    "tokens": [lens.name for lens in self.lenses if lens.forms is not None],
-                },
-                "example": {
-                    "text": text,
-                    "second": rest[0] if rest else None,
-                    "lens": self.lenses[0].name,
-                },
+                "stacks": stacks,
+                "lenses": names,
+                "example": {"text": text, "second": second, "lens": self.lenses[0].name},
                 "off": self.off,
             },
             "sides": sides,
             "answers": [lens.payload() for lens in self.lenses],
         }
 
-    def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the page, which must not exist yet unless `overwrite`; `save` replaces it."""
-        check_page(page_path(out), overwrite=overwrite)
-        return self.save(out)
-
     def save(self, path: str | Path, *, limit_bytes: int | None = FILE_LIMIT_BYTES) -> Path:
         """Write the page, whole or not at all; a page above `limit_bytes` is refused (None: any size)."""
         path = page_path(path)
         content = self.page().encode("utf-8")
         if limit_bytes is not None and len(content) > limit_bytes:
-            longest = max(max(one.weights.shape[2:]) for lens in self.lenses for one in lens.stacks)
-            lenses = f" through {len(self.lenses)} lenses" if len(self.lenses) > 1 else ""
+            longest = max(max(s.weights.shape[2:]) for lens in self.lenses for s in lens.stacks)
+            lenses, fewer = "", ""
+            if len(self.lenses) > 1:
+                lenses, fewer = f" through {len(self.lenses)} lenses", "; or through fewer lenses"
             raise HeadscopeError(
                 f"the page would have {len(content) / 1e6:.0f} MB, for {longest} tokens{lenses}",
                 where=path,
                 expected=f"at most {limit_bytes / 1e6:.0f} MB, which a browser and a mail can carry",
-                fix="Look at a shorter text: half the tokens make a quarter of the page"
-                + ("; or through fewer lenses" if lenses else ""),
+                fix=f"Look at a shorter text: half the tokens make a quarter of the page{fewer}",
             )
-        _write_whole(path, content)
+        write_page(path, content)
         return path
 
     def _repr_html_(self) -> str:
@@ -182,39 +160,3 @@ class Look(Result):
             f'<iframe srcdoc="{html.escape(page, quote=True)}" sandbox="allow-scripts allow-downloads" '
             'title="attention maps" width="100%" height="700" style="border:0"></iframe>'
         )
-
-
-def _asset(name: str) -> str:
-    return (_BUILT / name).read_text("utf-8")
-
-
-def _csp_hash(text: str) -> str:
-    """The name by which the content security policy allows exactly this inline text."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode(
-        "ascii"
-    )
-
-
-def _json_for_html(data: object) -> str:
-    """JSON that cannot end the element it stands in; pure ASCII, so U+2028 and its like are escaped too."""
-    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write beside the goal, then rename: a reader sees the old file or the new one, never half."""
-    check_page_path(path)
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    try:
-        with partial.open("xb") as file:
-            file.write(content)
-        partial.replace(path)
-    except OSError as error:
-        raise HeadscopeError(
-            f"the page cannot be written: {error.strerror or error}",
-            where=path,
-            expected=f"a folder one may write to, with {len(content) / 1e6:.1f} MB free",
-        ) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""One model's chapter of the page: its figures, parts, tables and numbers, as the template reads them."""
+"""The chapter of one model: its figures, parts, tables and numbers, as the template reads them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from headscope.report.page.other_tables import other_tables
 from headscope.report.page.payload import PAGE_BYTES as PAGE_BYTES
-from headscope.report.page.payload import payload, to_json
+from headscope.report.page.payload import payload
+from headscope.report.page.templates import to_json
 from headscope.report.run_facts import (
     corpus_facts,
     few_texts,
@@ -38,7 +39,7 @@ BYTES_OF_CELL = 60  # about; of a table, with its tags
 
 @dataclass(frozen=True)
 class DrawnFigures:
-    """The figures of a chapter: of its study, and of what else there is, one list each."""
+    """The figures of a chapter's study, and those of each of its other studies."""
 
     figures: list[RenderedFigure]
     others: list[list[RenderedFigure]]
@@ -48,12 +49,10 @@ def draw_figures(chapter: Chapter) -> DrawnFigures:
     """Draw all figures of a chapter."""
     from headscope.report.rendered_figures import render_figures
 
-    others = [
-        render_figures(
-            member.study, tuple(name for part in parts_of(member.study) for name in part.figures)
-        )
-        for member in chapter.others
-    ]
+    others = []
+    for member in chapter.others:
+        prefixes = tuple(name for part in parts_of(member.study) for name in part.figures)
+        others.append(render_figures(member.study, prefixes))
     return DrawnFigures(render_figures(chapter.study), others)
 
 
@@ -67,37 +66,33 @@ def describe_study(study: Study, *, with_model: bool = True) -> str:
     return f"{model_name(study)}{f', without {plain(removed, 60)}' if removed else ''}: {topics}."
 
 
-def chapter_view(chapter: Chapter, drawn: DrawnFigures, number: int, room: int) -> dict[str, Any]:
-    """What the template needs of a chapter.
+def chapter_view(chapter: Chapter, drawn: DrawnFigures, number: int, most: int) -> dict[str, Any]:
+    """The variables of the template.
 
-    number  its place on the page, from which ids are made
-    room    bytes that it may take
+    number  its position on the page, from which ids are made
+    most    bytes that it may have
     """
     from markupsafe import Markup
 
     study, prefix = chapter.study, f"m{number}-" if number else ""
-    figures = [*drawn.figures, *(figure for of in drawn.others for figure in of)]
-    is_heavy = (
-        sum(len(figure.inline()) for figure in figures if not figure.is_raster) > MOST_SVG_BYTES
-    )
+    vectors = (f for of in (drawn.figures, *drawn.others) for f in of if not f.is_raster)
+    is_heavy = sum(len(figure.inline()) for figure in vectors) > MOST_SVG_BYTES
     shown = [_figure(figure, is_heavy, prefix) for figure in drawn.figures]
     parts = [
-        (part, [one for one in shown if one["stem"].startswith(part.figures)])
+        (part, [figure for figure in shown if figure["stem"].startswith(part.figures)])
         for part in parts_of(study)
     ]
     placed = {figure["name"] for _, of_part in parts for figure in of_part}
-    parts += list(_others(chapter, drawn, is_heavy, prefix))
-    is_cut = set(study.heads["statistic"]) == {"cut"}
+    parts += _other_parts(chapter, drawn, is_heavy, prefix)
     tables = _tables(chapter)
     sheets = list(other_tables(tables, {part.file.removesuffix(".csv") for part, _ in parts}))
-    taken = sum(
-        len(str(item)) for _, of in [*parts, (None, shown)] for one in of for item in one.values()
-    )
-    taken += sum(
-        BYTES_OF_CELL * len(p.columns) * len(p.rows)
-        for p in [*(part for part, _ in parts), *sheets]
-    )
-    numbers = payload(study, tables, taken, room)
+    figures = [*(figure for _, of_part in parts for figure in of_part), *shown]
+    taken = sum(len(str(value)) for figure in figures for value in figure.values())
+    for part in (*(part for part, _ in parts), *sheets):
+        taken += BYTES_OF_CELL * len(part.columns) * len(part.rows)
+    numbers = payload(study, tables, taken, most)
+    is_cut = set(study.heads["statistic"]) == {"cut"}
+    heat_maps = [figure for figure in shown if figure["stem"].startswith("heat-")]
     return {
         "number": number,
         "prefix": prefix,
@@ -114,18 +109,16 @@ def chapter_view(chapter: Chapter, drawn: DrawnFigures, number: int, room: int) 
         "one_stack": len(stacks_of(study)) == 1,
         "parts": parts,
         "sheets": sheets,
-        "stories": [one for one in shown if one["name"] not in placed and not _is_heat_map(one)],
-        "heat_maps": []
-        if is_cut
-        else [one for one in shown if _is_heat_map(one)],  # the explorer shows it
+        "stories": [f for f in shown if f["name"] not in placed and f not in heat_maps],
+        "heat_maps": [] if is_cut else heat_maps,  # the explorer shows a cut
         "glossary": _glossary(study),
-        "files": {f"{one['name']}.csv" for one in numbers["tables"]},
-        "data": Markup(to_json(numbers)),  # to_json leaves no sign that HTML reads
+        "files": {f"{table['name']}.csv" for table in numbers["tables"]},
+        "data": Markup(to_json(numbers)),  # to_json leaves no character that HTML reads
     }
 
 
 def _tables(chapter: Chapter) -> dict[str, pd.DataFrame]:
-    """All tables by name; those of other studies with these studies' names behind."""
+    """All tables by name; names of tables of other studies end with the study."""
     others = {
         table_name(name, member.name): table
         for member in chapter.others
@@ -135,47 +128,47 @@ def _tables(chapter: Chapter) -> dict[str, pd.DataFrame]:
 
 
 def table_name(table: str, study: str) -> str:
-    """A table of another study, as it is called on the page."""
+    """The name of another study's table on the page."""
     return f"{table} ({plain(study, 60)})"
 
 
-def _others(
+def _other_parts(
     chapter: Chapter, drawn: DrawnFigures, is_heavy: bool, prefix: str
 ) -> Iterator[tuple[Part, list[dict[str, Any]]]]:
-    """The parts of what is not in the joined study, each with its study's name."""
+    """The parts of tables that are not in the joined study, each with its study's name."""
     for number, (member, figures) in enumerate(zip(chapter.others, drawn.others, strict=True)):
         for part in parts_of(member.study):
-            if part.file.removesuffix(".csv") not in member.study.tables:
+            table = part.file.removesuffix(".csv")
+            if table not in member.study.tables:
                 continue  # a part made of heads.csv: these rows are in the joined one
-            own = [
-                _figure(
-                    _renamed(figure, chapter.study, member.name), is_heavy, f"{prefix}o{number}-"
-                )
+            of_part = [
+                _rename_source(figure, chapter.study, member.name)
                 for figure in figures
                 if figure.name.startswith(part.figures)
             ]
-            file = f"{table_name(part.file.removesuffix('.csv'), member.name)}.csv"
+            own = [_figure(figure, is_heavy, f"{prefix}o{number}-") for figure in of_part]
             heading = f"{part.heading} · {plain(member.name, 60)}"
             name = f"o{number}-{part.name}-{slug(member.name)}"
+            file = f"{table_name(table, member.name)}.csv"
             yield replace(part, name=name, heading=heading, file=file), own
 
 
-def _renamed(figure: RenderedFigure, joined: Study, study: str) -> RenderedFigure:
-    """With its tables, and its statistics where they differ, under the names that these have on the page."""
+def _rename_source(figure: RenderedFigure, joined: Study, study: str) -> RenderedFigure:
+    """The figure with the names that its tables and statistics have on the page."""
     if figure.source is None:
         return figure
-    known, names = set(statistics_of(joined)), figure.source.names
+    names = figure.source.names
     if figure.source.kind == "table":
         names = tuple(table_name(name, study) for name in names)
     else:
-        names = tuple(
-            f"{name} ({study})" if f"{name} ({study})" in known else name for name in names
-        )
+        present = set(statistics_of(joined))
+        pairs = [(name, f"{name} ({study})") for name in names]
+        names = tuple(qualified if qualified in present else name for name, qualified in pairs)
     return replace(figure, source=figure.source._replace(names=names))
 
 
 def _figure(figure: RenderedFigure, is_heavy: bool, prefix: str) -> dict[str, Any]:
-    """A figure for the template: vectors, or a picture where the page would grow too heavy with vectors."""
+    """A figure for the template: vectors, or a picture if the page would become too heavy with vectors."""
     from markupsafe import Markup
 
     svg = "" if figure.is_raster else figure.inline(prefix)
@@ -194,19 +187,10 @@ def _figure(figure: RenderedFigure, is_heavy: bool, prefix: str) -> dict[str, An
     }
 
 
-def _is_heat_map(figure: dict[str, Any]) -> bool:
-    return str(figure["stem"]).startswith("heat-")
-
-
 def _glossary(study: Study) -> list[tuple[str, str, str]]:
-    """(statistic, unit, definition) for what is in the study."""
+    """(statistic, unit, definition) of the statistics of the study."""
     rows = []
     for name in statistics_of(study):
-        rows.append(
-            (
-                plain(name),
-                scale_of(name, np.array([])).unit,
-                plain(sentence_of(name) or title_of(name), 600),
-            )
-        )
+        definition = sentence_of(name) or title_of(name)
+        rows.append((plain(name), scale_of(name, np.array([])).unit, plain(definition, 600)))
     return rows

@@ -1,4 +1,4 @@
-"""Tables without a part of their own on the page: folded, their first rows, and all of them as files."""
+"""Tables without a part of their own on the page: their first rows, folded, and all rows as files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headscope.report.table_cells import NONE, Cell, Part, is_missing
-from headscope.report.text import plain, slug
+from headscope.report.text import plain, slug, with_noun
 from headscope.study.schema.tables import TABLES
 
 if TYPE_CHECKING:
@@ -17,33 +17,22 @@ MOST_ROWS = 50
 
 
 def other_tables(tables: Mapping[str, pd.DataFrame], placed: Collection[str]) -> Iterator[Part]:
-    """A part for each table that is not among those placed already."""
+    """A part for each table that is not on the page already."""
     for name, table in tables.items():
         if name in placed or not len(table):
             continue
         columns = tuple(plain(column, 40) for column in table.columns)
-        rows = [
-            [_cell(value) for value in row]
-            for row in table.head(MOST_ROWS).itertuples(index=False, name=None)
-        ]
-        words = frozenset(
-            i for i, column in enumerate(table.columns) if table[column].dtype.kind not in "fiub"
-        )
+        some = table.head(MOST_ROWS).itertuples(index=False, name=None)
+        rows = [[_cell(value) for value in row] for row in some]
+        kinds = [dtype.kind for dtype in table.dtypes]
+        words = frozenset(i for i, kind in enumerate(kinds) if kind not in "fiub")
         rest = f", the first {MOST_ROWS} of them here" if len(table) > MOST_ROWS else ""
-        note = f"{len(table)} row{'' if len(table) == 1 else 's'}{rest}."
+        note = f"{with_noun(len(table), 'row')}{rest}."
         bare, _, study = name.partition(" (")
         title = TABLES[bare].title if bare in TABLES else bare.replace("_", " ")
-        heading = title + (f" ({study}" if study else "")
-        yield Part(
-            f"table-{slug(name)}",
-            plain(heading, 120),
-            note,
-            columns,
-            rows,
-            f"{name}.csv",
-            (),
-            words,
-        )
+        heading = plain(title + (f" ({study}" if study else ""), 120)
+        ident, file = f"table-{slug(name)}", f"{name}.csv"
+        yield Part(ident, heading, note, columns, rows, file, figures=(), words=words)
 
 
 def _cell(value: Any) -> Cell:

@@ -1,21 +1,17 @@
 """The page of studies: one self-contained index.html that opens from disk; same studies, same bytes.
 
 Everything that comes from a model, a file or a run record is text: escaped by the template, or JSON in a
-script element that no sign can end. The one script is allowed by its hash, nothing else may run or load.
+script element that no character can end. The one script is allowed by its hash, nothing else may run or load.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headscope.analysis.join import Chapter, Joined, Member
-from headscope.report.page import comparison
 from headscope.report.page.chapter import (
     PAGE_BYTES,
     DrawnFigures,
@@ -23,7 +19,9 @@ from headscope.report.page.chapter import (
     describe_study,
     draw_figures,
 )
-from headscope.report.page.templates import TEMPLATES, environment
+from headscope.report.page.comparison import comparison_view
+from headscope.report.page.comparison import findings_of as comparison_findings
+from headscope.report.page.templates import STATIC, TEMPLATES, csp_hash, environment
 from headscope.report.rendered_figures import announce
 from headscope.report.run_facts import Facts, reproduction
 from headscope.report.sections import findings_of
@@ -36,7 +34,11 @@ if TYPE_CHECKING:
     from headscope.report.finding import Finding
     from headscope.study.study import Study
 
-SCRIPT = Path(__file__).parents[1] / "static" / "study.js"  # built from web/src/report
+# Nothing is loaded; the one script runs because its hash is named; figures carry inline styles.
+POLICY = (
+    "default-src 'none'; script-src '{}'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
 
 
 def render(
@@ -51,26 +53,29 @@ def render(
     """
     from markupsafe import Markup
 
-    joined = _shareable(_as_joined(result))
-    script, style = SCRIPT.read_text("utf-8"), (TEMPLATES / "study.css").read_text("utf-8")
+    from headscope.report.drawing.compare_figures import draw_comparison
+
+    if not isinstance(result, Joined):
+        command = str(result.record.get("command") or "")
+        result = Joined([Chapter(result, (Member("", result),))], command=command)
+    joined = _remove_local_paths(result)
+    script = (STATIC / "study.js").read_text("utf-8")
+    style = (TEMPLATES / "study.css").read_text("utf-8")
     figures = figures or [draw_figures(chapter) for chapter in joined.chapters]
     announce("writing the page")
-    room = (most - len(script) - len(style)) // max(len(joined.chapters), 1)
+    share = (most - len(script) - len(style)) // max(len(joined.chapters), 1)
     chapters = [
-        chapter_view(chapter, of, number, room)
-        for number, (chapter, of) in enumerate(zip(joined.chapters, figures, strict=True))
+        chapter_view(chapter, drawn, number, share)
+        for number, (chapter, drawn) in enumerate(zip(joined.chapters, figures, strict=True))
     ]
-    compared = [
-        comparison.comparison_view(one, comparison.render_comparison_figures(one), f"c{i}-")
-        for i, one in enumerate(joined.comparisons)
+    comparisons = [
+        comparison_view(compared, list(draw_comparison(compared)), f"c{number}-")
+        for number, compared in enumerate(joined.comparisons)
     ]
-    of_models = [finding for one in joined.comparisons for finding in comparison.findings_of(one)]
+    of_models = [f for compared in joined.comparisons for f in comparison_findings(compared)]
     first, rest = select_top([list(_findings(chapter)) for chapter in joined.chapters], of_models)
     several = len(joined.chapters) > 1
-    names = [
-        plain(chapter.name, 80) if several else model_name(chapter.study)
-        for chapter in joined.chapters
-    ]
+    names = [plain(c.name, 80) if several else model_name(c.study) for c in joined.chapters]
     members = [member for chapter in joined.chapters for member in chapter.members]
     return (
         environment()
@@ -84,87 +89,62 @@ def render(
             ],
             first=first,
             rest=rest,
-            is_over_uniform=any("times uniform" in str(one) for one in (*first, *rest)),
+            is_over_uniform=any("times uniform" in str(finding) for finding in (*first, *rest)),
             chapters=chapters,
-            comparisons=compared,
+            comparisons=comparisons,
             notes=[plain(note, 600) for note in _notes(joined)],
             records=[(plain(member.name, 80), reproduction(member.study)) for member in members],
             pages=[page for chapter in joined.chapters for page in _pages(chapter.study)],
-            policy=_policy(script),
+            policy=POLICY.format(csp_hash(script)),
             style=Markup(style),  # ours: no data in it
             script=Markup(script),
         )
     )
 
 
-def _as_joined(result: Study | Joined) -> Joined:
-    if isinstance(result, Joined):
-        return result
-    command = str(result.record.get("command") or "")
-    return Joined([Chapter(result, (Member("", result),))], command=command)
+def _remove_local_paths(joined: Joined) -> Joined:
+    """The same with names of files instead of local paths: a page is sent to others."""
+    from headscope.study.study import Study
 
+    def of_study(study: Study) -> Study:
+        return Study(study.heads, study.maps, without_paths(study.record), study.tables)
 
-def _shareable(joined: Joined) -> Joined:
-    """The same with names of files in the place of local paths: a page is sent to others."""
+    def of_members(members: tuple[Member, ...]) -> tuple[Member, ...]:
+        return tuple(member._replace(study=of_study(member.study)) for member in members)
+
     chapters = [
         replace(
-            one,
-            study=_without_paths(one.study),
-            members=tuple(
-                member._replace(study=_without_paths(member.study)) for member in one.members
-            ),
-            others=tuple(
-                member._replace(study=_without_paths(member.study)) for member in one.others
-            ),
+            chapter,
+            study=of_study(chapter.study),
+            members=of_members(chapter.members),
+            others=of_members(chapter.others),
         )
-        for one in joined.chapters
+        for chapter in joined.chapters
     ]
     return replace(joined, chapters=chapters, command=without_paths(joined.command, "command"))
 
 
-def _without_paths(study: Study) -> Study:
-    from headscope.study.study import Study
-
-    return Study(study.heads, study.maps, without_paths(study.record), study.tables)
-
-
 def _findings(chapter: Chapter) -> Iterator[Finding]:
-    """Of the joined study, then of what else there is under the same names: another task's removals, say."""
-    told = list(findings_of(chapter.study))
-    yield from told
-    said = {one.sentence for one in told}
-    yield from (
-        one
-        for member in chapter.others
-        for one in findings_of(member.study)
-        if one.sentence not in said
-    )
+    """The findings of the joined study, then those of its other tables of the same names."""
+    findings = list(findings_of(chapter.study))
+    yield from findings
+    sentences = {finding.sentence for finding in findings}
+    for member in chapter.others:
+        yield from (f for f in findings_of(member.study) if f.sentence not in sentences)
 
 
 def _notes(joined: Joined) -> list[str]:
-    """How the studies were joined, and what is to be known of their comparison."""
-    of_models = [note for one in joined.comparisons for note in one.notes]
-    return [*joined.notes, *(note for one in joined.chapters for note in one.notes), *of_models]
+    """Notes on the joining of the studies and on their comparison."""
+    of_chapters = [note for chapter in joined.chapters for note in chapter.notes]
+    of_models = [note for compared in joined.comparisons for note in compared.notes]
+    return [*joined.notes, *of_chapters, *of_models]
 
 
 def _pages(study: Study) -> Facts:
-    """Further pages beside this one: (title, file name). Anything but a plain file name is left out."""
+    """Further pages in the same directory: (title, file name). Anything but a plain file name is left out."""
     pages = study.record.get("pages")
-    found = [
-        (entry_of(page, "title"), entry_of(page, "href"))
+    links = [
+        (plain(entry_of(page, "title")), str(entry_of(page, "href")))
         for page in (pages if isinstance(pages, list) else [])
     ]
-    return [
-        (plain(title), str(href))
-        for title, href in found
-        if re.fullmatch(r"[\w-]+\.html", str(href), re.ASCII)
-    ]
-
-
-def _policy(script: str) -> str:
-    """Nothing is loaded; the one script runs because its hash is named; figures carry inline styles."""
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    return [(title, href) for title, href in links if re.fullmatch(r"[\w-]+\.html", href, re.ASCII)]
