@@ -158,15 +158,14 @@ def test_more_labels_than_the_model_has_classes(importance: Run) -> None:
     table("own.tsv", ("text", "label"), ("the cat", "x"), ("a mat", "y"), ("b", "z"))
     one_line(
         importance("--task", "classification", "--data", "own.tsv"),
-        "classifier: the model has 2 classes without names, the data 3: x, y, z. "
-        "Expected as many of one as of the other.",
+        "classifier: a model with unnamed classes must have as many as the 3 labels of the data (x, y, z), got 2.",
     )
 
 
 def test_one_class_only_is_refused(importance: Run) -> None:
     sst2("dev.tsv", "000000")
     one_line(
-        importance(), 'dev.tsv: all 6 examples have the label "0". Expected two or more classes.'
+        importance(), 'dev.tsv: there must be two classes or more, got "0" for all 6 examples.'
     )
 
 
@@ -240,7 +239,7 @@ def test_a_score_that_is_none_is_named(importance: Run, score: str) -> None:
     )
     one_line(
         importance("bert", "--task", "stsb", "--data", "sts.tsv"),
-        f'sts.tsv:3: score "{score}". Expected a number from 0 to 5.',
+        f'sts.tsv:3: the score must be a number from 0 to 5, got "{score}".',
     )
 
 
@@ -250,7 +249,7 @@ def test_scores_that_are_all_one_are_refused(importance: Run) -> None:
     )
     one_line(
         importance("bert", "--task", "stsb", "--data", "sts.tsv"),
-        "all 2 examples have the score 2.5, so no correlation is defined. Expected different scores.",
+        "scores must differ for a correlation, got 2.5 for all 2 examples.",
     )
 
 
@@ -278,8 +277,7 @@ def test_a_question_that_fills_the_window_is_refused(importance: Run) -> None:
     squad("squad.json", question="a " * 61)
     one_line(
         importance("answerer", "--task", "squad", "--data", "squad.json"),
-        "squad.json: question q1: the question has 61 tokens, which leaves no room for its paragraph. "
-        "Expected a question that fits into a window of 64 tokens.",
+        "squad.json: question q1: the question must fit into a window of 64 tokens with its paragraph, got 61 tokens.",
     )
 
 
@@ -296,7 +294,7 @@ def test_one_paragraph_is_nothing_to_choose_from(importance: Run) -> None:
     Path("squad.json").write_text(json.dumps(content), "utf-8")
     one_line(
         importance("bert", "--task", "retrieval", "--data", "squad.json"),
-        "all questions are about one paragraph. Expected two paragraphs or more.",
+        "questions must be about two paragraphs or more, got one.",
     )
 
 
@@ -305,7 +303,7 @@ def test_parallel_files_of_different_length_are_refused(importance: Run) -> None
     Path("a.fr").write_text("the cat\n", "utf-8")
     one_line(
         importance("--task", "translation", "--data", "a.en,a.fr"),
-        "a.en,a.fr: 2 lines and 1 lines. Expected as many in both files.",
+        "a.en,a.fr: both files must have as many lines, got 2 and 1.",
     )
 
 
@@ -323,7 +321,7 @@ def test_a_choice_that_is_none_is_named(importance: Run) -> None:
     table("swag.tsv", names, ("the cat", "a", "sat", "mat", 1), ("the cat", "a", "sat", "mat", 2))
     one_line(
         importance("bert", "--task", "swag", "--data", "swag.tsv"),
-        'swag.tsv:3: the right choice is "2". Expected a number from 0 to 1.',
+        'swag.tsv:3: the right choice must be a number from 0 to 1, got "2".',
     )
 
 
@@ -396,7 +394,7 @@ def test_out_of_memory_names_the_batch_size(
         (("--data", "glue"), "glue: no file for dev here, only train.tsv. Expected dev.tsv, say."),
         (("--data", "good", "--epochs", "0"), "--epochs must be at least 1, got 0."),
         (("--data", "good", "--limit", "0"), "--limit must be at least 1, got 0."),
-        (("--data", "one"), 'one/train.tsv: all 6 examples have the label "0". Expected two or more classes.'),
+        (("--data", "one"), 'one/train.tsv: there must be two classes or more, got "0" for all 6 examples.'),
     ],
 )  # fmt: skip
 def test_training_is_refused_before_anything_is_written(

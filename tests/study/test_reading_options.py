@@ -315,7 +315,8 @@ def test_a_similarity_other_than_the_cosine_is_named(data: Path, tmp_path: Path)
 def test_a_prompt_longer_than_the_length_is_refused(data: Path, tmp_path: Path) -> None:
     folder = embedding(tmp_path / "model", length=6, include_prompt=False)
     with pytest.raises(
-        HeadscopeError, match=r"the prompt has 6 tokens, which leaves no room for text"
+        HeadscopeError,
+        match=r"the prompt must have fewer than . tokens, which leaves room for text, got 6",
     ):
         evaluate(load(folder, prompt="the old cat sat on "), task="stsb", data=data)
 

@@ -174,5 +174,5 @@ def test_imitation_is_zero_for_the_same_answers_and_positive_for_others(name: st
 
 
 def test_answers_without_classes_or_vectors_cannot_be_imitated() -> None:
-    with pytest.raises(HeadscopeError, match="the answers to masked cannot be imitated"):
+    with pytest.raises(HeadscopeError, match="requires a task with classes or vectors, got masked"):
         get_task("masked").imitation(torch.zeros(1), torch.zeros(1))

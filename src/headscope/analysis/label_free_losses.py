@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
+from headscope.tasks.base import IGNORED
 from headscope.tasks.masked import MaskedTokenTask
-from headscope.tasks.per_token import IGNORED
 from headscope.tasks.pooling import check_pooling
 
 LENS = "lens gradient"

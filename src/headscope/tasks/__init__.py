@@ -1,4 +1,4 @@
-"""The tasks that headscope knows: one file each, found by themselves."""
+"""Tasks: one file each, registered by being there."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ __all__ = ["Item", "Judged", "Prepared", "Task", "get_task", "task_of", "tasks"]
 @cache
 def tasks() -> dict[str, type[Task]]:
     """Every task by name."""
-    found: dict[str, type[Task]] = {}
+    classes: dict[str, type[Task]] = {}
     for module in iter_modules(__path__):
         for value in vars(import_module(f"{__name__}.{module.name}")).values():
             if isinstance(value, type) and issubclass(value, Task) and not isabstract(value):
-                found |= dict.fromkeys(value.names, value)
-    return dict(sorted(found.items()))
+                classes |= dict.fromkeys(value.names, value)
+    return dict(sorted(classes.items()))
 
 
 def get_task(
     name: str, *, columns: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None
 ) -> Task:
     """A task; `columns` are the data's own names of columns by ours, `labels` our names of labels by the data's."""
-    known = tasks()
-    if name not in known:
-        expected = choices(name, known, TASKS_MEANT.get(name, ()))
+    classes = tasks()
+    if name not in classes:
+        expected = choices(name, classes, TASKS_MEANT.get(name, ()))
         raise HeadscopeError(f'"{name}" is no task', where="`task`", expected=expected)
-    return known[name](name, columns=columns, labels=labels)
+    return classes[name](name, columns=columns, labels=labels)
 
 
 def task_of(data: TaskData) -> Task:
-    """The task of a config: by name, or as it is."""
+    """The task of a config, given by name or as a `Task`."""
     if isinstance(data.task, str):
         return get_task(data.task, columns=data.columns, labels=data.labels)
     task: Task = data.task

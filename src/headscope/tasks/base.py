@@ -1,8 +1,8 @@
-"""What a model is for: examples with what is right, a loss for each of them, and a metric over all.
+"""Base class of tasks: labelled examples, a loss for each of them, and a metric over all.
 
-A task knows nothing of heads. It turns examples into sequences, says what it reads from the model's output for each
-sequence (an *answer*), and judges answers: one loss an example, so that every comparison is paired, and scores of
-which the metric is made. Whoever runs the model, plainly, edited or by shortcuts, hands the answers back.
+A task does not depend on heads. It turns examples into sequences, extracts an *answer* for each sequence from the
+model's output, and judges answers: one loss per example, so that every comparison is paired, and scores from which the
+metric is computed. Answers may come from a plain, an edited or a partly replayed forward pass.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from headscope.config.checks import check_count
@@ -30,15 +31,14 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-OVERHEAD = 128  # what a batch costs beside its tokens, in tokens
+OVERHEAD = 128  # cost of a batch in addition to its tokens, in tokens
+IGNORED = -100  # label of a token that is not judged
+Scores = NDArray[np.float64]  # [item, column]
 
 
 @dataclass(frozen=True)
 class Item:
-    """One example of a task: its texts, and what is right (a label, a score, an answer …)."""
+    """One example of a task: its texts and its target (a label, a score, an answer …)."""
 
     texts: tuple[str, ...]
     target: Any
@@ -49,11 +49,11 @@ class Item:
 class Prepared:
     """A task's examples as sequences for one model.
 
-    sequences  what the model reads, `index` being their own number
+    sequences  the sequences that the model reads, `index` being their number
     parts      for each item the numbers of its sequences
-    targets    what is right, one an item, as the task's `losses` wants it
-    labels     for tasks that judge single tokens: what is right at each token of each sequence, -100 for no matter
-    extras     what else the task wants to find again
+    targets    one per item, as the task's `losses` takes them
+    labels     for tasks that judge tokens: the target of each token of each sequence, or IGNORED
+    extras     other data of the task
     """
 
     items: list[Item]
@@ -66,24 +66,24 @@ class Prepared:
 
     @property
     def is_one_to_one(self) -> bool:
-        """Whether every item is one sequence, so that a batch's losses follow from its own answers."""
+        """Whether every item is one sequence, so that the losses of a batch depend on its own answers only."""
         return all(part == (i,) for i, part in enumerate(self.parts))
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What a task says of the answers: losses [item] in nats, scores [item, column], of which the metric is made."""
+    """Judgement of answers: losses [item] in nats, and scores, from which the metric is computed."""
 
     losses: NDArray[np.float64]
-    scores: NDArray[np.float64]
+    scores: Scores
 
 
 @dataclass(frozen=True)
 class Chance:
-    """What is reached without knowing anything; None where a task does not know it.
+    """Baseline of a model without information; None if a task does not define it.
 
     metric  the first metric of the best constant answer
-    loss    that of a guess: the label frequencies, or all tokens alike
+    loss    that of predicting the label frequencies, or a uniform distribution over tokens
     """
 
     metric: float | None = None
@@ -91,28 +91,29 @@ class Chance:
 
     @staticmethod
     def of_labels(targets: Sequence[Any]) -> Chance:
-        """Accuracy and loss of whoever knows how frequent the labels are, and nothing else."""
+        """Accuracy and loss of predicting the label frequencies."""
         shares = np.unique(np.asarray(targets), return_counts=True)[1] / len(targets)
         return Chance(float(shares.max()), float(-(shares * np.log(shares)).sum()))
 
 
 class Task(ABC):
-    """A task by name; one file a task.
+    """A task by name; one file per task.
 
-    names        what it can be called by: `--task mnli`
-    metrics      names of what `measure` gives, the first being the one
+    names        names by which it can be chosen: `--task mnli`
+    metrics      names of the metrics that `measure` returns; the first one is reported
     model_class  the transformers class with the right head, as `load` takes it
-    is_coupled   whether an example's loss depends on other examples' sequences (retrieval)
-    reads_first  whether the head may be one that reads the first token alone; a sweep tries it
-    pools        whether a text's token states are pooled into a vector, so that pooling and prompt have an effect
-    compares     whether a sequence's answer means something only beside another's of its example
-    objective    what a search for heads goes by: the loss, or the metric where the loss asks for something else
-    generates    whether it judges what the model says token by token: many passes, of which none can be left out
-    is_free_of_labels  whether any text will do, so that a corpus without splits can be learned from
-    smoothing    share of a training target that is spread over all tokens; None where it cannot be
+    is_coupled   whether an example's loss depends on sequences of other examples (retrieval)
+    reads_first  whether the head may read the first token only; a sweep tries that
+    pools        whether the token states of a text are pooled into a vector, so that pooling and prompt have an effect
+    compares     whether a sequence's answer is only meaningful together with another one of its example
+    objective    the quantity that a search for heads optimises: the loss, or the metric if the loss differs from it
+    generates    whether it judges generated texts, which needs many forward passes that cannot be replayed
+    is_free_of_labels  whether any text is an example, so that a corpus without splits can be used
+    smoothing    label smoothing over all tokens in training; None if it does not apply
+    mean_column  the column of `scores` whose mean is the first metric; None if the metric is not a mean
     needs_labels whether data without labels is refused; else its targets are None, for `with_predicted_labels`
-    table_columns  the columns of its tables, by their first names; empty where it reads other files
-    head         part of the class name of models that can do it, and what others do not do; None: any class
+    table_columns  the columns of its tables, by their first names; empty if it reads other files
+    head         part of the class name of models with the right head, and the complaint about others; None: any class
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -126,6 +127,7 @@ class Task(ABC):
     compares: ClassVar[bool] = False
     objective: ClassVar[str] = "loss"
     smoothing: float | None = None
+    mean_column: int | None = None
     needs_labels: bool = True
     table_columns: tuple[str, ...] = ()
     head: ClassVar[tuple[str, str] | None] = None
@@ -143,10 +145,8 @@ class Task(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
-    # Data
-
     def column(self, names: Sequence[str]) -> tuple[str, ...]:
-        """What a column may be called: as the user says, else any of these."""
+        """The possible names of a column: the user's, else any of these."""
         return next(((self.columns[name],) for name in names if name in self.columns), tuple(names))
 
     @abstractmethod
@@ -156,7 +156,7 @@ class Task(ABC):
     def items(
         self, data: str | Path, split: str = "dev", *, limit: int | None = None
     ) -> list[Item]:
-        """The examples of a split, `limit` of them evenly spread over the file."""
+        """The examples of a split, at most `limit`, evenly spaced over the file."""
         path = find_split(data, split, task=self.name)
         items = list(self.read(path))
         if not items:
@@ -164,7 +164,7 @@ class Task(ABC):
         return sample_evenly(select_half(items, split), limit, path)
 
     def _check_rows(self, path: Path) -> None:
-        """Refuse a table without rows, which may be a plain text taken for a table."""
+        """Refuse a table without rows: it may be plain text read as a table."""
         names = [self.columns.get(name, name) for name in self.table_columns]
         header = lone_header(path) if names else None
         if header is not None and not set(names) & set(header):
@@ -179,10 +179,8 @@ class Task(ABC):
         """The classes of a classifier for these examples, in order; none for a task without classes."""
         return ()
 
-    # Model
-
     def check(self, model: AttentionModel) -> None:
-        """Refuse a model that cannot do this task, or whose head for it was never trained."""
+        """Refuse a model without a head for this task, or whose head was never trained."""
         new = [name for name in model.untrained if "pooler" not in name]
         kind, train = type(model.model).__name__, "Train one"
         what = ""
@@ -199,24 +197,25 @@ class Task(ABC):
     def prepare(
         self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
     ) -> Prepared:
-        """The examples as sequences; examples that cannot be read by the model are left out and counted."""
+        """The examples as sequences; examples that the model cannot read are left out and counted."""
 
     def training_examples(
         self, prepared: Prepared, items: list[int], epoch: int
     ) -> tuple[Prepared, list[int]]:
-        """What is learned from at these items in this epoch, and their numbers there; as prepared, unless by chance."""
+        """Training examples of these items in an epoch, and their numbers there; as prepared, unless random."""
         return prepared, items
 
     def call(self, model: AttentionModel, batch: Batch) -> Any:
+        """The model's output, from which answers are extracted."""
         return model(batch)
 
     def single_pass(self, model: AttentionModel, batch: Batch) -> Any:
-        """One pass over the batch as it is, for those that watch: other than `call` where that makes several."""
+        """One forward pass over the batch, for observers; `call` may make several."""
         return self.call(model, batch)
 
     @abstractmethod
     def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
-        """The answers [sequence, …] in the model's output, on its graph."""
+        """The answers [sequence, …] in the model's output, with their gradients."""
 
     def relevance_target(
         self,
@@ -227,74 +226,57 @@ class Task(ABC):
         seed: int = 0,
         answers: Tensor | None = None,
     ) -> Tensor:
-        """[sequence]: how strongly the model says what it says, right or wrong; on the graph. Relevance shares it out.
+        """[sequence]: the predicted logit or similarity that relevance is computed for, with its gradients.
 
-        seed     of the place that is asked in a sequence with several
-        answers  those of all sequences, where the task `compares`
+        seed     determines the token that is explained, in a sequence with several targets
+        answers  those of all sequences, for a task that `compares`
         """
         return self.predicted_logit(self.extract_answers(self.call(model, batch), batch, prepared))
 
     def predicted_logit(self, answers: Tensor) -> Tensor:
-        """[sequence]: `said` from the answers of the sequences, where it follows from each of them alone."""
+        """[sequence]: `relevance_target` from the answers, if it depends on one answer each."""
         raise HeadscopeError(
-            f"what a model says to {self.name} is no single number",
+            f"the task must have a single predicted number per sequence, got {self.name}",
             where='`by="relevance"`',
-            expected="another task",
         )
-
-    # Judgement
 
     @abstractmethod
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
-        """The loss of each of these items, in nats, on the graph; `answers` are those of `sequences_of` them."""
+        """The loss of each of these items in nats, with gradients; `answers` are those of `sequences_of` them."""
 
     @abstractmethod
-    def scores(
-        self, answers: Tensor, prepared: Prepared, items: Sequence[int]
-    ) -> NDArray[np.float64]:
-        """[item, column]: what the metric is made of."""
+    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Scores:
+        """The scores from which the metrics are computed."""
 
-    @abstractmethod
-    def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
-        """Every metric of these examples; NaN where it is undefined on them."""
+    def measure(self, scores: Scores) -> dict[str, float]:
+        """Every metric of these examples, by default the mean of each column; NaN if it is undefined."""
+        return dict(zip(self.metrics, scores.mean(axis=0).tolist(), strict=True))
 
-    @property
-    def mean_column(self) -> int | None:
-        """The column of `scores` whose mean is the first metric; None where it is no mean."""
-        return None
-
-    def change_of_one(self, scores: NDArray[np.float64]) -> float:
-        """Root mean square change of the first metric if the prediction for one example changes; 0 where undefined.
+    def change_of_one(self, scores: Scores) -> float:
+        """Root mean square change of the first metric if the prediction for one example changes; 0 if undefined.
 
         Only needed if the metric is not a mean. In general, the change if one example is left out.
         """
-        rest = np.arange(len(scores))
-        return root_mean_square(
-            self._metric(scores[rest != i]) - self._metric(scores) for i in rest
-        )
+        whole = self._metric(scores)
+        changes = (self._metric(np.delete(scores, i, axis=0)) - whole for i in range(len(scores)))
+        return root_mean_square(changes)
 
-    def _metric(self, scores: NDArray[np.float64]) -> float:
+    def _metric(self, scores: Scores) -> float:
         return self.measure(scores)[self.metrics[0]] if len(scores) else math.nan
 
     def chance(self, model: AttentionModel, prepared: Prepared) -> Chance:
-        """What a model that knows nothing would reach on these examples."""
+        """The baseline of a model without information on these examples."""
         return Chance()
 
     def with_predicted_labels(self, answers: Tensor, prepared: Prepared) -> Prepared:
-        """The examples with what the model says, by its answers to all sequences, in the place of what is right."""
-        raise HeadscopeError(
-            f"{self.name} has no labels but its texts",
-            where="`labels_free`",
-            expected="a task with labels",
-        )
+        """The examples with the model's own predictions as targets. answers: to all sequences."""
+        what = f"requires a task with labels, got {self.name}"
+        raise HeadscopeError(what, where="`labels_free`")
 
-    def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
-        """[sequence]: how far answers are from those of a teacher, on the graph."""
-        raise HeadscopeError(
-            f"the answers to {self.name} cannot be imitated",
-            where="`teacher`",
-            expected="a task with classes or vectors",
-        )
+    def imitation(self, answers: Tensor, teacher: Tensor) -> Tensor:
+        """[sequence]: the distance of answers from those of a teacher, with gradients."""
+        what = f"requires a task with classes or vectors, got {self.name}"
+        raise HeadscopeError(what, where="`teacher`")
 
     def judge(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Judged:
         """Losses and scores of these items from the answers of their sequences, item by item."""
@@ -304,16 +286,16 @@ class Task(ABC):
 
 
 def root_mean_square(changes: Iterable[float]) -> float:
-    """Of the changes that are defined; 0 if none is."""
+    """Root mean square of the finite changes; 0 without any."""
     defined = [change for change in changes if math.isfinite(change)]
     return math.sqrt(sum(change**2 for change in defined) / len(defined)) if defined else 0.0
 
 
 def select_half(items: list[Item], split: str) -> list[Item]:
-    """All examples, or of a split such as `dev:even` or `dev:odd` about one half.
+    """All examples, or about one half for a split such as `dev:even` or `dev:odd`.
 
-    Which half follows from a hash of an example's longest text: files are often in some order, and examples that share
-    it (the paragraph of several questions) stay together, so that nothing of the one half is known from the other.
+    The half is determined by a hash of an example's longest text: files are often sorted, and examples that share the
+    text (questions about one paragraph) must not be in both halves.
     """
     half = split.partition(":")[2]
     if not half:
@@ -323,9 +305,9 @@ def select_half(items: list[Item], split: str) -> list[Item]:
     return [item for item, parity in zip(items, parities, strict=True) if parity == (half == "odd")]
 
 
-def check_apart(chosen: Sequence[Item], reported: Sequence[Item], where: str) -> None:
-    """Refuse to report on examples that something was chosen on or learned from."""
-    shared = {item.where for item in chosen if item.where} & {item.where for item in reported}
+def check_apart(selected: Sequence[Item], reported: Sequence[Item], where: str) -> None:
+    """Refuse to report on examples that were used for selection or training."""
+    shared = {item.where for item in selected if item.where} & {item.where for item in reported}
     if shared:
         raise HeadscopeError(
             f"{len(shared)} examples are chosen on and reported on, {min(shared)} among them",
@@ -335,7 +317,7 @@ def check_apart(chosen: Sequence[Item], reported: Sequence[Item], where: str) ->
 
 
 def sample_evenly(items: list[Item], limit: int | None, where: str | Path) -> list[Item]:
-    """`limit` of the examples, evenly spread; all where there is no limit. None at all is refused."""
+    """At most `limit` of the examples, evenly spaced; all without a limit. No examples are an error."""
     if not items:
         raise HeadscopeError("no example in it", where=where, expected="one or more")
     if limit is None or limit >= len(items):
@@ -345,7 +327,7 @@ def sample_evenly(items: list[Item], limit: int | None, where: str | Path) -> li
 
 
 def two_files(data: str | Path) -> tuple[str, str] | None:
-    """Source and target where `data` names two files with a comma between; None where it is one path."""
+    """Source and target if `data` is two files joined by a comma; None if it is one path."""
     if "," not in str(data) or Path(data).exists():
         return None
     source, target = (part.strip() for part in str(data).split(",", 1))
@@ -358,7 +340,7 @@ def sequences_of(prepared: Prepared, items: Sequence[int]) -> list[int]:
 
 
 def part_rows(prepared: Prepared, items: Sequence[int]) -> Tensor:
-    """For items of equally many parts: where in the answers of their own sequences each part stands [item, part]."""
+    """[item, part]: rows of the items' parts in the answers of their sequences; all items have equally many parts."""
     width = len(prepared.parts[items[0]])
     return torch.arange(len(items) * width).view(len(items), width)
 
@@ -366,30 +348,30 @@ def part_rows(prepared: Prepared, items: Sequence[int]) -> Tensor:
 def plan_batches(
     prepared: Prepared, batch_size: int, among: Iterable[int] | None = None
 ) -> list[list[int]]:
-    """Sequences' numbers in batches, the longest first; all sequences, or those among the given ones.
+    """Numbers of sequences in batches, the longest first. among: these sequences instead of all.
 
-    Of all ways to cut the sorted sequences into batches the one that computes least: every token of a batch's
-    longest sequence for each of its sequences, and OVERHEAD tokens' worth for the batch itself.
+    Splits the sorted sequences into batches at minimum cost, by dynamic programming. The cost of a batch is its
+    padded number of tokens plus OVERHEAD.
     """
     check_count(batch_size, "`batch_size`")
     numbers = range(len(prepared.sequences)) if among is None else among
     order = sorted(numbers, key=lambda i: (*_lengths(prepared.sequences[i]), -i), reverse=True)
     widths = [sum(_lengths(prepared.sequences[i])) for i in order]
-    least, cut = [0.0], [0]
+    least, first = [0.0], [0]  # by end: cost of all batches so far, start of the last one
     for end in range(1, len(order) + 1):
-        lowest, at, widest = math.inf, end - 1, 0
+        lowest, best, width = math.inf, end - 1, 0
         for start in range(end - 1, max(0, end - batch_size) - 1, -1):
-            widest = max(widest, widths[start])
-            cost = least[start] + (end - start) * widest + OVERHEAD
+            width = max(width, widths[start])
+            cost = least[start] + (end - start) * width + OVERHEAD
             if cost < lowest:
-                lowest, at = cost, start
+                lowest, best = cost, start
         least.append(lowest)
-        cut.append(at)
-    found, end = [], len(order)
+        first.append(best)
+    batches, end = [], len(order)
     while end:
-        found.append(order[cut[end] : end])
-        end = cut[end]
-    return found[::-1]
+        batches.append(order[first[end] : end])
+        end = first[end]
+    return batches[::-1]
 
 
 def _lengths(sequence: Encoded) -> tuple[int, int]:
@@ -406,22 +388,22 @@ def batch_of(model: AttentionModel, prepared: Prepared, numbers: Sequence[int]) 
 
 
 def labels_of(prepared: Prepared, batch: Batch, length: int) -> Tensor:
-    """[sequence, token]: what is right at each token of a batch, -100 where nothing is asked."""
+    """[sequence, token]: the labels of a batch, IGNORED for tokens that are not judged."""
     assert prepared.labels is not None
-    padded = [(prepared.labels[i] + [-100] * length)[:length] for i in batch.indices]
+    padded = [(prepared.labels[i] + [IGNORED] * length)[:length] for i in batch.indices]
     return torch.tensor(padded)
 
 
 def encode_examples(
     model: AttentionModel, examples: Sequence[Example], max_length: int | None
 ) -> tuple[list[Encoded | None], Counts]:
-    """Each example's sequence, None where it has none, and what became of them."""
+    """Each example's sequence, None if it has none, and counts of what was left out."""
     encoder = Encoder(model, max_length=max_length)
-    found: list[Encoded | None] = [None] * len(examples)
+    sequences: list[Encoded | None] = [None] * len(examples)
     for sequence in encoder.encode(list(examples), 0):
-        found[sequence.index] = sequence
+        sequences[sequence.index] = sequence
     encoder.unknown.warn()
-    return found, encoder.counts
+    return sequences, encoder.counts
 
 
 def encode_items(
@@ -432,36 +414,30 @@ def encode_items(
 ) -> Prepared:
     """Items of one sequence each, without targets. Sequences below `fewest_tokens` are skipped, with the reason."""
     examples = [Example(*item.texts, where=item.where) for item in items]  # type: ignore[misc]
-    found, counts = encode_examples(model, examples, max_length)
-    for number, sequence in enumerate(found):
+    sequences, counts = encode_examples(model, examples, max_length)
+    for number, sequence in enumerate(sequences):
         if sequence is not None and len(sequence.source.ids) < fewest_tokens[0]:
-            found[number] = None
+            sequences[number] = None
             counts.skip(fewest_tokens[1])
-    kept, sequences, parts = drop_incomplete(items, [[one] for one in found], counts)
-    return Prepared(kept, sequences, parts, None, counts)
+    return drop_incomplete(items, sequences, 1, counts)
 
 
 def drop_incomplete(
-    items: list[Item], groups: list[list[Encoded | None]], counts: Counts
-) -> tuple[list[Item], list[Encoded], list[tuple[int, ...]]]:
-    """Items all of whose parts have a sequence, the sequences numbered anew, and each item's numbers."""
-    kept: list[Item] = []
-    sequences: list[Encoded] = []
-    parts: list[tuple[int, ...]] = []
-    for item, group in zip(items, groups, strict=True):
-        if any(part is None for part in group):
-            continue
-        first = len(sequences)
-        sequences += [
-            Encoded(first + i, part.source, part.target)
-            for i, part in enumerate(group)
-            if part is not None
-        ]
-        kept.append(item)
-        parts.append(tuple(range(first, len(sequences))))
-    if not kept:
+    items: list[Item], sequences: Sequence[Encoded | None], size: int, counts: Counts
+) -> Prepared:
+    """Items all of whose `size` consecutive sequences exist, without targets; the sequences are numbered anew."""
+    complete: list[Item] = []
+    whole: list[Encoded] = []
+    for item, start in zip(items, range(0, len(sequences), size), strict=True):
+        group = [part for part in sequences[start : start + size] if part is not None]
+        if len(group) == size:
+            complete.append(item)
+            whole += group
+    if not complete:
         why = ", ".join(f"{count} {reason}" for reason, count in counts.skipped.items())
         raise HeadscopeError(
             f"no example could be read by the model ({why})", expected="texts that become tokens"
         )
-    return kept, sequences, parts
+    numbered = [Encoded(i, part.source, part.target) for i, part in enumerate(whole)]
+    parts = [tuple(range(i * size, (i + 1) * size)) for i in range(len(complete))]
+    return Prepared(complete, numbered, parts, None, counts)

@@ -1,6 +1,6 @@
-"""Language modelling from left to right: which token comes next?
+"""Causal language modelling: prediction of the next token.
 
-The loss of a text is the mean over its tokens but the first, each given the ones before it.
+The loss of a text is the mean over its tokens except the first.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from torch import Tensor
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, encode_items, labels_of
-from headscope.tasks.per_token import IGNORED, PerToken, score_tokens
+from headscope.tasks.base import IGNORED, Item, Prepared, encode_items, labels_of
+from headscope.tasks.per_token import PerToken, score_tokens
 
 
 class Causal(PerToken):
-    """The share of tokens that are guessed right from those before them; the loss in nats a token."""
+    """Accuracy of the next token; the loss in nats per token."""
 
     names: ClassVar[tuple[str, ...]] = ("causal",)
     model_class = "AutoModelForCausalLM"
@@ -44,5 +44,5 @@ class Causal(PerToken):
         return replace(plain, labels=labels)
 
     def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
-        """[sequence, 3]: sum of losses, tokens asked, right ones."""
+        """[sequence, 3]: sum of losses, judged tokens, right tokens."""
         return score_tokens(output.logits, labels_of(prepared, batch, output.logits.shape[1]))

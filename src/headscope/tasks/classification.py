@@ -1,11 +1,11 @@
-"""Texts and pairs of texts with a label: GLUE's sentence tasks, or a table of one's own."""
+"""Classification of texts and pairs of texts: GLUE's sentence tasks, or any table with labels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,19 +17,24 @@ from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.targets import largest_logit
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Chance, Item, Prepared, Task, encode_items, root_mean_square
+from headscope.tasks.base import (
+    Chance,
+    Item,
+    Prepared,
+    Scores,
+    Task,
+    encode_items,
+    root_mean_square,
+)
 from headscope.tasks.metrics import accuracy, f1, matthews
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a data set is laid out: the columns of its texts and label (any of several names), its labels, its metric.
+    """Format of a data set: the columns of its texts and label (any of several names), its labels, its metric.
 
     labels  in the order of the classes; empty: as they occur in the data, sorted
-    names   what some files call the labels, in the same order
+    names   other names of the labels in some files, in the same order
     """
 
     first: tuple[str, ...]
@@ -40,55 +45,37 @@ class Form:
     names: tuple[str, ...] = ()
 
 
+# Labels of examples on which annotators did not agree, or whose label is secret.
+NO_LABEL = ("-", "-1")
+_BITS, _TWO = ("0", "1"), ("entailment", "not_entailment")
 _NLI = ("entailment", "neutral", "contradiction")
-_BITS = ("0", "1")
-_NOBODY_KNOWS = (
-    "-",
-    "-1",
-)  # labels of examples on which annotators did not agree, or whose label is kept secret
-_TWO = ("entailment", "not_entailment")
+_LABEL = ("label", "gold_label")
+_FIRST, _SECOND = ("sentence1", "premise"), ("sentence2", "hypothesis")
 FORMS = {
     "classification": Form(("text", "sentence"), label=("label", "class")),
-    "pairs": Form(
-        ("sentence1", "text1", "premise", "a"), ("sentence2", "text2", "hypothesis", "b")
-    ),
-    "mnli": Form(
-        ("premise", "sentence1", "prem"),
-        ("hypothesis", "sentence2", "hyp"),
-        ("label", "gold_label"),
-        _NLI,
-    ),
-    "snli": Form(
-        ("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label"), _NLI
-    ),
+    "pairs": Form(("sentence1", "text1", "premise", "a"), ("sentence2", "text2", "hypothesis", "b")),
+    "mnli": Form(("premise", "sentence1", "prem"), ("hypothesis", "sentence2", "hyp"), _LABEL, _NLI),
+    "snli": Form(("premise", "sentence1"), ("hypothesis", "sentence2"), _LABEL, _NLI),
     "qnli": Form(("question",), ("sentence",), labels=_TWO),
-    "rte": Form(("sentence1", "premise"), ("sentence2", "hypothesis"), labels=_TWO),
+    "rte": Form(_FIRST, _SECOND, labels=_TWO),
     "sst2": Form(("sentence",), labels=_BITS, names=("negative", "positive")),
     "cola": Form(
         ("sentence",), labels=_BITS, metric="matthews", names=("unacceptable", "acceptable")
     ),
     "mrpc": Form(
-        ("#1 String", "sentence1"),
-        ("#2 String", "sentence2"),
-        ("Quality", "label"),
-        _BITS,
-        "f1",
+        ("#1 String", "sentence1"), ("#2 String", "sentence2"), ("Quality", "label"), _BITS, "f1",
         ("not_equivalent", "equivalent"),
     ),
     "qqp": Form(
-        ("question1",),
-        ("question2",),
-        ("is_duplicate", "label"),
-        _BITS,
-        "f1",
+        ("question1",), ("question2",), ("is_duplicate", "label"), _BITS, "f1",
         ("not_duplicate", "duplicate"),
     ),
-}
+}  # fmt: skip
 METRICS = {"accuracy": accuracy, "f1": f1, "matthews": matthews}
 
 
 class Classification(Task):
-    """Which of a few classes. The loss is the cross-entropy of the model's own classifier."""
+    """Classification. The loss is the cross-entropy of the model's own classifier."""
 
     names: ClassVar[tuple[str, ...]] = tuple(FORMS)
     model_class = "AutoModelForSequenceClassification"
@@ -104,12 +91,13 @@ class Classification(Task):
     ) -> None:
         super().__init__(name, columns=columns, labels=labels)
         self.form = FORMS[name]
-        named = (self.form.first, self.form.second, self.form.label)
-        self.table_columns = tuple(names[0] for names in named if names)
+        columns_of_form = (self.form.first, self.form.second, self.form.label)
+        self.table_columns = tuple(names[0] for names in columns_of_form if names)
         others = [metric for metric in METRICS if metric != self.form.metric]
         if len(self.form.labels) > 2:
-            others.remove("f1")  # of one class among several it would not be that of the task
+            others.remove("f1")  # which is defined for one of two classes
         self.metrics = (self.form.metric, *others)
+        self.mean_column = 0 if self.form.metric == "accuracy" else None
 
     def read(self, path: Path) -> Iterator[Item]:
         for record in read_records(path):
@@ -126,7 +114,7 @@ class Classification(Task):
             label = self.renamed.get(label, label)
             if label in self.form.names:
                 label = self.form.labels[self.form.names.index(label)]
-            if self.form.labels and label in _NOBODY_KNOWS:
+            if self.form.labels and label in NO_LABEL:
                 continue
             if self.form.labels and label not in self.form.labels:
                 raise HeadscopeError(
@@ -138,36 +126,32 @@ class Classification(Task):
             yield Item(tuple(texts), label, record.where)
 
     def _refuse_unlabelled(self, record: Record) -> None:
-        if self.needs_labels:
-            names = self.column(self.form.label)
-            raise HeadscopeError(
-                f"no column {' or '.join(names)} among {choices(names[0], record.cells)}",
-                where=record.where,
-                fix=f'Name the column that holds it: `columns={{"{self.form.label[0]}": "NAME"}}`. '
-                f"Where there are no labels, {command_line('importance', labels_free=True)} "
-                "goes by what the model itself says",
-            )
+        if not self.needs_labels:
+            return
+        names = self.column(self.form.label)
+        labels_free = command_line("importance", labels_free=True)
+        raise HeadscopeError(
+            f"no column {' or '.join(names)} among {choices(names[0], record.cells)}",
+            where=record.where,
+            fix=f'Name the column that holds it: `columns={{"{self.form.label[0]}": "NAME"}}`. '
+            f"Where there are no labels, {labels_free} goes by what the model itself says",
+        )
 
     def labels(self, items: Sequence[Item]) -> tuple[str, ...]:
-        """The classes in order: the data set's, or those that occur."""
-        found = self.form.labels or tuple(sorted({item.target for item in items}))
-        if len({item.target for item in items}) < 2:
-            raise HeadscopeError(
-                f'all {len(items)} examples have the label "{items[0].target}"',
-                where=items[0].where.rpartition(":")[0] or None,
-                expected="two or more classes",
-            )
-        return found
+        """The classes in order: those of the data set, or those that occur."""
+        occurring = {item.target for item in items}
+        if len(occurring) < 2:
+            what = f'there must be two classes or more, got "{items[0].target}" for all {len(items)} examples'
+            raise HeadscopeError(what, where=items[0].where.rpartition(":")[0] or None)
+        return self.form.labels or tuple(sorted(occurring))
 
     def prepare(
         self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
     ) -> Prepared:
         is_labelled = items[0].target is not None
-        labels = (
-            self.labels(items)
-            if is_labelled
-            else self.form.labels or tuple(map(str, model.model.config.label2id))
-        )
+        labels = self.form.labels or tuple(map(str, model.model.config.label2id))
+        if is_labelled:
+            labels = self.labels(items)
         classes = _classes(model, labels)
         unknown = next((item for item in items if item.target not in classes), None)
         if is_labelled and unknown is not None:
@@ -179,11 +163,11 @@ class Classification(Task):
             )
         plain = encode_items(model, items, max_length)
         targets = [classes[item.target] if is_labelled else 0 for item in plain.items]
-        # [class of the model]: its place among the data set's labels; classes not named there come after them.
-        places = len(labels) + np.arange(int(model.model.config.num_labels))
+        # [class of the model]: its index among the data set's labels; other classes come after them.
+        indices = len(labels) + np.arange(int(model.model.config.num_labels))
         for label in set(labels) & set(classes):
-            places[classes[label]] = labels.index(label)
-        return replace(plain, targets=torch.tensor(targets), extras=places)
+            indices[classes[label]] = labels.index(label)
+        return replace(plain, targets=torch.tensor(targets), extras=indices)
 
     def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         logits: Tensor = output.logits
@@ -192,28 +176,26 @@ class Classification(Task):
     def predicted_logit(self, answers: Tensor) -> Tensor:
         return largest_logit(answers)
 
-    def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
-        """The divergence of the teacher's classes from ours, in nats."""
-        ours, theirs = answers.log_softmax(dim=-1), wanted.log_softmax(dim=-1)
+    def imitation(self, answers: Tensor, teacher: Tensor) -> Tensor:
+        """Kullback-Leibler divergence from the teacher's distribution to the student's, in nats."""
+        ours, theirs = answers.log_softmax(dim=-1), teacher.log_softmax(dim=-1)
         return (theirs.exp() * (theirs - ours)).sum(dim=-1)
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         targets = prepared.targets[list(items)].to(answers.device)
         return torch.nn.functional.cross_entropy(answers.float(), targets, reduction="none")
 
-    def scores(
-        self, answers: Tensor, prepared: Prepared, items: Sequence[int]
-    ) -> NDArray[np.float64]:
-        """Columns: whether it is right, the predicted class, the right class, by their places among the labels."""
+    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Scores:
+        """Columns: whether it is right, the predicted class, the right class, as indices among the labels."""
         predicted = answers.argmax(dim=-1).cpu().numpy()
         right = prepared.targets[list(items)].numpy()
         if prepared.extras is not None:
             predicted, right = prepared.extras[predicted], prepared.extras[right]
         return np.stack([predicted == right, predicted, right], axis=1).astype(np.float64)
 
-    def change_of_one(self, scores: NDArray[np.float64]) -> float:
+    def change_of_one(self, scores: Scores) -> float:
         """One example gets another class of those that occur (for two classes: the other one)."""
-        # Examples of one kind change the metric alike
+        # Equal examples change the metric equally.
         kinds, counts = np.unique(scores, axis=0, return_counts=True)
         classes = np.union1d(scores[:, 1:], [0.0, 1.0])
         changes: list[float] = []
@@ -225,43 +207,35 @@ class Classification(Task):
                 changes += [self._metric(after) - self._metric(scores)] * int(count)
         return root_mean_square(changes)
 
-    def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
+    def measure(self, scores: Scores) -> dict[str, float]:
         return {name: METRICS[name](scores[:, 1], scores[:, 2]) for name in self.metrics}
 
     def chance(self, model: AttentionModel, prepared: Prepared) -> Chance:
-        """Of the best constant answer; for F1 that is always the class 1."""
-        known = Chance.of_labels(prepared.targets.tolist())
+        """The best constant answer; for F1 that is always class 1."""
+        chance = Chance.of_labels(prepared.targets.tolist())
         if self.form.metric == "accuracy":
-            return known
+            return chance
         if self.form.metric == "matthews":
-            return replace(known, metric=0.0)
-        places = (
-            prepared.targets.numpy()
-            if prepared.extras is None
-            else prepared.extras[prepared.targets.numpy()]
-        )
-        return replace(known, metric=f1(np.ones(len(places)), places.astype(np.float64)))
+            return replace(chance, metric=0.0)
+        targets = prepared.targets.numpy()
+        if prepared.extras is not None:
+            targets = prepared.extras[targets]
+        return replace(chance, metric=f1(np.ones(len(targets)), targets.astype(np.float64)))
 
     def with_predicted_labels(self, answers: Tensor, prepared: Prepared) -> Prepared:
         return replace(prepared, targets=answers.argmax(dim=-1).cpu())
 
-    @property
-    def mean_column(self) -> int | None:
-        return 0 if self.form.metric == "accuracy" else None
-
 
 def _classes(model: AttentionModel, labels: tuple[str, ...]) -> dict[str, int]:
-    """The number of each label in the model's output: by its own names, else by the data set's order."""
-    known = {str(name): int(i) for name, i in (model.model.config.label2id or {}).items()}
-    if all(name.upper().startswith("LABEL_") for name in known):
-        if len(known) != len(labels):
-            raise HeadscopeError(
-                f"the model has {len(known)} classes without names, the data {len(labels)}: {', '.join(labels)}",
-                where=model.name,
-                expected="as many of one as of the other",
-            )
+    """The index of each label in the model's output: by its own names, else in the data set's order."""
+    own = {str(name): int(i) for name, i in (model.model.config.label2id or {}).items()}
+    if all(name.upper().startswith("LABEL_") for name in own):
+        if len(own) != len(labels):
+            listed = f"{len(labels)} labels of the data ({', '.join(labels)})"
+            what = f"a model with unnamed classes must have as many as the {listed}, got {len(own)}"
+            raise HeadscopeError(what, where=model.name)
         return {label: i for i, label in enumerate(labels)}
-    if set(known) & set(labels):
-        return known
-    lower = {name.lower(): i for name, i in known.items()}
-    return {label: lower[label.lower()] for label in labels if label.lower() in lower} or known
+    if set(own) & set(labels):
+        return own
+    lower = {name.lower(): i for name, i in own.items()}
+    return {label: lower[label.lower()] for label in labels if label.lower() in lower} or own

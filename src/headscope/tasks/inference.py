@@ -1,4 +1,4 @@
-"""A model's answers to a task: batches in, one answer for each sequence out."""
+"""Running a model on a task: answers of all sequences, losses and scores."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def answers(
 ) -> Tensor:
     """The answers of all sequences, in their order."""
     model.check_evaluating()
-    found: list[Tensor | None] = [None] * len(prepared.sequences)
+    rows: list[Tensor | None] = [None] * len(prepared.sequences)
     done = 0
     for numbers in plan_batches(prepared, batch_size):
         batch = batch_of(model, prepared, numbers)
         with torch.inference_mode(), report_out_of_memory(batch_size):
             answer = task.extract_answers(task.call(model, batch), batch, prepared)
         for number, row in zip(numbers, answer, strict=True):
-            found[number] = row
+            rows[number] = row
         done += len(numbers)
         progress(done, len(prepared.sequences))
-    return torch.stack([row for row in found if row is not None])
+    return torch.stack([row for row in rows if row is not None])
 
 
 def evaluate(
@@ -49,21 +49,21 @@ def evaluate(
     progress: Progress = lambda done, total: None,
 ) -> Judged:
     """The model's losses and scores on a task."""
-    found = answers(model, task, prepared, batch_size=batch_size, progress=progress)
-    everyone = range(len(prepared.items))
-    return task.judge(found[sequences_of(prepared, everyone)], prepared, everyone)
+    by_sequence = answers(model, task, prepared, batch_size=batch_size, progress=progress)
+    items = range(len(prepared.items))
+    return task.judge(by_sequence[sequences_of(prepared, items)], prepared, items)
 
 
 def sites_in_use(model: AttentionModel, task: Task, prepared: Prepared) -> tuple[Site, ...]:
-    """The sites that the task's forward pass calls: not XLNet's second stream, which only pre-training needs."""
-    seen = _Seen()
-    with torch.inference_mode(), model.edited(seen):
+    """The sites that the task's forward pass calls, without XLNet's second stream, which only pre-training needs."""
+    recorder = _SiteRecorder()
+    with torch.inference_mode(), model.edited(recorder):
         task.single_pass(model, batch_of(model, prepared, [0]))
-    return tuple(site for site in model.sites if site in seen.sites)
+    return tuple(site for site in model.sites if site in recorder.sites)
 
 
-class _Seen(Edit):
-    """Changes nothing; notes which sites are called."""
+class _SiteRecorder(Edit):
+    """Changes nothing and records which sites are called."""
 
     def __init__(self) -> None:
         self.sites: set[Site] = set()
@@ -75,7 +75,7 @@ class _Seen(Edit):
 
 @contextmanager
 def report_out_of_memory(batch_size: int) -> Iterator[None]:
-    """Say the batch size where memory runs out."""
+    """Turn errors of full memory into one that names the batch size."""
     try:
         yield
     except (MemoryError, RuntimeError) as cause:
@@ -90,5 +90,5 @@ def report_out_of_memory(batch_size: int) -> Iterator[None]:
 
 
 def describe_unpruned(task: Task, metric: float, examples: int) -> str:
-    """What the model does before anything is changed, as a line to show."""
+    """A log line with the metric of the unpruned model."""
     return f"unpruned model: {task.metrics[0]} {metric:.3f} on {examples} examples"

@@ -1,8 +1,8 @@
-"""Masked language modelling: which token was here? Every text is masked the same way each time.
+"""Masked language modelling. Every text is masked the same way each time.
 
-A share of a text's content tokens is replaced by the mask token; which ones follows from the token ids and the seed
-alone. The loss of a text is the mean over its masked tokens. `DynamicMasking` is the pre-training
-objective, with another mask in every epoch.
+A share of a text's content tokens is replaced by the mask token, determined by the token ids and the seed. The loss of
+a text is the mean over its masked tokens. `DynamicMasking` is the pre-training objective, with another mask in every
+epoch.
 """
 
 from __future__ import annotations
@@ -19,18 +19,15 @@ from torch import Tensor, nn
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, encode_items
-from headscope.tasks.per_token import IGNORED, PerToken
+from headscope.tasks.base import IGNORED, Item, Prepared, encode_items
+from headscope.tasks.per_token import PerToken
 
 SHARE = 0.15
-MASKED, REPLACED = (
-    0.8,
-    0.1,
-)  # in pre-training, of the tokens that are asked; the others stay as they are
+MASKED, REPLACED = 0.8, 0.1  # shares of the judged tokens in pre-training; the others are unchanged
 
 
 class MaskedTokenTask(PerToken):
-    """The share of masked tokens that are guessed right, over all texts; the loss in nats a masked token."""
+    """Accuracy over the masked tokens of all texts; the loss in nats per masked token."""
 
     names: ClassVar[tuple[str, ...]] = ("masked", "mlm")
     model_class = "AutoModelForMaskedLM"
@@ -65,36 +62,35 @@ class MaskedTokenTask(PerToken):
         return self.mask_tokens(model, encode_items(model, items, max_length))
 
     def mask_tokens(self, model: AttentionModel, plain: Prepared) -> Prepared:
-        """Whole sequences with a share of their tokens masked, and these as labels."""
+        """The sequences with a share of their tokens masked, which are the labels."""
         assert model.tokenizer is not None
         mask = int(model.tokenizer.mask_token_id)
         sequences, labels = [], []
         for sequence in plain.sequences:
-            chosen = self.masked_positions(sequence.source.ids, model.marks.special)
-            ids = [mask if i in chosen else token for i, token in enumerate(sequence.source.ids)]
-            labels.append(
-                [token if i in chosen else IGNORED for i, token in enumerate(sequence.source.ids)]
-            )
-            sequences.append(replace(sequence, source=replace(sequence.source, ids=ids)))
+            ids = sequence.source.ids
+            positions = self.masked_positions(ids, model.marks.special)
+            shown = [mask if i in positions else token for i, token in enumerate(ids)]
+            labels.append([token if i in positions else IGNORED for i, token in enumerate(ids)])
+            sequences.append(replace(sequence, source=replace(sequence.source, ids=shown)))
         return replace(plain, sequences=sequences, labels=labels)
 
     def masked_positions(self, ids: Sequence[int], special: frozenset[int]) -> set[int]:
-        """The places of the masked tokens: 15 % of the content, one at least."""
+        """The positions of the masked tokens: 15 % of the content, at least one."""
         content = [i for i, token in enumerate(ids) if token not in special]
         if not content:
             return {len(ids) // 2}
         text = f"{self.seed}:{','.join(map(str, ids))}".encode()
-        chance = np.random.default_rng(int.from_bytes(hashlib.sha256(text).digest()[:8], "little"))
-        count = max(1, round(SHARE * len(content)))
-        return set(chance.choice(content, size=count, replace=False).tolist())
+        seed = int.from_bytes(hashlib.sha256(text).digest()[:8], "little")
+        rng = np.random.default_rng(seed)
+        return set(rng.choice(content, size=_count(content), replace=False).tolist())
 
     def call(self, model: AttentionModel, batch: Batch) -> Any:
-        """The head guesses at the asked places alone: it is as large as the vocabulary, and they are few."""
+        """Apply the head at the masked positions only: it is as large as the vocabulary, and they are few."""
         assert batch.labels is not None
-        places = (batch.labels != IGNORED).to(model.device)
+        is_masked = (batch.labels != IGNORED).to(model.device)
 
         def pick(module: nn.Module, args: Any, output: Any) -> Any:
-            output.last_hidden_state = output.last_hidden_state[places][None]
+            output.last_hidden_state = output.last_hidden_state[is_masked][None]
             return output
 
         handle = model.model.base_model.register_forward_hook(pick)
@@ -104,32 +100,31 @@ class MaskedTokenTask(PerToken):
             handle.remove()
 
     def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
-        """[sequence, 3]: sum of losses, masked tokens, right ones."""
+        """[sequence, 3]: sum of losses, masked tokens, right tokens."""
         assert batch.labels is not None
         labels = batch.labels.to(output.logits.device)
-        asked = labels != IGNORED
-        logits: Tensor = output.logits[0]
-        right = labels[asked]
+        is_masked = labels != IGNORED
+        logits: Tensor = output.logits[0]  # [masked token, vocabulary]
+        right = labels[is_masked]
         losses = nn.functional.cross_entropy(logits.float(), right, reduction="none")
         hits = (logits.argmax(dim=-1) == right).to(losses)
-        owner = asked.nonzero()[:, 0]
+        owner = is_masked.nonzero()[:, 0]
         sums = losses.new_zeros(len(labels), 3)
         return sums.index_add(0, owner, torch.stack([losses, torch.ones_like(losses), hits], dim=1))
 
 
 class DynamicMasking(MaskedTokenTask):
-    """The pre-training objective. Judged like `masked`: the held-out sequences are masked once and for all.
+    """The pre-training objective: another mask in every epoch. Evaluation uses the constant mask of `masked`.
 
-    In every epoch another mask. Of the tokens that are asked, four in five are replaced by the mask token, one in ten
-    by any token and one in ten by nothing, as in BERT. Which they are follows from the seed, the epoch and the
-    sequence's number alone, so that a resumed run, or one spread over processes, sees the same.
+    Of the masked tokens, four in five are replaced by the mask token, one in ten by a random token and one in ten are
+    unchanged, as in BERT. They are determined by the seed, the epoch and the sequence's number, so that a resumed or a
+    distributed run has the same masks.
     """
 
-    # Made by `pretrain`, from packed sequences: no task by name
-    names: ClassVar[tuple[str, ...]] = ()
+    names: ClassVar[tuple[str, ...]] = ()  # made by `pretrain` from packed sequences, not by name
 
     def set_vocabulary(self, model: AttentionModel) -> None:
-        """What may be put in a token's place: the mask, or any token that is not special."""
+        """Set the mask token, and the tokens that may replace others: all that are not special."""
         assert model.tokenizer is not None
         self.special = model.marks.special
         self.mask = int(model.tokenizer.mask_token_id)
@@ -143,26 +138,30 @@ class DynamicMasking(MaskedTokenTask):
         sequences, labels = [], []
         for number, item in enumerate(items):
             whole = prepared.sequences[item]
-            ids, asked = self._masked(whole.source.ids, item, epoch)
+            ids, targets = self._mask(whole.source.ids, item, epoch)
             sequences.append(replace(whole, index=number, source=replace(whole.source, ids=ids)))
-            labels.append(asked)
-        here = list(range(len(items)))
-        kept: list[Item] = [prepared.items[item] for item in items]
-        return Prepared(kept, sequences, [(i,) for i in here], None, prepared.counts, labels), here
+            labels.append(targets)
+        numbers = list(range(len(items)))
+        chosen, counts = [prepared.items[item] for item in items], prepared.counts
+        return Prepared(chosen, sequences, [(i,) for i in numbers], None, counts, labels), numbers
 
-    def _masked(self, ids: list[int], item: int, epoch: int) -> tuple[list[int], list[int]]:
-        """What the model reads, and what is right at each of its tokens."""
-        chance = np.random.default_rng([self.seed, epoch, item])
+    def _mask(self, ids: list[int], item: int, epoch: int) -> tuple[list[int], list[int]]:
+        """The token ids that the model reads, and the labels."""
+        rng = np.random.default_rng([self.seed, epoch, item])
         content = [i for i, token in enumerate(ids) if token not in self.special]
-        places = chance.choice(content, size=max(1, round(SHARE * len(content))), replace=False)
-        fates, others = chance.random(len(places)), chance.choice(self.ordinary, size=len(places))
+        positions = rng.choice(content, size=_count(content), replace=False)
+        draws, others = rng.random(len(positions)), rng.choice(self.ordinary, size=len(positions))
         shown, labels = list(ids), [IGNORED] * len(ids)
-        for place, fate, other in zip(
-            places.tolist(), fates.tolist(), others.tolist(), strict=True
+        for position, draw, other in zip(
+            positions.tolist(), draws.tolist(), others.tolist(), strict=True
         ):
-            labels[place] = ids[place]
-            if fate < MASKED:
-                shown[place] = self.mask
-            elif fate < MASKED + REPLACED:
-                shown[place] = other
+            labels[position] = ids[position]
+            if draw < MASKED:
+                shown[position] = self.mask
+            elif draw < MASKED + REPLACED:
+                shown[position] = other
         return shown, labels
+
+
+def _count(content: list[int]) -> int:
+    return max(1, round(SHARE * len(content)))

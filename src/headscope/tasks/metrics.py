@@ -1,4 +1,4 @@
-"""Metrics of predictions: accuracy, F1, Matthews' and rank correlation. NaN where a sample leaves one undefined."""
+"""Metrics of predictions: accuracy, F1, Matthews' and rank correlation; NaN if undefined for a sample."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-BOUNDS = {  # what each metric can be at least and at most; one that is not named here can be anything
+BOUNDS = {  # smallest and largest value of metrics; others are unbounded
     **dict.fromkeys(("accuracy", "accuracy@1", "exact", "f1", "mrr"), (0.0, 1.0)),
     **dict.fromkeys(("matthews", "pearson", "spearman"), (-1.0, 1.0)),
     **dict.fromkeys(("bleu", "chrf"), (0.0, 100.0)),
@@ -23,28 +23,27 @@ def accuracy(predicted: NDArray[np.float64], right: NDArray[np.float64]) -> floa
 
 
 def f1(predicted: NDArray[np.float64], right: NDArray[np.float64]) -> float:
-    """Of class 1 among two: undefined where it is neither predicted nor there, and where there are more classes."""
+    """F1 of class 1 of two; undefined if it neither occurs nor is predicted, and for more classes."""
     if max(predicted.max(), right.max()) > 1:
         return float("nan")
     hits = float(np.sum((predicted == 1) & (right == 1)))
-    named = float(np.sum(predicted == 1) + np.sum(right == 1))
-    return 2 * hits / named if named else float("nan")
+    total = float(np.sum(predicted == 1) + np.sum(right == 1))
+    return 2 * hits / total if total else float("nan")
 
 
 def matthews(predicted: NDArray[np.float64], right: NDArray[np.float64]) -> float:
-    """Correlation of two classes (or of several, in the same form); undefined where one side is constant."""
+    """Correlation of two classes, or of several in the same form; undefined if one side is constant."""
     classes = np.union1d(predicted, right)
-    one, other = (np.equal.outer(side, classes).astype(float) for side in (predicted, right))
-    one, other = one - one.mean(axis=0), other - other.mean(axis=0)
-    variance = float(np.sum(one * one) * np.sum(other * other))
-    return float(np.sum(one * other) / np.sqrt(variance)) if variance > 0 else float("nan")
+    indicators = (np.equal.outer(side, classes).astype(float) for side in (predicted, right))
+    return pearson(*indicators)
 
 
-def pearson(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    one, other = one - one.mean(), other - other.mean()
-    variance = float(np.sum(one * one) * np.sum(other * other))
-    return float(np.sum(one * other) / np.sqrt(variance)) if variance > 0 else float("nan")
+def pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Correlation of [item] or [item, class]; undefined if one side is constant."""
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    variance = float(np.sum(x * x) * np.sum(y * y))
+    return float(np.sum(x * y) / np.sqrt(variance)) if variance > 0 else float("nan")
 
 
-def spearman(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    return pearson(rankdata(one), rankdata(other))
+def spearman(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    return pearson(rankdata(x), rankdata(y))

@@ -1,4 +1,4 @@
-"""One vector for a text, pooled as `model.reading` says; and tasks that compare such vectors."""
+"""One vector per text, pooled as `model.reading` states, and the base class of tasks that compare such vectors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headscope.tasks.base import Prepared, Task, encode_examples
 class Pooling:
     """How the sequences of a prepared task are pooled.
 
-    skipped  for each sequence the number of its first tokens, those of a prompt, that do not take part
+    skipped  for each sequence the number of tokens of its prompt, which are excluded
     """
 
     reading: TextReading
@@ -35,12 +35,12 @@ class Pooling:
 
 
 class PooledTask(Task):
-    """A task about pairs of texts, each of which is read by itself and becomes a vector."""
+    """A task about pairs of texts that are encoded separately as vectors."""
 
     pools: ClassVar[bool] = True
 
     def check(self, model: AttentionModel) -> None:
-        """Refuse a model whose output is not its tokens' states, or of which nothing says how they are pooled."""
+        """Refuse a model whose output is not its token states, and a decoder without a stated pooling."""
         if model.model.base_model is not model.model or model.is_encoder_decoder:
             raise HeadscopeError(
                 f"{type(model.model).__name__} does not give its tokens' states",
@@ -49,12 +49,11 @@ class PooledTask(Task):
                 fix='Load it with model_class="AutoModel"',
             )
         check_pooling(model, model.name)
-        if model.reading.similarity not in (None, "cosine", "dot") or (
-            model.reading.similarity == "dot" and not model.reading.is_normalized
-        ):
-            note(
-                f"{model.name} states the similarity {model.reading.similarity}; {self.name} uses the cosine"
-            )
+        similarity = model.reading.similarity
+        # The dot product of normalised vectors is their cosine.
+        is_cosine = similarity == "cosine" or (similarity == "dot" and model.reading.is_normalized)
+        if similarity is not None and not is_cosine:
+            note(f"{model.name} states the similarity {similarity}; {self.name} uses the cosine")
 
     def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         return pool_states(output, batch, prepared.extras.reading, prepared.extras.of(batch))
@@ -68,7 +67,7 @@ class PooledTask(Task):
         seed: int = 0,
         answers: Tensor | None = None,
     ) -> Tensor:
-        """How near a text's vector is to that of the other text of its pair, which is held fixed."""
+        """Similarity of a text's vector to that of the other text of its pair, which is held constant."""
         assert answers is not None
         pooling: Pooling = prepared.extras
         output = model(batch)
@@ -77,21 +76,21 @@ class PooledTask(Task):
         )
         return component_along(vectors, _others(answers, prepared.parts)[list(batch.indices)])
 
-    def imitation(self, answers: Tensor, wanted: Tensor) -> Tensor:
+    def imitation(self, answers: Tensor, teacher: Tensor) -> Tensor:
         """[sequence]: one minus the cosine of two vectors of length 1."""
-        return 1 - (answers * wanted).sum(dim=-1)
+        return 1 - (answers * teacher).sum(dim=-1)
 
 
 def check_pooling(model: AttentionModel, where: str) -> None:
-    """As `check_readable`; name the default where nothing states the pooling."""
+    """Check as `check_readable`, and note the default if no file states the pooling."""
     check_readable(model, where)
     if not model.reading.is_stated:
-        told = "no file states the pooling (modules.json), so the mean of the token states is used; see `pooling`"
-        note(f"{where}: {told}")
+        default = "so the mean of the token states is used; see `pooling`"
+        note(f"{where}: no file states the pooling (modules.json), {default}")
 
 
 def check_readable(model: AttentionModel, where: str) -> None:
-    """Refuse a reading that cannot be applied, and a decoder of which nothing states the pooling."""
+    """Refuse a reading that cannot be applied, and a decoder without a stated pooling."""
     reading = model.reading
     reading.check(where)
     if not reading.is_stated and {site.stack for site in model.sites} == {"decoder"}:
@@ -105,12 +104,12 @@ def check_readable(model: AttentionModel, where: str) -> None:
 def pool_states(
     output: Any, batch: Batch, reading: TextReading, skipped: Tensor | int = 0
 ) -> Tensor:
-    """[sequence, width]: one vector a text, of length 1."""
+    """[sequence, width]: one vector per text, of length 1."""
     return normalize(reading.vectors(output[0], batch.inputs["attention_mask"], skipped).float())
 
 
 def length_of(model: AttentionModel, max_length: int | None) -> int:
-    """Tokens of a text at most: as asked, else as the model's files state, else what is usual elsewhere."""
+    """Maximum number of tokens of a text: the option, else what the model's files state, else the usual default."""
     limit, reading = model_limit(model), model.reading
     if max_length is not None:
         return max_length
@@ -124,43 +123,40 @@ def length_of(model: AttentionModel, max_length: int | None) -> int:
 def encode_texts(
     model: AttentionModel, texts: Sequence[tuple[str, str, str | None]], max_length: int | None
 ) -> tuple[list[Encoded | None], Counts, list[int]]:
-    """Sequences of (text, where, role) with their prompts, what became of them, and how many tokens pooling skips."""
+    """Sequences of (text, where, role) with their prompts, counts, and the numbers of prompt tokens to skip."""
     reading, length = model.reading, length_of(model, max_length)
-    skipped = {
-        role: 0 if reading.include_prompt else _tokens_of_prompt(model, role)
-        for _, _, role in texts
-    }
-    if max(skipped.values()) >= length - 1:
+    prompt_tokens = {role: _prompt_length(model, role) for _, _, role in texts}
+    longest = max(prompt_tokens.values())
+    if longest >= length - 1:
         raise HeadscopeError(
-            f"the prompt has {max(skipped.values())} tokens, which leaves no room for text",
+            f"the prompt must have fewer than {length - 1} tokens, which leaves room for text, got {longest}",
             where=model.name,
-            expected=f"fewer than {length - 1}",
         )
     prompted = [Example(reading.text(text, role), where=where) for text, where, role in texts]
-    found, counts = encode_examples(model, prompted, length)
+    sequences, counts = encode_examples(model, prompted, length)
     if counts.truncated:
         note(
             f"{counts.truncated} of {counts.read} texts were truncated to {length} tokens; see `max_length`"
         )
-    return found, counts, [skipped[role] for _, _, role in texts]
+    return sequences, counts, [prompt_tokens[role] for _, _, role in texts]
 
 
-def _tokens_of_prompt(model: AttentionModel, role: str | None) -> int:
-    """How many tokens a prompt has with the special ones before it, as sentence-transformers counts them."""
-    prompt = model.reading.prompt_for(role)
-    if not prompt:
+def _prompt_length(model: AttentionModel, role: str | None) -> int:
+    """Number of tokens of an excluded prompt with the special tokens before it, as in sentence-transformers."""
+    reading = model.reading
+    prompt = reading.prompt_for(role)
+    if not prompt or reading.include_prompt:
         return 0
     assert model.tokenizer is not None
-    ids = model.tokenizer(prompt.lower() if model.reading.lower_case else prompt, verbose=False)[
-        "input_ids"
-    ]
+    text = prompt.lower() if reading.lower_case else prompt
+    ids = model.tokenizer(text, verbose=False)["input_ids"]
     return len(ids) - (bool(ids) and ids[-1] in model.marks.special)
 
 
 def _others(answers: Tensor, parts: Sequence[tuple[int, ...]]) -> Tensor:
-    """[sequence, width]: the vector of the other sequence of its item; the mean where there are several."""
+    """[sequence, width]: the vector of the other sequence of its item; the mean direction of several."""
     sums = torch.zeros_like(answers)
-    for one, other in parts:
-        sums[one] += answers[other]
-        sums[other] += answers[one]
+    for first, second in parts:
+        sums[first] += answers[second]
+        sums[second] += answers[first]
     return torch.nn.functional.normalize(sums, dim=-1)

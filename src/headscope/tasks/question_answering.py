@@ -1,6 +1,6 @@
-"""Extractive question answering: where in the paragraph does the answer stand? SQuAD 1.1 and 2.0.
+"""Extractive question answering: the span of the answer in a paragraph, as in SQuAD 1.1 and 2.0.
 
-A paragraph that is longer than the model reads is cut into overlapping windows; the best span of all of them is the
+Paragraphs longer than the model can read are split into overlapping windows; the best span of all windows is the
 answer. A question without an answer (2.0) is answered by the empty span at the first token.
 """
 
@@ -29,23 +29,24 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.targets import largest_logit
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Chance, Item, Prepared, Task, sequences_of
+from headscope.tasks.base import Chance, Item, Prepared, Scores, Task, sequences_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LENGTH, STRIDE = 384, 128  # tokens of a window, tokens that two windows share
 LONGEST_ANSWER = 30
-_UNREACHABLE = -1e4  # the logit of a token that is no place for an answer
+_UNREACHABLE = -1e4  # logit of tokens where no answer can be
 
 
 class QuestionAnswering(Task):
-    """F1 and exact match; the loss is the mean of those of the first and the last token of the answer."""
+    """F1 and exact match; the loss is the mean of the losses of the first and the last token of the answer."""
 
     names: ClassVar[tuple[str, ...]] = ("squad", "questions")
     metrics = ("f1", "exact")
     model_class = "AutoModelForQuestionAnswering"
     head = ("QuestionAnswering", "does not answer questions")
+    mean_column = 0
 
     def read(self, path: Path) -> Iterator[Item]:
         for question in read_squad(path):
@@ -54,9 +55,8 @@ class QuestionAnswering(Task):
     def check(self, model: AttentionModel) -> None:
         super().check(model)
         if not getattr(model.tokenizer, "is_fast", False):
-            raise HeadscopeError(
-                "the tokenizer does not say where its tokens stand in the text", where=model.name
-            )
+            what = "the tokenizer must give the positions of tokens in the text (a fast one), got a slow one"
+            raise HeadscopeError(what, where=model.name)
 
     def prepare(
         self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
@@ -70,18 +70,15 @@ class QuestionAnswering(Task):
         unknown = UnknownTokens(model, counts.unknown)
         sequences: list[Encoded] = []
         parts: list[tuple[int, ...]] = []
-        spans: list[tuple[int, int]] = []  # of each window: the first and last token of the answer
-        # Of each token: where it stands in the context; (0, 0) elsewhere
-        places: list[list[tuple[int, int]]] = []
+        spans: list[tuple[int, int]] = []  # by window: first and last token of the answer
+        # By window and token: start and end in the context; (0, 0) outside of it.
+        offsets: list[list[tuple[int, int]]] = []
         for item in items:
             counts.read += 1
-            asked = len(tokenizer(item.texts[0].strip(), add_special_tokens=False)["input_ids"])
-            if asked + tokenizer.num_special_tokens_to_add(pair=True) >= length:
-                raise HeadscopeError(
-                    f"the question has {asked} tokens, which leaves no room for its paragraph",
-                    where=item.where,
-                    expected=f"a question that fits into a window of {length} tokens",
-                )
+            size = len(tokenizer(item.texts[0].strip(), add_special_tokens=False)["input_ids"])
+            if size + tokenizer.num_special_tokens_to_add(pair=True) >= length:
+                what = f"the question must fit into a window of {length} tokens with its paragraph, got {size} tokens"
+                raise HeadscopeError(what, where=item.where)
             encoding = tokenizer(
                 item.texts[0].strip(),
                 item.texts[1],
@@ -94,17 +91,14 @@ class QuestionAnswering(Task):
             first = len(sequences)
             for window in range(len(encoding["input_ids"])):
                 of_context = [number == 1 for number in encoding.sequence_ids(window)]
-                offsets = encoding["offset_mapping"][window]
-                here = [
-                    tuple(o) if inside else (0, 0)
-                    for o, inside in zip(offsets, of_context, strict=True)
-                ]
+                in_text = zip(encoding["offset_mapping"][window], of_context, strict=True)
+                in_context = [tuple(offset) if inside else (0, 0) for offset, inside in in_text]
                 ids = encoding["input_ids"][window]
                 types = encoding["token_type_ids"][window] if "token_type_ids" in encoding else None
                 side = Side(ids, [-1] * len(ids), [int(inside) for inside in of_context], types)
                 sequences.append(Encoded(len(sequences), side))
-                spans.append(_span(item.target, here))
-                places.append(here)
+                spans.append(_span(item.target, in_context))
+                offsets.append(in_context)
             parts.append(tuple(range(first, len(sequences))))
             counts.used += 1
             counts.sequences += len(parts[-1])
@@ -112,59 +106,47 @@ class QuestionAnswering(Task):
             ids = [token for window in encoding["input_ids"] for token in window]
             unknown.add(ids, item.texts, item.where)
         unknown.warn()
-        return Prepared(
-            items, sequences, parts, torch.tensor(spans), counts, extras=(length, places)
-        )
+        targets = torch.tensor(spans)
+        return Prepared(items, sequences, parts, targets, counts, extras=(length, offsets))
 
     def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
-        """[sequence, 2, token]: logits of the first and last token, filled up to the longest window."""
+        """[sequence, 2, token]: logits of the first and last token, padded to the longest window."""
         logits = torch.stack([output.start_logits, output.end_logits], dim=1).float()
-        logits = logits.masked_fill(
-            ~batch.inputs["attention_mask"].bool()[:, None].to(logits.device), _UNREACHABLE
-        )
+        is_padding = ~batch.inputs["attention_mask"].bool().to(logits.device)
+        logits = logits.masked_fill(is_padding[:, None], _UNREACHABLE)
         length, _ = prepared.extras
         return torch.nn.functional.pad(logits, (0, length - logits.shape[-1]), value=_UNREACHABLE)
 
     def predicted_logit(self, answers: Tensor) -> Tensor:
-        """The best first and the best last token together."""
+        """Sum of the logits of the best first and the best last token."""
         return largest_logit(answers).sum(dim=1)
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
-        """The mean over an item's windows; a window without the answer should say so (its first token)."""
+        """The mean over an item's windows; the target of a window without the answer is its first token."""
         spans = prepared.targets[sequences_of(prepared, items)].to(answers.device)
-        each = torch.nn.functional.cross_entropy(
-            answers.flatten(0, 1), spans.flatten(), reduction="none"
-        )
+        ends = answers.flatten(0, 1)  # [window * 2, token]
+        each = torch.nn.functional.cross_entropy(ends, spans.flatten(), reduction="none")
         windows = each.view(-1, 2).mean(dim=1)
         sizes = torch.tensor([len(prepared.parts[item]) for item in items], device=answers.device)
         owner = torch.arange(len(sizes), device=answers.device).repeat_interleave(sizes)
         return windows.new_zeros(len(sizes)).index_add(0, owner, windows) / sizes
 
-    def scores(
-        self, answers: Tensor, prepared: Prepared, items: Sequence[int]
-    ) -> NDArray[np.float64]:
-        """Columns: F1, exact match, of the best span against the best of the given answers."""
+    def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Scores:
+        """Columns: F1 and exact match of the best span with the best of the given answers."""
         start = 0
-        found = []
+        rows = []
         for item in items:
             count = len(prepared.parts[item])
-            said = self._said(answers[start : start + count], prepared, item)
+            predicted = self._predict(answers[start : start + count], prepared, item)
             start += count
             question: Question = prepared.items[item].target
             right = [text for text, _ in question.answers] or [""]
-            exact = max(float(_normal(said) == _normal(text)) for text in right)
-            found.append([max(_f1(said, text) for text in right), exact])
-        return np.array(found, dtype=np.float64)
-
-    def measure(self, scores: NDArray[np.float64]) -> dict[str, float]:
-        return dict(zip(self.metrics, scores.mean(axis=0).tolist(), strict=True))
-
-    @property
-    def mean_column(self) -> int | None:
-        return 0
+            exact = max(float(_normalize(predicted) == _normalize(text)) for text in right)
+            rows.append([max(_f1(predicted, text) for text in right), exact])
+        return np.array(rows, dtype=np.float64)
 
     def chance(self, model: AttentionModel, prepared: Prepared) -> Chance:
-        """The loss of all tokens of a window alike."""
+        """The loss of a uniform distribution over the tokens of a window."""
         logs = [math.log(len(sequence.source.ids)) for sequence in prepared.sequences]
         of_items = [np.mean([logs[number] for number in part]) for part in prepared.parts]
         return Chance(loss=float(np.mean(of_items)))
@@ -172,56 +154,56 @@ class QuestionAnswering(Task):
     def with_predicted_labels(self, answers: Tensor, prepared: Prepared) -> Prepared:
         return replace(prepared, targets=answers.argmax(dim=-1).cpu())
 
-    def _said(self, logits: Tensor, prepared: Prepared, item: int) -> str:
-        """The text of the best span; empty where no answer is better."""
+    def _predict(self, logits: Tensor, prepared: Prepared, item: int) -> str:
+        """The text of the best span; empty if no answer is better."""
         question: Question = prepared.items[item].target
-        best, said = -np.inf, ""
+        best, text = -np.inf, ""
         empty = np.inf
         for window, (first, last) in zip(prepared.parts[item], logits.cpu().numpy(), strict=True):
-            places = prepared.extras[1][window]
+            offsets = prepared.extras[1][window]
             inside = np.zeros(len(first), dtype=bool)
-            inside[: len(places)] = [end > begin for begin, end in places]
-            together = (
-                np.where(inside, first, -np.inf)[:, None] + np.where(inside, last, -np.inf)[None]
-            )
-            together = np.where(_short(len(first)), together, -np.inf)
-            i, j = np.unravel_index(int(together.argmax()), together.shape)
+            inside[: len(offsets)] = [end > begin for begin, end in offsets]
+            sums = np.where(inside, first, -np.inf)[:, None] + np.where(inside, last, -np.inf)
+            sums = np.where(_is_span(len(first)), sums, -np.inf)  # [first, last]
+            i, j = np.unravel_index(int(sums.argmax()), sums.shape)
             empty = min(empty, float(first[0] + last[0]))
-            if together[i, j] > best:
-                best, said = float(together[i, j]), question.context[places[i][0] : places[j][1]]
-        return said if best > empty else ""
+            if sums[i, j] > best:
+                best, text = float(sums[i, j]), question.context[offsets[i][0] : offsets[j][1]]
+        return text if best > empty else ""
 
 
 @cache
-def _short(length: int) -> NDArray[np.bool_]:
-    """[first, last]: whether a span ends no sooner than it begins, and is not too long for an answer."""
+def _is_span(length: int) -> NDArray[np.bool_]:
+    """[first, last]: whether a span does not end before it starts, and is short enough for an answer."""
     size = np.arange(length)[None] - np.arange(length)[:, None]
     return (size >= 0) & (size < LONGEST_ANSWER)
 
 
-def _span(question: Question, places: list[tuple[int, int]]) -> tuple[int, int]:
-    """The first and last token of the first answer in this window; (0, 0) where it is not in it."""
+def _span(question: Question, offsets: list[tuple[int, int]]) -> tuple[int, int]:
+    """The first and last token of the first answer in this window; (0, 0) if it is not in it."""
     if not question.answers:
         return 0, 0
     text, begin = question.answers[0]
     end = begin + len(text)
     inside = [
-        i for i, (first, last) in enumerate(places) if last > first and first < end and last > begin
+        i
+        for i, (first, last) in enumerate(offsets)
+        if last > first and first < end and last > begin
     ]
-    if not inside or places[inside[0]][0] > begin or places[inside[-1]][1] < end:
+    if not inside or offsets[inside[0]][0] > begin or offsets[inside[-1]][1] < end:
         return 0, 0
     return inside[0], inside[-1]
 
 
-def _normal(text: str) -> list[str]:
-    """SQuAD's way: lower case, without punctuation and articles."""
-    kept = "".join(c for c in text.lower() if c not in string.punctuation)
-    return re.sub(r"\b(a|an|the)\b", " ", kept).split()
+def _normalize(text: str) -> list[str]:
+    """Words in lower case without punctuation and articles, as in SQuAD."""
+    letters = "".join(c for c in text.lower() if c not in string.punctuation)
+    return re.sub(r"\b(a|an|the)\b", " ", letters).split()
 
 
-def _f1(said: str, right: str) -> float:
-    one, other = _normal(said), _normal(right)
-    if not one or not other:
-        return float(one == other)
-    both = sum((Counter(one) & Counter(other)).values())
-    return 2 * both / (len(one) + len(other))
+def _f1(predicted: str, right: str) -> float:
+    words, expected = _normalize(predicted), _normalize(right)
+    if not words or not expected:
+        return float(words == expected)
+    common = sum((Counter(words) & Counter(expected)).values())
+    return 2 * common / (len(words) + len(expected))

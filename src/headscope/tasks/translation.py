@@ -1,6 +1,6 @@
-"""Translation: how surprised is the model by a given translation?
+"""Translation: the likelihood of a given translation.
 
-The loss of a pair is the mean over the target's tokens, each given the ones before it.
+The loss of a pair is the mean over the tokens of the target, each given the ones before it.
 """
 
 from __future__ import annotations
@@ -40,32 +40,25 @@ class Translation(PerToken):
     def items(
         self, data: str | Path, split: str = "dev", *, limit: int | None = None
     ) -> list[Item]:
-        """A tab-separated file, or two files with a comma between them whose lines belong together."""
+        """The pairs of a tab-separated file, or of two parallel files joined by a comma."""
         files = two_files(data)
         if files is None:
             return super().items(data, split, limit=limit)
-        source, target = files
-        sides = [[(number, line) for number, line in read_lines(path)] for path in (source, target)]
-        if len(sides[0]) != len(sides[1]):
-            raise HeadscopeError(
-                f"{len(sides[0])} lines and {len(sides[1])} lines",
-                where=data,
-                expected="as many in both files",
-            )
-        found = [
-            Item((one, other), None, f"{source}:{number}")
-            for (number, one), (_, other) in zip(*sides, strict=True)
-            if one.strip() and other.strip()
+        source, target = (list(read_lines(path)) for path in files)
+        if len(source) != len(target):
+            what = f"both files must have as many lines, got {len(source)} and {len(target)}"
+            raise HeadscopeError(what, where=data)
+        pairs = [
+            Item((first, second), None, f"{files[0]}:{number}")
+            for (number, first), (_, second) in zip(source, target, strict=True)
+            if first.strip() and second.strip()
         ]
-        return sample_evenly(select_half(found, split), limit, data)
+        return sample_evenly(select_half(pairs, split), limit, data)
 
     def read(self, path: Path) -> Iterator[Item]:
-        names = (
-            tuple(self.columns[name] for name in ("source", "target") if name in self.columns)
-            or None
-        )
+        names = tuple(self.columns[name] for name in ("source", "target") if name in self.columns)
         option = '`columns={"source": "NAME", "target": "NAME"}`'
-        for example in read_examples([path], pairs=True, column=names, option=option):
+        for example in read_examples([path], pairs=True, column=names or None, option=option):
             assert isinstance(example.first, str)
             assert isinstance(example.second, str)
             yield Item((example.first, example.second), None, example.where)
@@ -93,8 +86,10 @@ class Translation(PerToken):
         return replace(plain, labels=labels)
 
     def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
-        """[sequence, 3]: sum of losses, target tokens, right ones."""
-        smoothing = self.smoothing if torch.is_grad_enabled() else 0.0  # judged by the plain loss
+        """[sequence, 3]: sum of losses, target tokens, right tokens."""
+        smoothing = (
+            self.smoothing if torch.is_grad_enabled() else 0.0
+        )  # evaluation uses the plain loss
         return score_tokens(
             output.logits, labels_of(prepared, batch, output.logits.shape[1]), smoothing
         )
