@@ -49,7 +49,7 @@ def test_the_table_holds_options_of_the_command_with_their_defaults(command: str
 @pytest.mark.parametrize("command", RULES)
 def test_what_is_not_given_is_never_refused(command: str) -> None:
     values = options_of(command)
-    check_effects(command, values, given=set())
+    check_effects(command, values, typed=set())
     check_effects(command, values)
 
 
@@ -206,7 +206,7 @@ def test_options_that_have_an_effect_are_never_refused(
     command: str, options: dict[str, Any]
 ) -> None:
     values = options_of(command) | options
-    check_effects(command, values, given=set(options))
+    check_effects(command, values, typed=set(options))
     check_effects(command, values)
 
 
@@ -491,7 +491,7 @@ def test_a_split_that_the_data_has_is_taken(tmp_path: Path, data: str, split: st
     for name in ("dev.tsv", "pairs.tsv", "sst2_test.tsv", "newstest2014.tsv"):
         table(tmp_path / name, ("sentence", "label"), sentiments(8))
     place = data if data.startswith("datasets:") else str(tmp_path / data)
-    check_effects("evaluate", {"data": place, "split": split, "mask": None}, given={"split"})
+    check_effects("evaluate", {"data": place, "split": split, "mask": None}, typed={"split"})
 
 
 def test_texts_may_be_an_array_or_a_column() -> None:

@@ -21,7 +21,7 @@ from headscope.ablation.modes import mode_class
 from headscope.ablation.significance import metrics_of
 from headscope.config.importance import ImportanceConfig
 from headscope.config.names import ESTIMATES
-from headscope.config.option import recorded
+from headscope.config.option import record_options
 from headscope.config.requirements import without_effect
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.data.records import find_split
@@ -106,7 +106,7 @@ def importance(
         "task": task.name,
         "data": describe_files(files),
         "examples": len(prepared.items),
-        "config": recorded(config, data, reading, run),
+        "config": record_options(config, data, reading, run),
     }
     if directory is not None and "ablation" in config.by:
         header = {

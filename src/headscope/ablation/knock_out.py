@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headscope.config.knock_out import KnockOutConfig
-from headscope.config.option import recorded
+from headscope.config.option import record_options
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
 from headscope.data.batches import collate
@@ -94,7 +94,7 @@ def knock_out(
         )
     sections: RunRecord = {
         "knock_out": {
-            "config": recorded(config, data, reading, run),
+            "config": record_options(config, data, reading, run),
             **corpus.describe(),
             "to": config.to,
             "texts": scores.inputs,

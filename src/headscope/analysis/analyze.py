@@ -14,7 +14,7 @@ from headscope.analysis.lens_examples import lens_examples
 from headscope.analysis.lens_statistics import LensStatistics, check_lenses
 from headscope.analysis.roles import roles_of
 from headscope.config.analyze import AnalyzeConfig
-from headscope.config.option import recorded
+from headscope.config.option import record_options
 from headscope.config.shared import Progress, Reading, Run
 from headscope.config.texts import TextData
 from headscope.config.thresholds import Thresholds, threshold_values
@@ -135,7 +135,7 @@ def analyze(
         )
     thresholds = Thresholds(**threshold_values(config.thresholds or {}))
     sections: RunRecord = {
-        "config": recorded(config, data, reading, run),
+        "config": record_options(config, data, reading, run),
         **_described(passes, corpus, annotations),
         "relations": sorted(annotations.own),
         "options": {

@@ -12,7 +12,7 @@ from headscope.atomic_dir import atomic_directory, read_record
 from headscope.config.analyze import AnalyzeConfig
 from headscope.config.edit_record import mask_of_training
 from headscope.config.film import FilmConfig
-from headscope.config.option import recorded
+from headscope.config.option import record_options
 from headscope.config.requirements import FILM_MASK, without_effect
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
@@ -51,7 +51,7 @@ def film(
     _check_files(data)
     weights = [file for _, path in checkpoints for file in sorted(path.glob("*.safetensors"))]
     header = {
-        "config": recorded(config, data, run),
+        "config": record_options(config, data, run),
         "checkpoints": describe_files(weights),
         "corpus": describe_files(data.corpus),
         "treebank": describe_files(data.treebank),
@@ -81,7 +81,7 @@ def film(
         study = joined([(step, Study(folder / path.name)) for step, path in checkpoints])
         study.record |= {
             "command": run.typed,
-            "config": recorded(config, data, run),
+            "config": record_options(config, data, run),
             "film": _described(Path(trained), [step for step, _ in checkpoints]),
         }
         study.record["model"]["name"] = str(trained)

@@ -18,7 +18,7 @@ from headscope.analysis.head_matching import WITHIN, behaviours, match
 from headscope.analysis.smoothness import FORMS, smoothness_of
 from headscope.analysis.training_changes import changes_between
 from headscope.config.compare import CompareConfig
-from headscope.config.option import recorded
+from headscope.config.option import record_options
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
 from headscope.errors import HeadscopeError
@@ -123,7 +123,7 @@ def compare(
             for name, study in named
         ],
         "data": None if plain is None or read is None else plain.describe() | read,
-        "config": recorded(config, data, run),
+        "config": record_options(config, data, run),
         "seed": run.seed,
         "notes": notes,
     }

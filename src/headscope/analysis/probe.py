@@ -42,7 +42,7 @@ from headscope.analysis.probe_models import (
     score,
 )
 from headscope.analysis.word_maps import WordMaps, control_with_embeddings, reading_heads
-from headscope.config.option import recorded
+from headscope.config.option import record_options
 from headscope.config.probe import ProbeConfig
 from headscope.config.shared import Progress, Reading, Run
 from headscope.config.texts import TextData
@@ -123,7 +123,7 @@ def probe(
     )
     scores, only = _fit_all(model, heads, train, held_out, vectors, config, run)
     sections: RunRecord = {
-        "config": recorded(config, data, run),
+        "config": record_options(config, data, run),
         "train": treebanks.describe("train"),
         "test": treebanks.describe("test"),
         "vectors": {

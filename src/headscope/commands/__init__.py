@@ -1,4 +1,4 @@
-"""The command line: one thin file a command; all it can do, five lines of Python can do."""
+"""The command line: one file per command, which calls the public function of the same name."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ TOO_MANY_WORDS = {
 }
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         from headscope.study.run_record import versions
 
         typer.echo(", ".join(f"{name} {version}" for name, version in versions().items()))
@@ -101,9 +101,9 @@ def _warnings_in_one_line() -> Iterator[None]:
     with warnings.catch_warnings():
         plain = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        def show(message: Warning | str, category: type[Warning], *details: Any) -> None:
             if not issubclass(category, HeadscopeWarning):
-                plain(message, category, *place)
+                plain(message, category, *details)
             elif import_module("headscope.progress").is_first_process():
                 _complain(f"warning: {to_flags(str(message))}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headscope.commands._options import say, typed
+from headscope.commands._options import say, typed_command
 from headscope.config.option import (
     Config,
     check_required,
@@ -27,7 +27,7 @@ def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config | Non
         used = {name: values[name] for name in fields_used(config, main) if name in values}
         # An option that may be repeated is an empty list if it was not given.
         own = {name: value for name, value in used.items() if value is not None and value != []}
-        own |= {"log": say, "typed": typed()} if config is Run else {}
+        own |= {"log": say, "typed": typed_command()} if config is Run else {}
         if is_left_out(main, config, own):
             made[parameter] = None
             continue

@@ -51,26 +51,26 @@ def flags() -> dict[str, str]:
 
     from headscope.commands._app import app
 
-    return dict(_named_flags(get_command(app))) | RENAMED
+    return dict(_flags_of(get_command(app))) | RENAMED
 
 
-def _named_flags(command: Any) -> Iterator[tuple[str, str]]:
+def _flags_of(command: Any) -> Iterator[tuple[str, str]]:
     for option in command.params:
         if option.param_type_name == "option":
             yield option.name, option.opts[0]
     for subcommand in getattr(command, "commands", {}).values():
-        yield from _named_flags(subcommand)
+        yield from _flags_of(subcommand)
 
 
-def _flag(found: re.Match[str]) -> str:
-    name, value = found.groups()
+def _flag(field: re.Match[str]) -> str:
+    name, value = field.groups()
     flag = flags().get(name)
     if flag is None:
-        return found[0]
-    return flag if value in (None, "True") else f"{flag} {_typed(flag, value)}"
+        return field[0]
+    return flag if value in (None, "True") else f"{flag} {_shell_value(flag, value)}"
 
 
-def _typed(flag: str, value: str) -> str:
+def _shell_value(flag: str, value: str) -> str:
     """A value as it is typed: "star" → star, [A, B] → A B or A,B, {"text": "NAME"} → text=NAME."""
     if value[0] == '"':
         return value[1:-1]

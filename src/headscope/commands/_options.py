@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they print while they work."""
+"""Arguments that several commands share, and messages while they work."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headscope.commands._flags import to_flags
+from headscope.config.shared import Run
 from headscope.progress import is_first_process, progress
 
 if TYPE_CHECKING:
@@ -28,20 +30,32 @@ Model = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")]
 
 
-def typed() -> str:
+def typed_command() -> str:
     """The command as it was typed, for the run record."""
     return shlex.join(["headscope", *sys.argv[1:]])
 
 
 def say(line: str) -> None:
-    """A line for a person, on stderr: results alone go to stdout. Of several processes the first speaks."""
+    """Print a line for a person on stderr (stdout is for results); of several processes only the first does."""
     if is_first_process():
         print(to_flags(line), file=sys.stderr, flush=True)
 
 
+def print_page_path(run: Run) -> None:
+    """Print the path of the page that was written, the last line of a command."""
+    typer.echo(f"{run.out}/index.html")
+
+
+@contextmanager
+def showing_progress(name: str, run: Run) -> Iterator[Run]:
+    """The run with a progress display. name: shown in front of it."""
+    with progress(name) as update:
+        yield replace(run, progress=update)
+
+
 @contextmanager
 def drawing_figures() -> Iterator[None]:
-    """Says that figures are drawn in here, and how far it is where that takes long."""
+    """Print that figures are drawn, with a progress display."""
     from headscope.report.rendered_figures import progress_callbacks
 
     say("drawing figures")
@@ -50,7 +64,7 @@ def drawing_figures() -> Iterator[None]:
 
 
 def note_few_texts(study: Study) -> None:
-    """The warning that the page has, where there are too few texts for the intervals."""
+    """Print the warning of the page if there are too few texts for the intervals."""
     from headscope.report.run_facts import ENOUGH_TEXTS, few_texts
 
     if (few := few_texts(study)) is not None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import say
+from headscope.commands._options import print_page_path, say, showing_progress
 from headscope.config.compare import CompareConfig
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
-from headscope.progress import progress
 
 Studies = Annotated[
     list[Path],
@@ -30,8 +28,8 @@ def compare(studies: Studies, config: CompareConfig, data: TextData, run: Run) -
     """Compare the heads of models: layers side by side, smoothness, roles, matched heads, change by fine-tuning."""
     import headscope
 
-    with progress("maps") as update:
-        comparison = headscope.compare(studies, data, config, run=replace(run, progress=update))
+    with showing_progress("maps", run) as run:
+        comparison = headscope.compare(studies, data, config, run=run)
     for note in comparison.notes:
         say(f"note: {note}")
-    typer.echo(Path(str(run.out)) / "index.html")
+    print_page_path(run)

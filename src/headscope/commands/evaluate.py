@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import typer
 
 from headscope.commands._flags import to_flags
 from headscope.commands._from_config import command
-from headscope.commands._options import AsJson, Model, say
+from headscope.commands._options import AsJson, Model, say, showing_progress
 from headscope.config.evaluate import EvaluateConfig
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.progress import progress
 
 
 @command()
@@ -28,10 +26,8 @@ def evaluate(
     import headscope
     from headscope.report.run_facts import ENOUGH_TEXTS
 
-    with progress(model) as update:
-        result = headscope.evaluate(
-            model, data, config, reading=reading, run=replace(run, progress=update)
-        )
+    with showing_progress(model, run) as run:
+        result = headscope.evaluate(model, data, config, reading=reading, run=run)
     pooling = result["pooling"]
     if pooling is not None and pooling["stated_by"] is not None:
         pooling["stated_by"] = to_flags(pooling["stated_by"])

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import note_few_texts
+from headscope.commands._options import note_few_texts, print_page_path, showing_progress
 from headscope.config.film import FilmConfig
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
-from headscope.progress import progress
 
 Trained = Annotated[
     Path,
@@ -30,8 +28,7 @@ def film(trained: Trained, data: TextData, config: FilmConfig, run: Run) -> None
     """Statistics and roles of every head at each checkpoint of a training: tables by step, figures, a page."""
     import headscope
 
-    assert run.out is not None
-    with progress(f"{trained}") as update:
-        study = headscope.film(trained, data, config, run=replace(run, progress=update))
+    with showing_progress(f"{trained}", run) as run:
+        study = headscope.film(trained, data, config, run=run)
     note_few_texts(study)
-    typer.echo(run.out / "index.html")
+    print_page_path(run)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, say
+from headscope.commands._options import Model, say, showing_progress
 from headscope.config.finetune import FinetuneConfig
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.progress import is_first_process, progress
+from headscope.progress import is_first_process
 
 
 @command()
@@ -20,10 +18,8 @@ def finetune(
     """Train a model on a task and keep its best epoch, in a directory that transformers can load."""
     import headscope
 
-    with progress(f"{model} on {data.task}") as update:
-        result = headscope.finetune(
-            model, data, config, reading=reading, run=replace(run, progress=update)
-        )
+    with showing_progress(f"{model} on {data.task}", run) as run:
+        result = headscope.finetune(model, data, config, reading=reading, run=run)
     best, seconds = result.record["best"], result.record["seconds"]
     value = "undefined" if best["value"] is None else f"{best['value']:.4f}"
     say(f"kept epoch {best['epoch']}: {best['metric']} {value}, {seconds:.0f} s")

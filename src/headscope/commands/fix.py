@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, say
+from headscope.commands._options import Model, say, showing_progress
 from headscope.config.command_line import command_line_of
 from headscope.config.evaluate import EvaluateConfig, on_report_split
 from headscope.config.fix import FixConfig
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.progress import progress
 
 
 @command()
@@ -21,10 +18,8 @@ def fix(model: Model, data: TaskData, config: FixConfig, reading: Reading, run: 
     import headscope
     from headscope.model.model_card import times_as_fast
 
-    with progress(model) as update:
-        result = headscope.fix(
-            model, config=config, data=data, reading=reading, run=replace(run, progress=update)
-        )
+    with showing_progress(model, run) as run:
+        result = headscope.fix(model, config=config, data=data, reading=reading, run=run)
     before, after = result.record["speed"]
     parameters = " to ".join(f"{size['parameters'] / 1e6:.2f}" for size in (before, after))
     speed = times_as_fast(after["ratio"], after["low"], after["high"])

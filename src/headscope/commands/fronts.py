@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headscope.commands._from_config import command
+from headscope.commands._options import showing_progress
 from headscope.config.fronts import FrontsConfig
 from headscope.config.shared import Run
-from headscope.progress import progress
 
 
 @command()
@@ -30,6 +29,6 @@ def fronts(
     """Compare searches and gates of one model and task, and the roles of the heads they keep."""
     import headscope
 
-    with progress("drawing figures") as update:
-        headscope.fronts(studies, config, run=replace(run, progress=update))
+    with showing_progress("drawing figures", run) as run:
+        headscope.fronts(studies, config, run=run)
     typer.echo(run.out)

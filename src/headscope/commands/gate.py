@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, say
+from headscope.commands._options import Model, say, showing_progress
 from headscope.config.command_line import command_line_of
 from headscope.config.gate import GateConfig
 from headscope.config.prune import PruneConfig
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.progress import progress
 
 
 @command()
@@ -21,10 +19,8 @@ def gate(model: Model, data: TaskData, config: GateConfig, reading: Reading, run
     """Learn which heads to keep: gates that are trained with the weights or alone become a plan to prune by."""
     import headscope
 
-    with progress(f"{model} on {data.task}") as update:
-        study = headscope.gate(
-            model, data, config, reading=reading, run=replace(run, progress=update)
-        )
+    with showing_progress(f"{model} on {data.task}", run) as run:
+        study = headscope.gate(model, data, config, reading=reading, run=run)
     front = study.tables["front"]
     pruned = front[front["removed"] > 0]
     if len(pruned):

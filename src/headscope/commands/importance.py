@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import typer
-
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, say
+from headscope.commands._options import Model, print_page_path, say, showing_progress
 from headscope.config.importance import ImportanceConfig
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.progress import progress
 
 if TYPE_CHECKING:
     from headscope.study.study import Study
@@ -25,14 +21,11 @@ def importance(
     """Exact head ablation and faster estimates of it, for a task: tables with intervals, figures, a page."""
     import headscope
 
-    assert run.out is not None
-    with progress(model) as update:
-        study = headscope.importance(
-            model, data, config, reading=reading, run=replace(run, progress=update)
-        )
+    with showing_progress(model, run) as run:
+        study = headscope.importance(model, data, config, reading=reading, run=run)
     for line in _summary(study):
         say(line)
-    typer.echo(run.out / "index.html")
+    print_page_path(run)
 
 
 def _summary(study: Study) -> Iterator[str]:

@@ -7,12 +7,11 @@ from dataclasses import replace
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, say
+from headscope.commands._options import Model, say, showing_progress
 from headscope.config.command_line import command_line_of
 from headscope.config.evaluate import EvaluateConfig, on_report_split
 from headscope.config.learn_mask import LearnMaskConfig
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.progress import progress
 
 
 @command()
@@ -22,10 +21,8 @@ def learn_mask(
     """Learn which positions need to attend to which: a mask that is trained with the weights or alone."""
     import headscope
 
-    with progress(f"{model} on {data.task}") as update:
-        headscope.learn_mask(
-            model, data, config, reading=reading, run=replace(run, progress=update)
-        )
+    with showing_progress(f"{model} on {data.task}", run) as run:
+        headscope.learn_mask(model, data, config, reading=reading, run=run)
     if not config.soft:
         first = f"{run.out}/{config.targets[0].name}"
         reported = on_report_split(

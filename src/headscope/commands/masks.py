@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -10,11 +9,10 @@ import typer
 from headscope.commands._app import app
 from headscope.commands._early import say_first
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, say
+from headscope.commands._options import Model, say, showing_progress
 from headscope.config.compare_masks import CompareMasksConfig
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.show_mask import ShowMaskConfig
-from headscope.progress import progress
 
 LISTED = """
 [bold]Examples[/bold]
@@ -105,10 +103,8 @@ def compare(
     """What a task loses under each mask: applied to the model, after a short repair, and trained from the start."""
     import headscope
 
-    with progress(f"{model} on {data.task}") as update:
-        study = headscope.compare_masks(
-            model, data, config, reading=reading, run=replace(run, progress=update)
-        )
+    with showing_progress(f"{model} on {data.task}", run) as run:
+        study = headscope.compare_masks(model, data, config, reading=reading, run=run)
     for row in study.tables["mask_table"].to_dict("records"):
         change = (
             f"{row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"

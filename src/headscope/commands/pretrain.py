@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import say
+from headscope.commands._options import say, showing_progress
 from headscope.config.pretrain import PretrainConfig
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
-from headscope.progress import is_first_process, progress
+from headscope.progress import is_first_process
 
 
 @command()
@@ -19,10 +17,8 @@ def pretrain(data: TextData, config: PretrainConfig, reading: Reading, run: Run)
     """Train a new encoder to predict masked tokens of a text corpus."""
     import headscope
 
-    with progress("pretrain") as update:
-        record = headscope.pretrain(
-            data, config, reading=reading, run=replace(run, progress=update)
-        ).record
+    with showing_progress("pretrain", run) as run:
+        record = headscope.pretrain(data, config, reading=reading, run=run).record
     accuracy = record["moments"][-1]["metrics"]["accuracy"]
     interval = (
         "" if accuracy["low"] is None else f" [{accuracy['low']:.4f}, {accuracy['high']:.4f}]"

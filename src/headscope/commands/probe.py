@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, say
+from headscope.commands._options import Model, say, showing_progress
 from headscope.config.probe import ProbeConfig
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
-from headscope.progress import progress
 
 
 @command()
@@ -19,8 +16,8 @@ def probe(model: Model, data: TextData, config: ProbeConfig, run: Run) -> None:
     """Parse with attention weights alone, and with baselines: how much syntax all heads hold together."""
     import headscope
 
-    with progress(model) as update:
-        probes = headscope.probe(model, data, config, run=replace(run, progress=update))
+    with showing_progress(model, run) as run:
+        probes = headscope.probe(model, data, config, run=run)
     for part in ("train", "test"):
         counts = probes.record[part]
         say(

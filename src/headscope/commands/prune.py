@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import AsJson, Model, say
+from headscope.commands._options import AsJson, Model, say, showing_progress
 from headscope.config.command_line import command_line_of
 from headscope.config.evaluate import EvaluateConfig, on_report_split
 from headscope.config.prune import PruneConfig
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.progress import progress
 
 if TYPE_CHECKING:
     from headscope.pruning.prune import PruneResult
@@ -36,8 +34,7 @@ def prune(
     """Cut attention heads and save a smaller model: named heads, or those that a task can do without."""
     import headscope
 
-    with progress(model) as update:
-        run = replace(run, progress=update)
+    with showing_progress(model, run) as run:
         if dry_run:
             plan = headscope.preview_prune(
                 model, config=config, data=data, reading=reading, run=run

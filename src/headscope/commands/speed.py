@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import AsJson, Model
+from headscope.commands._options import AsJson, Model, showing_progress
 from headscope.config.shared import Run
 from headscope.config.speed import SpeedConfig
-from headscope.progress import progress
 
 
 @command()
@@ -20,8 +18,8 @@ def speed(model: Model, config: SpeedConfig, run: Run, as_json: AsJson = False) 
     import headscope
 
     name = model if config.mask is None else f"{model} under {config.mask}"
-    with progress(name) as update:
-        result = headscope.speed(model, config, run=replace(run, progress=update))
+    with showing_progress(name, run) as run:
+        result = headscope.speed(model, config, run=run)
     if as_json:
         typer.echo(json.dumps(result.record))
     else:

@@ -26,28 +26,10 @@ def check_count(count: int, where: str) -> None:
         raise HeadscopeError(f"{count} is too few", where=where, expected="1 or more")
 
 
-def check_choice(
-    value: str, known: Iterable[str], where: str, what: str, meant: Sequence[str] = ()
-) -> None:
-    """Refuse a name that is not among the known ones. what: as in `is no task`; meant: suggested for this value."""
-    if value not in known:
-        raise HeadscopeError(
-            f'"{value}" {what}', where=where, expected=choices(value, known, meant)
-        )
-
-
-def check_each(values: str, known: Sequence[str], where: str, what: str) -> None:
-    """The same for every name in a list with commas."""
-    for value in values.split(","):
-        check_choice(value.strip(), known, where, what)
-
-
-def check_range(
-    value: float, holds: Callable[[float], bool], where: str, what: str, expected: str
-) -> None:
-    """Refuse a number out of its range, NaN among them. what: as in `is no share`."""
-    if not holds(value):
-        raise HeadscopeError(f"{value} {what}", where=where, expected=expected)
+def check_choice(value: str, names: Iterable[str], where: str, what: str) -> None:
+    """Refuse a name that is not among these. what: as in `is no task`."""
+    if value not in names:
+        raise HeadscopeError(f'"{value}" {what}', where=where, expected=choices(value, names))
 
 
 def check_rules(rules: str) -> None:
@@ -74,22 +56,18 @@ def check_length(max_length: int, longest: int, model: str) -> None:
 def check_device(device: str) -> None:
     """Refuse what no machine has; whether this one has it is asked of torch, later."""
     if not _DEVICE.fullmatch(device):
-        known, meant = (
-            ("auto", "cpu", "cuda", "cuda:1", "mps"),
-            ("cuda",) if device.startswith("gpu") else (),
-        )
-        raise HeadscopeError(
-            f'"{device}" is not a device', where="`device`", expected=choices(device, known, meant)
-        )
+        suggested = ("cuda",) if device.startswith("gpu") else ()
+        expected = choices(device, ("auto", "cpu", "cuda", "cuda:1", "mps"), suggested)
+        raise HeadscopeError(f'"{device}" is not a device', where="`device`", expected=expected)
 
 
 def repair_names(repairs: str | Sequence[str] | None) -> tuple[str, ...]:
     """Repairs in a list with commas, or as a sequence; `fold` comes first, since a fit takes the means into account."""
-    given = repairs.split(",") if isinstance(repairs, str) else repairs or ()
-    wanted = [one.strip() for one in given]
-    for repair in wanted:
-        check_choice(repair, REPAIRS, "`repair`", "is no repair")
-    return tuple(one for one in REPAIRS if one in wanted)
+    words = repairs.split(",") if isinstance(repairs, str) else repairs or ()
+    names = [word.strip() for word in words]
+    for name in names:
+        check_choice(name, REPAIRS, "`repair`", "is no repair")
+    return tuple(name for name in REPAIRS if name in names)
 
 
 def check_patterns(where: str) -> Callable[[Any], None]:
@@ -106,10 +84,10 @@ def check_patterns(where: str) -> Callable[[Any], None]:
     return check
 
 
-def lenses_named(names: str | Iterable[str], where: str = "`lens`") -> tuple[str, ...]:
+def parse_lenses(names: str | Iterable[str], where: str = "`lens`") -> tuple[str, ...]:
     """Names of lenses, each once and in the order given: "raw,norm" or a list of them."""
-    asked = names_in(names, where)
-    for name in asked:
+    lenses = names_in(names, where)
+    for name in lenses:
         if name in TOKEN_MAPS:
             raise HeadscopeError(
                 f'"{name}" is a map of tokens over all heads, no lens on a head',
@@ -119,11 +97,11 @@ def lenses_named(names: str | Iterable[str], where: str = "`lens`") -> tuple[str
                 f'headscope.token_map(model, text, by="{name}")',
             )
         check_choice(name, LENSES, where, "is no lens")
-    if not asked:
+    if not lenses:
         raise HeadscopeError(
             "no lens is named", where=where, expected=f"some of {', '.join(LENSES)}"
         )
-    return tuple(dict.fromkeys(asked))
+    return tuple(dict.fromkeys(lenses))
 
 
 def check_token(token: str | None) -> None:

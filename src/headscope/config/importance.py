@@ -15,8 +15,8 @@ from headscope.heads import check_heads, format_heads
 
 def _estimates(value: Any) -> tuple[str, ...]:
     """Names of importances, each once; `all` is every one."""
-    given = name_list("by")(value)
-    return names.IMPORTANCES if "all" in given else given
+    by = name_list("by")(value)
+    return names.IMPORTANCES if "all" in by else by
 
 
 @dataclass(frozen=True)

@@ -56,11 +56,9 @@ class Option:
 
     def bounds(self) -> str:
         """The allowed range in words: `at least 1`, `above 0 and at most 1`."""
-        named = {"at least": self.at_least, "above": self.above}
-        named |= {"at most": self.at_most, "below": self.below}
-        return " and ".join(
-            f"{word} {bound:g}" for word, bound in named.items() if bound is not None
-        )
+        limits = {"at least": self.at_least, "above": self.above}
+        limits |= {"at most": self.at_most, "below": self.below}
+        return " and ".join(f"{word} {x:g}" for word, x in limits.items() if x is not None)
 
     def allows(self, number: float) -> bool:
         """Whether a number is finite and within the bounds."""
@@ -178,8 +176,8 @@ def default_of(config: type[Config], name: str) -> Any:
 
 def members(kind: Any) -> tuple[Any, ...]:
     """The types of a union without None: (int,) for `int | None`."""
-    found = typing.get_args(kind) if type(None) in typing.get_args(kind) else (kind,)
-    return tuple(member for member in found if member is not type(None))
+    types = typing.get_args(kind) if type(None) in typing.get_args(kind) else (kind,)
+    return tuple(member for member in types if member is not type(None))
 
 
 def check_value(name: str, value: Any, declared: Option, kind: Any) -> None:
@@ -204,10 +202,8 @@ def _names(value: Any, declared: Option) -> list[Any]:
 
 
 def _check_number(name: str, value: Any, declared: Option, kind: type) -> None:
-    is_number = isinstance(value, (int, float) if kind is float else int) and not isinstance(
-        value, bool
-    )
-    if not is_number:
+    types = (int, float) if kind is float else int
+    if not isinstance(value, types) or isinstance(value, bool):
         expected = "a whole number" if kind is int else "a number"
         raise HeadscopeError(f"`{name}` must be {expected}, got {value!r}")
     if not declared.allows(value):
@@ -222,7 +218,7 @@ def values_of(*configs: Config | None) -> dict[str, Any]:
     return {f.name: getattr(config, f.name) for config in configs if config for f in fields(config)}
 
 
-def recorded(*configs: Config | None) -> dict[str, Any]:
+def record_options(*configs: Config | None) -> dict[str, Any]:
     """The options of a run as its record and its resume header hold them: plain JSON values.
 
     Callbacks, options that do not change the result (where it is written, whether it is resumed) and fields of shared
@@ -276,7 +272,7 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
     """
     _check_names(command, options, [f.name for kind, _ in slots for f in fields(kind)])
     made: list[Any] = []
-    rest = _completed(options, slots)
+    rest = _complete(options, slots)
     for kind, config in slots:
         own = {f.name: rest.pop(f.name) for f in fields(kind) if f.name in rest}
         if config is not None and not isinstance(config, kind):
@@ -292,7 +288,7 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
             check_required(command, kind, own)
         made.append(kind(**own) if config is None else replace(config, **own))
     main = made[0]
-    for place, config in enumerate(made[1:], start=1):
+    for position, config in enumerate(made[1:], start=1):
         if config is None:
             continue
         unset = {
@@ -300,12 +296,12 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
             for name, value in main.defaults.items()
             if name in options_of(type(config)) and getattr(config, name) is None
         }
-        made[place] = replace(config, **unset) if unset else config
+        made[position] = replace(config, **unset) if unset else config
     check_together(main, *made[1:])
     return made
 
 
-def _completed(
+def _complete(
     options: dict[str, Any], slots: tuple[tuple[type[Config], Any], ...]
 ) -> dict[str, Any]:
     """The options, and the values of `completed` fields that follow from them and from the command's own config."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from headscope.config.checks import lenses_named
+from headscope.config.checks import parse_lenses
 from headscope.errors import HeadscopeError, names_in
 
 
@@ -107,4 +107,4 @@ def file_list(value: Any) -> tuple[str | Path, ...]:
 
 def lens_list(value: Any) -> tuple[str, ...]:
     """Names of lenses, raw first: it costs nothing in addition to another, and roles are those of raw."""
-    return tuple(dict.fromkeys(["raw", *lenses_named(value)]))
+    return tuple(dict.fromkeys(["raw", *parse_lenses(value)]))

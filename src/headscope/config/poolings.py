@@ -8,7 +8,7 @@ POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weightedmean")
 ALIASES = {"cls": "first", "lasttoken": "last", "mean_sqrt_len_tokens": "mean_sqrt_len"}
 
 
-def checked_pooling(name: str | None) -> str | None:
+def parse_pooling(name: str | None) -> str | None:
     """Our name of a pooling, or a refusal with the list of those there are; None for none."""
     if name is None:
         return None

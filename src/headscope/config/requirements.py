@@ -7,7 +7,7 @@ its default.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +37,12 @@ class Rule:
     holds: Callable[[Values], bool]
 
 
-def check_effects(command: str, values: Values, given: Collection[str] | None = None) -> None:
-    """Refuse an option that was given and has no effect. given: the names; None: those that differ from a default."""
+def check_effects(command: str, values: Values, typed: Collection[str] | None = None) -> None:
+    """Refuse an option without effect. typed: options that were given; None: those that differ from a default."""
     for rule in RULES.get(command, ()):
         for name, default in rule.options.items():
-            is_given = (
-                name in given if given is not None else _differs(values.get(name, default), default)
-            )
-            if is_given and not rule.holds(values):
+            differs = _differs(values.get(name, default), default)
+            if (differs if typed is None else name in typed) and not rule.holds(values):
                 raise without_effect(name, rule.requires)
 
 
@@ -63,20 +61,12 @@ def _differs(value: Any, default: Any) -> bool:
     return bool(value != default) and not (isinstance(value, list | tuple) and not value)
 
 
-def changed(options: Any) -> dict[str, Any]:
-    """The fields of a dataclass that differ from their defaults."""
-    values = {
-        field.name: (getattr(options, field.name), field.default) for field in fields(options)
-    }
-    return {name: value for name, (value, default) in values.items() if value != default}
-
-
-def _is_there(value: Any) -> bool:
+def _has_value(value: Any) -> bool:
     """Whether a value is given and not empty; arrays and columns of tables have no truth value of their own."""
     return len(value) > 0 if hasattr(value, "__len__") else bool(value)
 
 
-def listed(value: Any, every: Collection[str] = ()) -> set[str]:
+def split_names(value: Any, every: Collection[str] = ()) -> set[str]:
     """The names in a list with commas, or in a collection; `all` is every one."""
     names = (
         {name.strip() for name in value.split(",")} if isinstance(value, str) else set(value or ())
@@ -85,16 +75,16 @@ def listed(value: Any, every: Collection[str] = ()) -> set[str]:
 
 
 def _by(values: Values) -> set[str]:
-    return listed(values.get("by"), IMPORTANCES)
+    return split_names(values.get("by"), IMPORTANCES)
 
 
 def _kinds(values: Values) -> set[str]:
-    return listed(values.get("kind"))
+    return split_names(values.get("kind"))
 
 
 def _has(*names: str) -> Callable[[Values], bool]:
     """Whether one of these options has a value."""
-    return lambda values: any(_is_there(values.get(name)) for name in names)
+    return lambda values: any(_has_value(values.get(name)) for name in names)
 
 
 def _has_texts(values: Values) -> bool:
@@ -168,7 +158,7 @@ def _pools(values: Values) -> bool:
     return task in POOLED_TASKS if isinstance(task, str) else getattr(task, "pools", False)
 
 
-def _is_filmed_masked(values: Values) -> bool:
+def _film_has_mask(values: Values) -> bool:
     """Whether film applies a mask: its own, else that of the training. It is checked later without a directory."""
     mask, trained = values.get("mask"), values.get("trained")
     if mask is not None or trained is None:
@@ -178,7 +168,7 @@ def _is_filmed_masked(values: Values) -> bool:
 
 MASK = Rule({"open_special": False}, "`mask=NAME`", _has("mask"))
 FILM_MASK = Rule(
-    {"open_special": False}, "a mask: `mask=NAME`, or that of the training", _is_filmed_masked
+    {"open_special": False}, "a mask: `mask=NAME`, or that of the training", _film_has_mask
 )
 SCRATCH = Rule(
     dict.fromkeys(("layers", "heads", "hidden", "intermediate", "vocabulary")),
@@ -236,7 +226,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(
             {"all_rows": False},
             "`statistics` with twin-distance, or all statistics",
-            lambda v: v["statistics"] is None or "twin-distance" in listed(v["statistics"]),
+            lambda v: v["statistics"] is None or "twin-distance" in split_names(v["statistics"]),
         ),
         Rule({"thresholds": None}, RELATION.requires, RELATION.holds),
         Rule(
@@ -247,7 +237,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(
             {"pooling": None},
             f"`lens` with {' or '.join(GRADIENT_LENSES)}",
-            lambda v: bool(listed(v.get("lens")) & set(GRADIENT_LENSES)),
+            lambda v: bool(split_names(v.get("lens")) & set(GRADIENT_LENSES)),
         ),
     ),
     "compare": (
@@ -322,12 +312,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(
             {"target": None},
             f"`lens` with one that takes gradients: {', '.join(TARGETED_LENSES)}",
-            lambda v: bool(listed(v["lens"]) & set(TARGETED_LENSES)),
+            lambda v: bool(split_names(v["lens"]) & set(TARGETED_LENSES)),
         ),
         Rule(
             {"pooling": None},
             f"`lens` with {' or '.join(POOLED_LENSES)}",
-            lambda v: bool(listed(v.get("lens")) & set(POOLED_LENSES)),
+            lambda v: bool(split_names(v.get("lens")) & set(POOLED_LENSES)),
         ),
     ),
     "masks compare": (

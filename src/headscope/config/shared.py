@@ -12,7 +12,7 @@ from headscope.config.checks import check_device
 from headscope.config.masks import check_mask
 from headscope.config.option import Config, option
 from headscope.config.parsing import pairs
-from headscope.config.poolings import checked_pooling
+from headscope.config.poolings import parse_pooling
 from headscope.errors import HeadscopeError, choices
 
 
@@ -110,7 +110,7 @@ class Reading(Config):
         None,
         "How token states become one vector of a text: mean, first (or cls), last (or lasttoken), max, "
         "mean_sqrt_len or weightedmean",
-        parse=checked_pooling,
+        parse=parse_pooling,
         show_default=AS_STATED,
     )
     prompt: str | None = option(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from headscope.config.checks import check_range
 from headscope.errors import HeadscopeError
 
 BLOCK = 20  # neighbouring texts are held out together: they are often of one article
@@ -19,13 +18,9 @@ def is_held_out(number: int, share: float) -> bool:
 
 
 def check_share(share: float) -> None:
-    check_range(
-        share,
-        lambda x: 0 < x <= MOST,
-        "`held_out`",
-        "is not a valid share",
-        f"more than 0, at most {MOST}",
-    )
+    if not 0 < share <= MOST:  # nor is NaN
+        expected = f"more than 0, at most {MOST}"
+        raise HeadscopeError(f"{share} is not a valid share", where="`held_out`", expected=expected)
 
 
 def check_held_out(share: float, texts: int, where: str) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from headscope.ablation.significance import resamples_for
 from headscope.atomic_dir import atomic_directory
-from headscope.config.option import recorded
+from headscope.config.option import record_options
 from headscope.config.shared import Reading, Run, TaskData, no_log
 from headscope.config.training import NewModelConfig, TrainingConfig
 from headscope.data.encode import Counts
@@ -196,7 +196,7 @@ class LearningRuns(ABC, Generic[C]):
         )
         self.draws = resamples_for(self.task, len(splits.report))
         self.files = describe_files(splits.files)
-        self.options = recorded(data, reading, run, config)
+        self.options = record_options(data, reading, run, config)
         excluded = self.options_of_targets
         self.header: Section = {
             "model": describe_model(self.whole)["sha256"],

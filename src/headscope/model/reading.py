@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headscope.config.poolings import checked_pooling
+from headscope.config.poolings import parse_pooling
 from headscope.errors import HeadscopeError
 
 ACTIVATIONS = {  # all of them known to the rules of relevance
@@ -129,7 +129,7 @@ class TextReading:
     def override(self, pooling: str | None = None, prompt: str | None = None) -> TextReading:
         """The reading with the user's pooling and prompt (a text, or the name of a stated prompt)."""
         reading = self
-        if (name := checked_pooling(pooling)) is not None:
+        if (name := parse_pooling(pooling)) is not None:
             reading = replace(reading, pooling=name, stated_by=BY_OPTION, problem=None)
         if prompt is not None:
             reading = replace(reading, prompt=reading.prompts.get(prompt, prompt))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.config.fronts import FrontsConfig
-from headscope.config.option import recorded
+from headscope.config.option import record_options
 from headscope.config.shared import Run
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
@@ -50,7 +50,7 @@ def fronts(studies: Sequence[str | Path], config: FrontsConfig, run: Run) -> Stu
     table = one_table([(folder.name, study) for folder, study in results])
     fronts = {key: first["pruning"].get(key) for key in ("task", "metric", "reported_on")}
     record = build_record(first["model"], {"fronts": fronts, "durations": {}}, command=run.typed)
-    record["config"] = {"studies": [str(folder) for folder, _ in results], **recorded(config)}
+    record["config"] = {"studies": [str(folder) for folder, _ in results], **record_options(config)}
     tables = {"fronts": table}
     if config.roles is not None:
         tables["survivors"] = survivors(table, roles_in(config.roles, first["model"]["sha256"]))

@@ -23,7 +23,7 @@ from headscope.ablation.noninferiority import Margin, verdict_in
 from headscope.ablation.significance import metrics_of, resamples_for
 from headscope.config.fix import FixConfig
 from headscope.config.importance import ImportanceConfig
-from headscope.config.option import recorded
+from headscope.config.option import record_options
 from headscope.config.search import splits_of
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
@@ -116,7 +116,7 @@ def fix(
     result = fixing.result(rows, fixing.choose_size(rows), study)
     study.tables["fixing"] = TABLES["fixing"].frame(rows)
     study.record["command"] = run.typed
-    study.record["config"] = recorded(config, data, reading, run)
+    study.record["config"] = record_options(config, data, reading, run)
     study.record["fixing"] = {**result.record, "seconds": round(time.perf_counter() - started, 1)}
     return result
 
@@ -212,7 +212,7 @@ class _Fixing:
         header = {
             "model": describe_model(self.model)["sha256"],
             "reading": self.model.reading.record(),
-            "config": recorded(self.config, self.data, self.reading, self.run),
+            "config": record_options(self.config, self.data, self.reading, self.run),
             "order": list(map(str, self.order)),
             "patterns": {str(head): name for head, name in self.patterns.items()},
             "examples": list(map(len, splits)),

@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from headscope.config.option import options_of, recorded
+from headscope.config.option import options_of, record_options
 from headscope.config.prune import PruneConfig
 from headscope.config.search import SearchConfig
 from headscope.config.shared import Reading, Run, TaskData
@@ -142,6 +142,8 @@ def _check_same(folder: Path, inputs: SearchInputs, config: PruneConfig) -> None
     header = inputs.header() | {
         "code": hash_code(*CODE),
         "train": describe_files([find_split(inputs.data.data, "train", task=inputs.task.name)]),
-        "training": {name: value for name, value in recorded(config).items() if name in training},
+        "training": {
+            name: value for name, value in record_options(config).items() if name in training
+        },
     }
     check_or_write_header(folder / HEADER, header)

@@ -15,7 +15,7 @@ from headscope.ablation.noninferiority import Margin, verdict_of
 from headscope.ablation.significance import delta_of_metric, metrics_of, resamples_for
 from headscope.config.command_line import option_words
 from headscope.config.evaluate import EvaluateConfig, on_report_split
-from headscope.config.option import recorded
+from headscope.config.option import record_options
 from headscope.config.prune import PruneConfig
 from headscope.config.search import splits_of
 from headscope.config.shared import Reading, Run, TaskData
@@ -135,7 +135,7 @@ def prune(
     recovery = {"epochs": config.recover, "teacher": config.teacher} if config.recover else None
     record = {
         **plan.chosen,
-        "config": recorded(config, data, reading, run),
+        "config": record_options(config, data, reading, run),
         "how": _describe(plan, config, is_judged=data is not None, is_trained=trained is not None),
         **({} if stages is None else stages.record()),
         "repair": list(config.repair),

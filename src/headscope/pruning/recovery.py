@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from headscope.config.finetune import FinetuneConfig
-from headscope.config.option import recorded
+from headscope.config.option import record_options
 from headscope.config.prune import PruneConfig
 from headscope.config.search import splits_of
 from headscope.config.shared import Reading, Run, TaskData
@@ -100,7 +100,7 @@ def _is_trained(cut: Path, config: FinetuneConfig, data: TaskData, run: Run) -> 
     files = [find_split(data.data, split, task=data.task.name) for split in splits]
     return bool(
         record["model"]["sha256"] == weights_sha256(load(cut))
-        and record["config"] == recorded(config, data, Reading(), run)
+        and record["config"] == record_options(config, data, Reading(), run)
         and record["data"] == describe_files(files)
     )
 

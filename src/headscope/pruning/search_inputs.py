@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from headscope.config.option import options_of, recorded
+from headscope.config.option import options_of, record_options
 from headscope.config.search import SearchConfig, splits_of
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.data.records import find_split
@@ -54,7 +54,7 @@ class SearchInputs:
     @property
     def options(self) -> Section:
         """The options of the search by name; not those of what is done after it (repair, training, form)."""
-        values = recorded(self.config, self.data, self.reading, self.run)
+        values = record_options(self.config, self.data, self.reading, self.run)
         later = set(options_of(type(self.config))) - set(options_of(SearchConfig))
         return {name: value for name, value in values.items() if name not in later}
 

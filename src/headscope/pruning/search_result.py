@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.ablation.noninferiority import Margin, advice_of, verdict_in
-from headscope.config.option import recorded
+from headscope.config.option import record_options
 from headscope.config.search import SearchConfig, splits_of
 from headscope.heads import HeadSet
 from headscope.pruning.pareto_front import UNTIMED, FrontRow, Report, Speeds, timed_on
@@ -171,6 +171,6 @@ def _study(
         for order, (removed, outcome) in enumerate(selection.tried.items())
     ]
     record = build_record(inputs.model_record, {"pruning": pruning}, seed=inputs.run.seed)
-    record["config"] = recorded(inputs.config, inputs.data, inputs.reading, inputs.run)
+    record["config"] = record_options(inputs.config, inputs.data, inputs.reading, inputs.run)
     tables = {"front": TABLES["front"].frame(front), "search": TABLES["search"].frame(tried)}
     return Study(to_frame(rows), {}, record, tables)

@@ -13,7 +13,7 @@ import torch
 
 from headscope.ablation.significance import metrics_of
 from headscope.config.finetune import FinetuneConfig
-from headscope.config.option import recorded
+from headscope.config.option import record_options
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
@@ -68,7 +68,7 @@ def finetune(
     if teacher is not None and not isinstance(teacher, AttentionModel):
         teacher = load(teacher, model_class=task.model_class, device=run.device)
     header: TrainingRecord = {
-        "config": recorded(config, data, reading, run),
+        "config": record_options(config, data, reading, run),
         "model": describe_model(loaded),
         "task": task.name,
         "data": describe_files(files),

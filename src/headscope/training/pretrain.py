@@ -15,7 +15,7 @@ import torch
 
 from headscope.ablation.significance import metrics_of
 from headscope.config.command_line import command_line
-from headscope.config.option import recorded
+from headscope.config.option import record_options
 from headscope.config.pretrain import PretrainConfig
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
@@ -81,7 +81,7 @@ def pretrain(config: PretrainConfig, data: TextData, reading: Reading, run: Run)
     held_out = _limit(texts.pack(model, max_length, held_out=True))
     held_out = task.mask_tokens(model, held_out)
     header: TrainingRecord = {
-        "config": recorded(config, data, reading, run),
+        "config": record_options(config, data, reading, run),
         "model": describe_model(model),
         "task": "masked",
         "data": corpus.describe() | {"held_out": config.held_out},

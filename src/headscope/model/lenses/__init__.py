@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from headscope.config import names
-from headscope.config.checks import lenses_named
+from headscope.config.checks import parse_lenses
 from headscope.errors import HeadscopeError
 from headscope.model.lenses._base import RANK, ROWS, SIGN, Lens
 
@@ -35,7 +35,7 @@ def make_lens(name: str, model: AttentionModel) -> Lens:
         raise HeadscopeError(
             f"{name!r} is not the name of one lens", where="lens", fix="Open one within another"
         )
-    (checked,) = lenses_named([name], where="lens")
+    (checked,) = parse_lenses([name], where="lens")
     return LENSES[checked](model)
 
 
