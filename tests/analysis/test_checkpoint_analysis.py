@@ -201,7 +201,7 @@ REFUSED = [
     (("nowhere", "--corpus", "texts.txt"), "nowhere: there is no such directory."),
     (
         (".", "--corpus", "texts.txt"),
-        ".: no checkpoints here. Expected a model trained with --checkpoints N.",
+        ".: a trained model must have two checkpoints or more, got no checkpoints. Train it with --checkpoints N.",
     ),
     (("trained", "--corpus", "nowhere.txt"), "nowhere.txt: there is no such file here."),
     (("trained",), "film requires texts. Expected --corpus FILE"),

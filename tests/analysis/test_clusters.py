@@ -172,7 +172,7 @@ def test_some_identical_heads_among_others() -> None:
 @pytest.mark.parametrize(
     ("js", "said"),
     [
-        (np.zeros((2, 3)), "a matrix of 2 x 3 for 2 heads. Expected a row a head."),
+        (np.zeros((2, 3)), "a matrix of 2 x 3 for 2 heads. Expected a row per head."),
         (np.array([[0.0, np.nan], [np.nan, 0.0]]), "these are not divergences between heads."),
         (np.array([[0.0, -0.1], [-0.1, 0.0]]), "these are not divergences between heads."),
         (np.array([[0.0, 0.1], [0.2, 0.0]]), "these are not divergences between heads."),

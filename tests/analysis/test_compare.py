@@ -456,7 +456,8 @@ def test_a_tokenizer_that_cuts_otherwise_is_refused() -> None:
         single="[CLS] $A [SEP] [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     assert refusal(two(), models=[bert(), other], texts=TEXTS) == (
-        "text 1: the two tokenizers cut this text differently. Expected one tokenizer, as before and after fine-tuning."
+        "text 1: the two tokenizers split this text differently. Expected one tokenizer, as before and "
+        "after fine-tuning."
     )
 
 

@@ -234,7 +234,7 @@ def _half_compared(place: Path) -> list[Any]:
         (_torn, "one: not a study ("),
         (
             _contradicting,
-            "two: contradicts one: heads {'encoder': 4} here and {'encoder': 3} there, of the same",
+            "two: contradicts one: heads {'encoder': 4} instead of {'encoder': 3}, for the same",
         ),
         (_half_compared, "one: not a whole comparison. Expected what headscope compare wrote."),
     ],

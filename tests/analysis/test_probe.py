@@ -14,7 +14,7 @@ from forest import NO_VECTORS, random_tree
 from typer.testing import CliRunner
 
 from coreferent import LETTERS, reader
-from headscope.analysis.parsed_sentences import Treebanks, batched, words_of
+from headscope.analysis.parsed_sentences import Treebanks, make_batches, words_of
 from headscope.analysis.probe import PROBES, Probes
 from headscope.analysis.probe_models import (
     AttentionOnly,
@@ -111,7 +111,7 @@ def test_how_sentences_are_batched_does_not_change_what_a_probe_says(files: Path
     model, heads = reader(), reading_heads(reader())
     data = Treebanks(["train.conllu"], ["test.conllu"], False, None, 0)
     data.encode(model, None)
-    batches = batched(data.test, NO_VECTORS, words_of, len(heads), 0)
+    batches = make_batches(data.test, NO_VECTORS, words_of, len(heads), 0)
     alone = [
         replace(
             trees,

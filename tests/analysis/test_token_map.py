@@ -87,14 +87,14 @@ def test_the_target_chooses_what_gradients_are_taken_of() -> None:
 
 def test_relevance_of_a_source_alone_is_refused() -> None:
     with pytest.raises(
-        HeadscopeError, match="lens relevance: translator says nothing yet of a source alone"
+        HeadscopeError, match="lens relevance: translator has no output for a source alone"
     ):
         headscope.token_map(translator(), TEXT, by="relevance")
 
 
 def test_an_unknown_map_is_refused_with_the_choices() -> None:
     with pytest.raises(
-        HeadscopeError, match=r'by: "rolout" is no token map\. Expected .*did you mean "rollout"'
+        HeadscopeError, match=r'by: "rolout" is not a token map\. Expected .*did you mean "rollout"'
     ):
         headscope.token_map(worded(BertModel), TEXT, by="rolout")
 

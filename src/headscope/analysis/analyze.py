@@ -47,33 +47,38 @@ CONTROL = "control"  # name of the pass of the random-weight control
 
 @dataclass
 class Pass:
-    """One run of the model over one kind of data, and the statistics that are computed on the way."""
+    """One run of the model over one kind of data, and the statistics that it computes.
+
+    where   the files, for messages
+    lenses  the lenses other than raw
+    """
 
     name: str
-    where: str  # the files, for messages
+    where: str
     examples: Iterable[Example]
     total: int
     statistics: list[Statistic]
     encoder: Encoder
-    lenses: LensStatistics | None = None  # the lenses other than raw
+    lenses: LensStatistics | None = None
 
     def run(self, batch_size: int, progress: Progress) -> None:
-        done = 0
-        read = batches(self.encoder, self.examples, batch_size=batch_size)
-        through, losses = None, None
-        if self.lenses is not None:
-            through, losses = self.lenses.through, self.lenses.losses
-        model = self.encoder.model
-        for batch in stream(model, read, self.statistics, through=through, losses=losses):
+        done, counts = 0, self.encoder.counts
+        through = None if self.lenses is None else self.lenses.through
+        losses = None if self.lenses is None else self.lenses.losses
+        for batch in stream(
+            self.encoder.model,
+            batches(self.encoder, self.examples, batch_size=batch_size),
+            self.statistics,
+            through=through,
+            losses=losses,
+        ):
             # The passes of word frequencies and of the control read the texts of another pass again.
             if self.name not in ("frequency", CONTROL):
                 self.encoder.unknown.warn()
             done += len(batch)
             # A text that is split into windows is several sequences, a skipped one none.
-            counts = self.encoder.counts
             expected = round(self.total * counts.sequences / max(counts.read, 1))
             progress(done, max(expected, done))
-        counts = self.encoder.counts
         if not counts.used:
             why = ", ".join(f"{count} {reason}" for reason, count in counts.skipped.items())
             raise HeadscopeError(
@@ -95,7 +100,7 @@ def analyze(
     reading: Reading,
     run: Run,
 ) -> Study:
-    """Every statistic whose data is given, for every head, with intervals. All files are read before the model."""
+    """All statistics for which there is data, for every head, with intervals. Files are read before the model."""
     started = time.perf_counter()
     names = None if config.statistics is None else list(config.statistics)
     statistics = select_statistics(names)
@@ -121,22 +126,21 @@ def analyze(
     lenses = LensStatistics(model, config.lens, names, pairs=data.pairs, seed=run.seed)
     passes[0].lenses = lenses
     durations = {"load": round(time.perf_counter() - started, 3)}
-    for number, one in enumerate(passes):
-        begun = time.perf_counter()
-        one.run(config.batch_size, _overall(run.progress, passes, number))
-        durations[one.name] = round(time.perf_counter() - begun, 3)
+    for number, pass_ in enumerate(passes):
+        pass_started = time.perf_counter()
+        pass_.run(config.batch_size, _overall(run.progress, passes, number))
+        durations[pass_.name] = round(time.perf_counter() - pass_started, 3)
     study = _study(passes, lenses)
     _name_sinks(study, model)
     _add_lens_tables(study, model, corpus or annotations.examples(), lenses, data.max_length)
     clusters = clusters_in(study.heads, study.maps)
     if clusters:
-        study.tables["clusters"] = TABLES["clusters"].frame(
-            row for one in clusters.values() for row in one.rows()
-        )
+        rows = [row for of_stack in clusters.values() for row in of_stack.rows()]
+        study.tables["clusters"] = TABLES["clusters"].frame(rows)
     thresholds = Thresholds(**threshold_values(config.thresholds or {}))
     sections: RunRecord = {
         "config": record_options(config, data, reading, run),
-        **_described(passes, corpus, annotations),
+        **_describe_data(passes, corpus, annotations),
         "relations": sorted(annotations.own),
         "options": {
             "statistics": sorted(set(study.heads["statistic"])),
@@ -147,7 +151,7 @@ def analyze(
         },
         "lenses": lenses.describe(),
         "durations": durations,
-        "clusters": {stack: one.summary() for stack, one in clusters.items()},
+        "clusters": {stack: of_stack.summary() for stack, of_stack in clusters.items()},
     }
     study.record = build_record(
         model, sections, command=run.typed or None, seed=run.seed, lens=",".join(config.lens)
@@ -190,73 +194,66 @@ def _add_lens_tables(
 
 def _study(passes: list[Pass], lenses: LensStatistics) -> Study:
     """The tables of all passes; relations of the random-weight control are a column next to the model's."""
-    statistics = [
-        statistic for one in passes if one.name != CONTROL for statistic in one.statistics
-    ]
-    tables = {
-        name: _frame(name, rows)
-        for one in statistics
-        for name, rows in one.tables().items()
-        if rows
-    }
+    of_model = [pass_ for pass_ in passes if pass_.name != CONTROL]
+    statistics = [statistic for pass_ in of_model for statistic in pass_.statistics]
+    by_name = [item for statistic in statistics for item in statistic.tables().items()]
+    tables = {name: _frame(name, rows) for name, rows in by_name if rows}
     tables |= {name: _frame(name, rows) for name, rows in lenses.tables().items()}
-    control = [statistic for one in passes if one.name == CONTROL for statistic in one.statistics]
+    control = [pass_.statistics[0] for pass_ in passes if pass_.name == CONTROL]
     if control and "relations" in tables:
         keys = ["relation", "direction", "stack"]
         of_control = _frame("relations", control[0].tables()["relations"]).set_index(keys)
         accuracies = of_control["accuracy"].to_dict()
         rows = tables["relations"][keys].itertuples(index=False, name=None)
         tables["relations"]["control"] = [accuracies.get(row) for row in rows]
-    heads = to_frame([*(row for one in statistics for row in one.table()), *lenses.rows()])
-    maps = {name: array for one in statistics for name, array in one.maps().items()}
-    return Study(heads, maps, {}, tables)
+    rows_of_heads = [row for statistic in statistics for row in statistic.table()]
+    maps = {name: array for statistic in statistics for name, array in statistic.maps().items()}
+    return Study(to_frame([*rows_of_heads, *lenses.rows()]), maps, {}, tables)
 
 
 def _name_sinks(study: Study, model: AttentionModel) -> None:
-    """Add the tokens' text and class to the table of sinks, whose statistic only knows their ids."""
+    """Add the tokens' text and class to the table of sinks, which has their ids."""
     table = study.tables.get("sinks")
-    if table is not None:
-        classes = {"classification": model.marks.classification, "separator": model.marks.separator}
-        table["token_class"] = [
-            next((name for name, ids in classes.items() if token in ids), "other")
-            for token in table["token_id"]
-        ]
-    if table is not None and model.tokenizer is not None:
+    if table is None:
+        return
+    classes = {"classification": model.marks.classification, "separator": model.marks.separator}
+    table["token_class"] = [
+        next((name for name, ids in classes.items() if token in ids), "other")
+        for token in table["token_id"]
+    ]
+    if model.tokenizer is not None:
         tokens = model.tokenizer.convert_ids_to_tokens([int(token) for token in table["token_id"]])
         table.insert(list(table.columns).index("token_id"), "token", tokens)
 
 
-def _described(passes: list[Pass], corpus: Corpus | None, annotations: Annotations) -> RunRecord:
-    """`data` is what the surface statistics were measured on; annotated data has keys of its own."""
-    by_pass = {one.name: one.describe() for one in passes}
+def _describe_data(
+    passes: list[Pass], corpus: Corpus | None, annotations: Annotations
+) -> RunRecord:
+    """The data of each pass; `data` is that of the statistics of plain texts."""
+    by_pass = {pass_.name: pass_.describe() for pass_ in passes}
     described = {
         kind: of_files | by_pass.get(kind, {}) for kind, of_files in annotations.describe().items()
     }
-    counts = [
-        row.count
-        for one in passes
-        for statistic in one.statistics
-        if isinstance(statistic, Coreference)
-        for row in statistic.table()
-    ]
     if "coreference" in described:
         # Mentions whose antecedent is in another window of the document are not counted.
-        described["coreference"]["mentions_asked"] = max(counts, default=0)
+        statistics = [statistic for pass_ in passes for statistic in pass_.statistics]
+        rows = [row for s in statistics if isinstance(s, Coreference) for row in s.table()]
+        described["coreference"]["mentions_asked"] = max((row.count for row in rows), default=0)
     data = described[passes[0].name] if corpus is None else corpus.describe() | by_pass["corpus"]
     return cast("RunRecord", {"data": data, **described})
 
 
 def _frame(name: str, rows: list[TableRow]) -> pd.DataFrame:
-    """A declared table, or one that a statistic of the user adds."""
+    """A declared table, or one of a user's own statistic."""
     import pandas as pd
 
     return TABLES[name].frame(rows) if name in TABLES else pd.DataFrame(rows)
 
 
 def _overall(progress: Progress, passes: list[Pass], number: int) -> Progress:
-    """Progress of one pass as progress of all."""
-    before = sum(one.total for one in passes[:number])
-    after = sum(one.total for one in passes[number + 1 :])
+    """Progress of one pass as progress of all passes."""
+    before = sum(pass_.total for pass_ in passes[:number])
+    after = sum(pass_.total for pass_ in passes[number + 1 :])
 
     def update(done: int, total: int, part: str = "") -> None:
         progress(before + done, before + total + after, part)
@@ -266,7 +263,7 @@ def _overall(progress: Progress, passes: list[Pass], number: int) -> Progress:
 
 @dataclass
 class _Passes:
-    """The passes of one analysis: corpus, treebank, documents and word frequencies, each read once."""
+    """The passes of one analysis: corpus, treebank, documents, word frequencies and random-weight control."""
 
     model: AttentionModel
     config: AnalyzeConfig
@@ -280,7 +277,6 @@ class _Passes:
         model, pool = self.model, self.config.pool
         corpus, annotations = self.corpus, self.annotations
         passes = []
-        rare = None
         if corpus is not None:
             encoder = Encoder(model, max_length=self.data.max_length, long=self.data.long)
             passes.append(Pass("corpus", corpus.name, corpus, corpus.total, statistics, encoder))
@@ -288,22 +284,19 @@ class _Passes:
             relations = self.relations(model, "treebank")
             if annotations.frequencies is not None:
                 words = [sentence.words for sentence in annotations.sentences]
-                rare = RareWords(words, annotations.frequencies, pool=pool)
-                relations.statistics.append(rare)
-            relations.statistics += statistics if corpus is None else []
+                relations.statistics.append(RareWords(words, annotations.frequencies, pool=pool))
+            relations.statistics += [] if passes else statistics
             passes.append(relations)
         if annotations.documents:
-            annotations.windows = list(
-                windows(annotations.documents, model, max_length=self.data.max_length)
-            )
-            antecedents: list[Statistic] = [
-                Coreference(dict(enumerate(annotations.windows)), seed=self.seed, pool=pool)
-            ]
-            antecedents += statistics if not passes else []
+            parts = windows(annotations.documents, model, max_length=self.data.max_length)
+            annotations.windows = list(parts)
+            by_number = dict(enumerate(annotations.windows))
+            antecedents: list[Statistic] = [Coreference(by_number, seed=self.seed, pool=pool)]
+            antecedents += [] if passes else statistics
             examples = [window.example for window in annotations.windows]
-            where = _named(annotations.coreference)
+            where = _join_names(annotations.coreference)
             passes.append(self._whole("coreference", where, examples, antecedents, model))
-        if annotations.frequencies is not None and rare is None and corpus is not None:
+        if annotations.frequencies is not None and not annotations.sentences and corpus is not None:
             texts = corpus.as_words(sources_only=model.is_encoder_decoder)
             words = [text for text in texts if text]
             rare_words = RareWords(words, annotations.frequencies, pool=pool)
@@ -324,7 +317,8 @@ class _Passes:
             own=annotations.own,
         )
         examples = [sentence.example() for sentence in annotations.sentences]
-        return self._whole(name, _named(annotations.treebanks), examples, [relations], model)
+        where = _join_names(annotations.treebanks)
+        return self._whole(name, where, examples, [relations], model)
 
     def _whole(
         self,
@@ -339,5 +333,5 @@ class _Passes:
         return Pass(name, where, examples, len(examples), statistics, encoder)
 
 
-def _named(files: list[str | Path]) -> str:
+def _join_names(files: list[str | Path]) -> str:
     return ", ".join(map(str, files)) or "sentences"

@@ -44,7 +44,7 @@ def film(
 ) -> Study:
     """Analyse every checkpoint in TRAINED/checkpoints. write: writes the study with its page, if there is an `out`.
 
-    The study is that of the last checkpoint, with two more tables: the statistics and the roles by step.
+    The result is the study of the last checkpoint with two more tables: the statistics and the roles by step.
     """
     checkpoints = read_checkpoints(trained)
     reading = _reading(Path(trained), config, run)
@@ -73,16 +73,14 @@ def film(
                 continue
             run.log(f"step {step} ({number + 1} of {len(checkpoints)})")
             study = analyze(path, statistics, data, reading, step_run)
-            check_or_write_header(
-                folder / HEADER, header
-            )  # from here on there is something to resume
+            check_or_write_header(folder / HEADER, header)  # from now on the run can be resumed
             (folder / path.name).mkdir(exist_ok=True)
             write_tables(study, folder / path.name)
-        study = joined([(step, Study(folder / path.name)) for step, path in checkpoints])
+        study = combine([(step, Study(folder / path.name)) for step, path in checkpoints])
         study.record |= {
             "command": run.typed,
             "config": record_options(config, data, run),
-            "film": _described(Path(trained), [step for step, _ in checkpoints]),
+            "film": _describe_training(Path(trained), [step for step, _ in checkpoints]),
         }
         study.record["model"]["name"] = str(trained)
         for name in names:
@@ -94,25 +92,22 @@ def film(
 
 
 def _check_files(data: TextData) -> None:
-    """Refuse at once what the first analysis would refuse, and files that cannot be read for every checkpoint."""
+    """Refuse what the first analysis would refuse, and files that cannot be read for every checkpoint."""
     for file in [*data.corpus, *data.treebank]:
         if not can_be_read_again(corpus_path(file)):
-            raise HeadscopeError(
-                "this can be read only once",
-                where=file,
-                expected="a file: every checkpoint reads it",
-            )
+            expected = "a file: every checkpoint reads it"
+            raise HeadscopeError("this can be read only once", where=file, expected=expected)
     if data.corpus or not data.treebank:
         Corpus(data.corpus, (), data.pairs, data.column, data.limit)
     read_annotations(data)
 
 
 def _reading(trained: Path, config: FilmConfig, run: Run) -> Reading:
-    """With the mask of the config, or else with that of the training."""
+    """How checkpoints are read: with the mask of the config, else with that of the training."""
     mask, open_special = config.mask, config.open_special
-    if mask is None and (trained_under := mask_of_training(trained)) is not None:
-        mask = str(trained_under.mask)
-        open_special = open_special or trained_under.is_open_special
+    if mask is None and (edit := mask_of_training(trained)) is not None:
+        mask = str(edit.mask)
+        open_special = open_special or edit.is_open_special
         described = f"{mask}{' with special tokens open' if open_special else ''}"
         run.log(f'under the mask of its training: {described} (without: `mask="dense"`)')
     if mask in (None, DENSE):
@@ -122,14 +117,14 @@ def _reading(trained: Path, config: FilmConfig, run: Run) -> Reading:
     return Reading(mask=mask, open_special=open_special)
 
 
-def _described(trained: Path, steps: list[int]) -> Section:
-    """For run.json: what was filmed, and the losses that its training wrote down on the way."""
+def _describe_training(trained: Path, steps: list[int]) -> Section:
+    """For run.json: the training, its checkpoints, and the losses that it recorded."""
     moments = read_record(trained, RECORD).get("moments", [])
-    losses = [{name: one[name] for name in ("step", "loss", "accuracy")} for one in moments]
+    losses = [{name: row[name] for name in ("step", "loss", "accuracy")} for row in moments]
     return {"trained": str(trained), "steps": steps, "losses": losses}
 
 
-def joined(studies: list[tuple[int, Study]]) -> Study:
+def combine(studies: list[tuple[int, Study]]) -> Study:
     """The last study, with the heads and the roles of all in tables by step."""
     last = studies[-1][1]
     tables = {

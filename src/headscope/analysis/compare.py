@@ -1,20 +1,20 @@
-"""compare, the verb: what do the heads of two or more models have in common, and where do they differ?
+"""Compare the heads of two or more models.
 
-From studies alone: layer by layer side by side, smoothness across layers, roles, heads matched by behaviour. What the
-same text does in both (the change of each head's maps by fine-tuning) needs the models.
+From studies alone: layers side by side, smoothness across layers, roles, heads matched by behaviour. With the models
+and texts also the change of each head's maps on the same inputs, for example by fine-tuning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.analysis.head_matching import WITHIN, behaviours, match
+from headscope.analysis.head_matching import WITHIN, Behaviour, Matching, Within, behaviours, match
 from headscope.analysis.smoothness import FORMS, smoothness_of
 from headscope.analysis.training_changes import changes_between
 from headscope.config.compare import CompareConfig
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-Named = Sequence[tuple[str, Study]]  # the studies by name
+NamedStudies = Sequence[tuple[str, Study]]
 NEEDS_MODELS = (
     "How the maps of each head changed on the same inputs is not in a study: it needs the models and texts "
     "(`models=[A, B]` `corpus=FILE`)."
@@ -50,14 +50,14 @@ NEEDS_MODELS = (
 
 @dataclass
 class Comparison(Result):
-    """What was found, as tables; `names` are those of the studies in them.
+    """The tables of a comparison; `names` are those of the studies in them.
 
-    layers      of each study, stack, layer and statistic: the mean over the layer's heads, with least and most
+    layers      mean, least and greatest value of the heads of a layer, by study, stack, layer and statistic
     smoothness  correlation of neighbouring layers for each study, stack, statistic and form
-    roles       how many heads of each layer have each role; empty where no study has roles
-    matches     which head of one is which of the other, by behaviour; matching: a row for each assignment
+    roles       number of heads of each layer with each role; empty if no study has roles
+    matches     pairs of heads matched by behaviour; matching: a row for each assignment
     changes     of each head, on the same inputs; layer_changes: of each layer. Empty without the models
-    notes       what to know when reading it
+    notes       differences of the studies that affect the comparison
     """
 
     names: list[str]
@@ -77,7 +77,7 @@ class Comparison(Result):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """By the name of their csv, those that have rows."""
+        """The tables that have rows, by the name of their csv."""
         return {name: table for name in COMPARISON_TABLES if len(table := getattr(self, name))}
 
 
@@ -85,29 +85,25 @@ def compare(
     studies: Sequence[Study | str | Path], config: CompareConfig, data: TextData, run: Run
 ) -> Comparison:
     """The heads of two or more studies of one lens side by side; they must have a statistic in common."""
-    given = _checked(studies)
-    shared = _shared(given)
-    plain = _corpus(config, data, len(given))
-    names = _names(given, studies)
-    named = list(zip(names, given, strict=True))
-    changes, layer_changes = (
-        COMPARISON_TABLES[name].frame([]) for name in ("changes", "layer_changes")
-    )
-    read = None
-    if plain is not None:
-        before, after = (
-            _loaded(model, study) for model, study in zip(config.models, given, strict=True)
-        )
-        changes, layer_changes, read = changes_between(
+    read = _read_studies(studies)
+    shared = _shared_statistics(read)
+    corpus = _corpus(config, data, len(read))
+    named = list(zip(_names(read, studies), read, strict=True))
+    names = ("changes", "layer_changes")
+    changes, layer_changes = (COMPARISON_TABLES[name].frame([]) for name in names)
+    counts = None
+    if corpus is not None:
+        before, after = map(_load, config.models, read)
+        changes, layer_changes, counts = changes_between(
             before,
             after,
-            plain,
+            corpus,
             max_length=data.max_length,
             batch_size=config.batch_size,
             progress=run.progress,
         )
     matches, matching = _matches(named, list(shared), run.seed)
-    notes = [*_notes(named), *([] if plain is not None else [NEEDS_MODELS])]
+    notes = [*_notes(named), *([] if corpus is not None else [NEEDS_MODELS])]
     record: RunRecord = {
         "schema": SCHEMA,
         "kind": "comparison",
@@ -122,14 +118,14 @@ def compare(
             }
             for name, study in named
         ],
-        "data": None if plain is None or read is None else plain.describe() | read,
+        "data": None if corpus is None or counts is None else corpus.describe() | counts,
         "config": record_options(config, data, run),
         "seed": run.seed,
         "notes": notes,
     }
     return Comparison(
-        names,
-        given,
+        [name for name, _ in named],
+        read,
         COMPARISON_TABLES["layers"].frame(_layers(named, shared)),
         COMPARISON_TABLES["smoothness"].frame(_smoothness(named, shared, run.seed)),
         COMPARISON_TABLES["roles"].frame(_roles(named)),
@@ -142,7 +138,8 @@ def compare(
     )
 
 
-def _checked(studies: Sequence[Study | str | Path]) -> list[Study]:
+def _read_studies(studies: Sequence[Study | str | Path]) -> list[Study]:
+    """The studies, which must have a lens in common."""
     if isinstance(studies, str | Path) or len(studies) < 2:
         raise HeadscopeError(
             "one study cannot be compared" if studies else "no study was given",
@@ -150,42 +147,45 @@ def _checked(studies: Sequence[Study | str | Path]) -> list[Study]:
             expected="two studies or more",
             fix="Make another one with headscope analyze",
         )
-    given = [one if isinstance(one, Study) else Study(one) for one in studies]
-    lenses = [str(study.record.get("lens", "raw")) for study in given]
+    read = [study if isinstance(study, Study) else Study(study) for study in studies]
+    lenses = [str(study.record.get("lens", "raw")) for study in read]
     if not set.intersection(*({*lens.split(",")} for lens in lenses)):
-        models = [study.record.get("model", {}).get("name", "model") for study in given]
-        named = [
-            f"{model if isinstance(one, Study) else one}: {lens}"
-            for one, model, lens in zip(studies, models, lenses, strict=True)
+        names = [
+            _model_name(study) if isinstance(source, Study) else source
+            for source, study in zip(studies, read, strict=True)
         ]
-        raise HeadscopeError(
-            f"the studies look through different lenses ({', '.join(named)})", expected="one lens"
-        )
-    return given
+        listed = ", ".join(f"{name}: {lens}" for name, lens in zip(names, lenses, strict=True))
+        what = f"the studies look through different lenses ({listed})"
+        raise HeadscopeError(what, expected="one lens")
+    return read
 
 
-def _shared(studies: list[Study]) -> dict[str, list[str]]:
-    """The statistics that all studies have values of, by stack; the offset of the maxima, a mode, is not averaged."""
-    known = glossary()
-    found = {}
+def _model_name(study: Study) -> str:
+    return str(study.record.get("model", {}).get("name") or "model")
+
+
+def _shared_statistics(studies: list[Study]) -> dict[str, list[str]]:
+    """The statistics that all studies have values of, by stack; argmax-offset, a mode, is not averaged."""
+    definitions = glossary()
+    shared = {}
     for stack in STACKS:
         rows = [
             study.heads[(study.heads["stack"] == stack) & study.heads["value"].notna()]
             for study in studies
         ]
-        common = set.intersection(*(set(one["statistic"]) for one in rows))
+        common = set.intersection(*(set(table["statistic"]) for table in rows))
         names = [str(name) for name in dict.fromkeys(rows[0]["statistic"]) if name in common]
-        bases = {name: known.get(StatisticName.parse(name).base) for name in names}
+        bases = {name: definitions.get(StatisticName.parse(name).base) for name in names}
         names = [name for name, base in bases.items() if base is None or base.unit != "offset"]
         if names:
-            found[stack] = names
-    if not found:
+            shared[stack] = names
+    if not shared:
         raise HeadscopeError(
             "the studies have no statistic of a stack in common",
             where="STUDY",
             expected="studies made with the same `statistics`, of models with a stack in common",
         )
-    return found
+    return shared
 
 
 def _corpus(config: CompareConfig, data: TextData, studies: int) -> Corpus | None:
@@ -202,141 +202,140 @@ def _corpus(config: CompareConfig, data: TextData, studies: int) -> Corpus | Non
     return Corpus(data.corpus, data.texts, data.pairs, data.column, data.limit)
 
 
-def _loaded(model: AttentionModel | str | Path, study: Study) -> AttentionModel:
-    """The model, which must be the one that the study is of."""
-    one = as_model(model)
+def _load(model: AttentionModel | str | Path, study: Study) -> AttentionModel:
+    """The model, which must be that of the study."""
+    model = as_model(model)
     recorded = study.record.get("model", {})
-    if recorded.get("sha256") not in (None, weights_sha256(one)):
+    if recorded.get("sha256") not in (None, weights_sha256(model)):
         raise HeadscopeError(
             f"these are not the weights that the study of {recorded.get('name')} was made with",
-            where=f"`models` {one.name}",
+            where=f"`models` {model.name}",
             expected="the models in the order of the studies",
         )
-    return one
+    return model
 
 
-def _names(studies: list[Study], given: Sequence[Study | str | Path]) -> list[str]:
-    """The models' names; where two are the same, with the directory or a number behind."""
-    names = [
-        local_name(str(study.record.get("model", {}).get("name") or "model")) for study in studies
+def _names(studies: list[Study], sources: Sequence[Study | str | Path]) -> list[str]:
+    """The models' names; equal names are followed by the directory or a number."""
+    names = [local_name(_model_name(study)) for study in studies]
+    numbers = [str(i) for i in range(1, len(names) + 1)]
+    pairs = zip(sources, numbers, strict=True)
+    ends = [number if isinstance(source, Study) else Path(source).name for source, number in pairs]
+    if len(set(ends)) < len(ends):
+        ends = numbers
+    return [
+        f"{name} ({end})" if names.count(name) > 1 else name
+        for name, end in zip(names, ends, strict=True)
     ]
-    if len(set(names)) < len(names):
-        ends = [
-            Path(one).name if not isinstance(one, Study) else str(i + 1)
-            for i, one in enumerate(given)
-        ]
-        if len(set(ends)) < len(ends):
-            ends = [str(i + 1) for i in range(len(given))]
-        names = [
-            f"{name} ({end})" if names.count(name) > 1 else name
-            for name, end in zip(names, ends, strict=True)
-        ]
-    return names
 
 
 def grid_of(study: Study, stack: str, statistic: str) -> NDArray[np.float64]:
-    """[layer, head] of the layers and heads there are; NaN where one has no value."""
+    """[layer, head] of the layers and heads with rows; NaN for a head without a value."""
     rows = study.heads[(study.heads["stack"] == stack) & (study.heads["statistic"] == statistic)]
     return rows.pivot(index="layer", columns="head", values="value").to_numpy(dtype=float)
 
 
-def _layers(named: Named, shared: dict[str, list[str]]) -> Iterator[TableRow]:
-    """The interval is the mean of the heads' own: texts move heads of a layer together, so it is wide enough."""
+def _layers(named: NamedStudies, shared: dict[str, list[str]]) -> Iterator[TableRow]:
+    """Rows of layers.csv. The interval is the mean of those of the heads, as texts affect heads of a layer alike."""
     for name, study in named:
         for stack, statistics in shared.items():
-            rows = study.heads[
-                (study.heads["stack"] == stack) & study.heads["statistic"].isin(statistics)
-            ]
+            is_shared = study.heads["statistic"].isin(statistics)
+            rows = study.heads[(study.heads["stack"] == stack) & is_shared]
             last = max(int(rows["layer"].max()), 1)
             for statistic in statistics:
-                for layer, some in rows[rows["statistic"] == statistic].groupby("layer"):
-                    ends = some[["low", "high"]].mean(skipna=False)
+                for layer, heads in rows[rows["statistic"] == statistic].groupby("layer"):
+                    ends = heads[["low", "high"]].mean(skipna=False)
                     yield {
                         "study": name,
                         "stack": stack,
                         "layer": layer,
                         "depth": float(layer) / last,  # type: ignore[arg-type]
                         "statistic": statistic,
-                        "mean": some["value"].mean(),
+                        "mean": heads["value"].mean(),
                         "low": ends["low"],
                         "high": ends["high"],
-                        "least": some["value"].min(),
-                        "most": some["value"].max(),
-                        "heads": len(some),
+                        "least": heads["value"].min(),
+                        "most": heads["value"].max(),
+                        "heads": len(heads),
                     }
 
 
-def _smoothness(named: Named, shared: dict[str, list[str]], seed: int) -> Iterator[TableRow]:
+def _smoothness(named: NamedStudies, shared: dict[str, list[str]], seed: int) -> Iterator[TableRow]:
     for name, study in named:
         for stack, statistics in shared.items():
             for statistic in statistics:
                 grid = grid_of(study, stack, statistic)
                 for form in FORMS:
-                    found = smoothness_of(grid, form, seed)
-                    if found is not None:
+                    smoothness = smoothness_of(grid, form, seed)
+                    if smoothness is not None:
                         key = {"study": name, "stack": stack, "statistic": statistic, "form": form}
-                        yield key | asdict(found)
+                        yield key | asdict(smoothness)
 
 
-def _roles(named: Named) -> Iterator[TableRow]:
-    """How many heads of each layer have each role; a head may have several."""
+def _roles(named: NamedStudies) -> Iterator[TableRow]:
+    """Rows of roles.csv: number of heads of each layer with each role; a head may have several."""
     for name, study in named:
         roles = study.tables.get("roles")
         if roles is None or not {"stack", "layer", "head", "role"} <= set(roles):
             continue
         heads = study.heads.drop_duplicates(["stack", "layer", "head"])
         sizes = heads.groupby(["stack", "layer"]).size()
-        for (stack, layer, role), some in roles.groupby(["stack", "layer", "role"]):
-            count, size = some["head"].nunique(), int(sizes.loc[(stack, layer)])  # type: ignore[index]
-            found = {"study": name, "stack": stack, "layer": layer, "role": role}
-            yield found | {"heads": count, "of": size, "share": count / size}
+        for (stack, layer, role), of_role in roles.groupby(["stack", "layer", "role"]):
+            count, size = of_role["head"].nunique(), int(sizes.loc[(stack, layer)])  # type: ignore[index]
+            key = {"study": name, "stack": stack, "layer": layer, "role": role}
+            yield key | {"heads": count, "of": size, "share": count / size}
 
 
-def _matches(named: Named, stacks: list[str], seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """(a row a pair of heads, a row an assignment) for every two studies."""
+def _matches(
+    named: NamedStudies, stacks: list[str], seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of matches.csv (pairs of heads) and of matching.csv (assignments) for every two studies."""
+    rows, summary = [], []
+    for ((name, study), (other_name, other)), stack in product(combinations(named, 2), stacks):
+        left, right, statistics = behaviours(
+            *(s.heads[s.heads["stack"] == stack] for s in (study, other))
+        )
+        for within in WITHIN if statistics else ():
+            matching = match(left, right, within, seed)
+            key = {"study": name, "other": other_name, "stack": stack, "within": within}
+            nearer = matching.chance.searchsorted(matching.distances + 1e-12, side="right")
+            for i, (a, b) in enumerate(matching.pairs):
+                (layer, head), (other_layer, other_head) = left.places[a], right.places[b]
+                pair = {"layer": layer, "head": head}
+                pair |= {"other_layer": other_layer, "other_head": other_head}
+                numbers = {"distance": matching.distances[i], "noise": matching.noise[i]}
+                numbers["chance"] = nearer[i] / len(matching.chance)
+                rows.append(key | pair | numbers)
+            null_low, null_high = np.quantile(matching.null, [0.025, 0.975])
+            summary.append(
+                key
+                | {
+                    "matched": len(matching.pairs),
+                    "unmatched": len(left.places) + len(right.places) - 2 * len(matching.pairs),
+                    "distance": matching.distances.mean(),
+                    "noise": matching.noise.mean(),
+                    "null": matching.null.mean(),
+                    "null_low": null_low,
+                    "null_high": null_high,
+                    "probability": matching.probability,
+                    "depth_correlation": _depth_correlation(left, right, matching, within),
+                    "statistics": len(statistics),
+                }
+            )
+    return COMPARISON_TABLES["matches"].frame(rows), COMPARISON_TABLES["matching"].frame(summary)
+
+
+def _depth_correlation(
+    left: Behaviour, right: Behaviour, matching: Matching, within: Within
+) -> float:
+    """Rank correlation of the depths of matched heads; NaN within one depth, where it is 1 by construction."""
     from scipy.stats import spearmanr
 
-    rows, summary = [], []
-    for (one, left), (other, right) in combinations(named, 2):
-        for stack in stacks:
-            here, there, statistics = behaviours(
-                *(s.heads[s.heads["stack"] == stack] for s in (left, right))
-            )
-            if not statistics:
-                continue
-            for within in WITHIN:
-                found = match(here, there, within, seed)
-                key = {"study": one, "other": other, "stack": stack, "within": within}
-                nearer = found.chance.searchsorted(found.distances + 1e-12, side="right")
-                ranks = nearer / len(found.chance)
-                for i, (a, b) in enumerate(found.pairs):
-                    (layer, head), (other_layer, other_head) = here.places[a], there.places[b]
-                    pair = {"layer": layer, "head": head}
-                    pair |= {"other_layer": other_layer, "other_head": other_head}
-                    numbers = {"distance": found.distances[i], "noise": found.noise[i]}
-                    rows.append(key | pair | numbers | {"chance": ranks[i]})
-                depths = here.depth[found.pairs[:, 0]], there.depth[found.pairs[:, 1]]
-                # Among heads of one depth it would be 1 by construction.
-                varied = within == "stack" and len(found.pairs) > 2
-                varied = varied and all(np.ptp(depth) > 0 for depth in depths)
-                correlation = float(spearmanr(*depths).statistic) if varied else np.nan
-                null_low, null_high = np.quantile(found.null, [0.025, 0.975])
-                summary.append(
-                    key
-                    | {
-                        "matched": len(found.pairs),
-                        "unmatched": len(here.places) + len(there.places) - 2 * len(found.pairs),
-                        "distance": found.distances.mean(),
-                        "noise": found.noise.mean(),
-                        "null": found.null.mean(),
-                        "null_low": null_low,
-                        "null_high": null_high,
-                        "probability": found.probability,
-                        "depth_correlation": correlation,
-                        "statistics": len(statistics),
-                    }
-                )
-    return COMPARISON_TABLES["matches"].frame(rows), COMPARISON_TABLES["matching"].frame(summary)
+    depths = left.depth[matching.pairs[:, 0]], right.depth[matching.pairs[:, 1]]
+    is_varied = len(matching.pairs) > 2 and all(np.ptp(depth) > 0 for depth in depths)
+    if within != "stack" or not is_varied:
+        return np.nan
+    return float(spearmanr(*depths).statistic)
 
 
 def _data(study: Study) -> Section:
@@ -345,8 +344,8 @@ def _data(study: Study) -> Section:
     return {key: data[key] for key in keys if key in data}
 
 
-def _notes(named: Named) -> list[str]:
-    """What makes the studies less alike than the models."""
+def _notes(named: NamedStudies) -> list[str]:
+    """Differences of the studies that are not of the models."""
     notes, studies = [], [study for _, study in named]
     read = [[file.get("sha256") for file in _data(study).get("files", [])] for study in studies]
     used = [_data(study).get("used") for study in studies]
@@ -360,6 +359,6 @@ def _notes(named: Named) -> list[str]:
     if without:
         notes.append(f"No roles in the study of {', '.join(without)}.")
     limits = [study.record.get("options", {}).get("thresholds") for study in studies]
-    if any(one != limits[0] for one in limits):
+    if any(thresholds != limits[0] for thresholds in limits):
         notes.append("The roles of these studies begin at different thresholds.")
     return notes

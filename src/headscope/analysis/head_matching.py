@@ -1,9 +1,9 @@
-"""Which head of one model behaves like which head of another?
+"""Match the heads of two models by their behaviour.
 
 A head is the vector of its statistics, each in units of its standard deviation over the heads of both models; the
 distance of two heads is the root mean square of the differences. Heads are paired by the optimal assignment (least sum
-of distances). That some pairs are near says little: an assignment always finds near ones. So it is repeated with each
-statistic shuffled over the heads of the second model, which keeps every value and breaks what makes a head.
+of distances). An assignment always finds some near pairs. As a control it is repeated with each statistic shuffled over
+the heads of the second model, which keeps every value and destroys the combination of values in a head.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHUFFLES = 199
 
 @dataclass(frozen=True)
 class Behaviour:
-    """The heads of one stack: where they are [head, 2], what they do [head, statistic], and how sure that is."""
+    """The heads of one stack: layer and head number [head, 2], statistics and their errors [head, statistic]."""
 
     places: NDArray[np.int64]
     values: NDArray[np.float64]
@@ -43,10 +43,10 @@ class Behaviour:
 
 @dataclass(frozen=True)
 class Matching:
-    """Pairs (number in the first, number in the second) with their distances, and what chance gives.
+    """Pairs (index in the first, index in the second) with their distances, and those of shuffled heads.
 
-    noise    the distance that two measurements of one head would have by the choice of texts alone
-    null     mean distances of the pairs in each shuffle; chance: all their distances, sorted
+    noise    distance of two measurements of one head on different texts, from the intervals
+    null     mean distance of the pairs in each shuffle; chance: all their distances, sorted
     """
 
     pairs: NDArray[np.int64]
@@ -62,56 +62,54 @@ class Matching:
 
 
 def behaviours(left: pd.DataFrame, right: pd.DataFrame) -> tuple[Behaviour, Behaviour, list[str]]:
-    """Two heads.csv of one stack in common units, and the statistics used: those that every head of both has.
+    """Two tables of heads of one stack in common units, and the statistics used: those that every head of both has.
 
-    The offset of the maxima is left out: it is a mode, and 20 tokens to the left are not 20 times previous.
+    argmax-offset is left out: it is a mode, and an offset of -20 is not 20 times one of -1.
     """
-    known = glossary()
+    definitions, index = glossary(), ["layer", "head"]
     tables = [
-        one.pivot(index=["layer", "head"], columns="statistic", values="value")
-        for one in (left, right)
+        frame.pivot(index=index, columns="statistic", values="value") for frame in (left, right)
     ]
     whole = [set(table.columns[table.notna().all()]) for table in tables]
     names = [str(name) for name in dict.fromkeys(left["statistic"]) if name in whole[0] & whole[1]]
-    # Heads are matched by what they attend to
-    names = [name for name in names if not StatisticName.parse(name).lens]
-    names = [name for name in names if name not in known or known[name].unit != "offset"]
+    names = [
+        name
+        for name in names
+        if not StatisticName.parse(name).lens  # heads are matched by raw attention
+        and (name not in definitions or definitions[name].unit != "offset")
+    ]
     both = np.concatenate([table[names].to_numpy(dtype=float) for table in tables])
     spread = both.std(axis=0)
     is_used = spread > 1e-12
     names = [name for name, used in zip(names, is_used, strict=True) if used]
-    made = []
+    sides = []
     for frame, table in zip((left, right), tables, strict=True):
         half = (frame["high"] - frame["low"]) / (2 * 1.96)
-        errors = frame.assign(half=half).pivot(
-            index=["layer", "head"], columns="statistic", values="half"
-        )
-        made.append(
-            Behaviour(
-                np.array(table.index.tolist(), dtype=np.int64).reshape(-1, 2),
-                (table[names].to_numpy(dtype=float) - both.mean(axis=0)[is_used]) / spread[is_used],
-                errors.reindex(table.index)[names].to_numpy(dtype=float) / spread[is_used],
-            )
-        )
-    return made[0], made[1], names
+        errors = frame.assign(half=half).pivot(index=index, columns="statistic", values="half")
+        values = table[names].to_numpy(dtype=float) - both.mean(axis=0)[is_used]
+        of_table = errors.reindex(table.index)[names].to_numpy(dtype=float)
+        places = np.array(table.index.tolist(), dtype=np.int64).reshape(-1, 2)
+        sides.append(Behaviour(places, values / spread[is_used], of_table / spread[is_used]))
+    return sides[0], sides[1], names
 
 
 def match(left: Behaviour, right: Behaviour, within: Within, seed: int = 0) -> Matching:
     """The best pairs: over the whole stack, or among heads of the same relative depth."""
     random = np.random.default_rng(seed)
     groups = list(_groups(left, right, within))
-    pairs = _assigned(distances_of(left.values, right.values), groups)
-    distances = distances_of(left.values, right.values)[pairs[:, 0], pairs[:, 1]]
+    distances = distances_of(left.values, right.values)
+    pairs = _assign(distances, groups)
+    distances = distances[pairs[:, 0], pairs[:, 1]]
     chance = []
     for _ in range(SHUFFLES):
         shuffled = distances_of(left.values, random.permuted(right.values, axis=0))
-        found = _assigned(shuffled, groups)
-        chance.append(shuffled[found[:, 0], found[:, 1]])
+        of_shuffled = _assign(shuffled, groups)
+        chance.append(shuffled[of_shuffled[:, 0], of_shuffled[:, 1]])
     squares = np.square(left.errors[pairs[:, 0]]) + np.square(right.errors[pairs[:, 1]])
     is_known = np.isfinite(squares)
     with np.errstate(invalid="ignore"):
         noise = np.sqrt(np.where(is_known, squares, 0.0).sum(axis=1) / is_known.sum(axis=1))
-    null = np.array([one.mean() for one in chance])
+    null = np.array([of_shuffled.mean() for of_shuffled in chance])
     return Matching(pairs, distances, noise, null, np.sort(np.concatenate(chance)))
 
 
@@ -123,13 +121,12 @@ def distances_of(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArr
 def _groups(
     left: Behaviour, right: Behaviour, within: Within
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Which heads may be paired: all, or by layers: each layer of the deeper model goes to the nearest in depth."""
+    """Groups of heads that may be paired: all, or each layer of the deeper model with the nearest in depth."""
     if within == "stack":
         yield np.arange(len(left.values)), np.arange(len(right.values))
         return
-    shallow, deep = (
-        (left, right) if left.places[:, 0].max() <= right.places[:, 0].max() else (right, left)
-    )
+    is_swapped = left.places[:, 0].max() > right.places[:, 0].max()
+    shallow, deep = (right, left) if is_swapped else (left, right)
     layers = np.unique(shallow.places[:, 0])
     depths = layers / max(int(layers.max()), 1)
     nearest = layers[np.abs(deep.depth[:, None] - depths).argmin(axis=1)]
@@ -139,10 +136,10 @@ def _groups(
             np.flatnonzero(nearest == layer),
         )
         if len(others):
-            yield (own, others) if shallow is left else (others, own)
+            yield (others, own) if is_swapped else (own, others)
 
 
-def _assigned(
+def _assign(
     distances: NDArray[np.float64], groups: list[tuple[NDArray[Any], NDArray[Any]]]
 ) -> NDArray[np.int64]:
     from scipy.optimize import linear_sum_assignment
@@ -151,5 +148,5 @@ def _assigned(
     for rows, columns in groups:
         row, column = linear_sum_assignment(distances[np.ix_(rows, columns)])
         pairs.append(np.stack([rows[row], columns[column]], axis=1))
-    found = np.concatenate(pairs)
-    return found[np.lexsort((found[:, 1], found[:, 0]))]
+    every = np.concatenate(pairs)
+    return every[np.lexsort((every[:, 1], every[:, 0]))]

@@ -1,7 +1,7 @@
-"""join, the verb: studies of any commands as one, a chapter a model, and the models compared.
+"""Join studies of any commands: one chapter per model, and a comparison of the models.
 
-Studies of the same weights, under the same edits, tell of one model. What two of them have under one name is kept once
-where it says the same; where it does not, the first keeps the name and the other stands beside it with its study's.
+Studies of the same weights, with the same edits, are of one model. What two of them have under one name is kept once if
+it is equal; otherwise the first keeps the name, and the other one's name is followed by that of its study.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KEYS = ["stack", "layer", "head"]
-SAME = 1e-6  # relative: a csv keeps ten digits, and merging promises 1e-6
+SAME = 1e-6  # relative tolerance: merged statistics are equal up to 1e-6
 
 
 class Member(NamedTuple):
-    """A study by the name it goes under on the page."""
+    """A study with its name on the page."""
 
     name: str
     study: Study
@@ -50,14 +50,14 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Chapter:
-    """All that is known of one model.
+    """The studies of one model.
 
-    study    its studies as one
-    members  these studies as they were given
-    others   what has the same name in an earlier study and says something else: tables with their records
+    study    the joined study
+    members  the studies that were joined
+    others   tables that differ from those of the same name in an earlier study, with their records
     notes    how they were joined
-    name     the model's, with that of a study behind it where two models have the same
-    lengths  a note where the members' texts differ in length
+    name     name of the model, followed by that of a study if two models have the same
+    lengths  a note if the members' texts differ in length
     """
 
     study: Study
@@ -94,12 +94,11 @@ class Joined(Result):
         return {"command": self.command, "studies": studies, "notes": self.notes}
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{chapter.study!r}" for chapter in self.chapters)
-        return f"Joined({told})"
+        return f"Joined({', '.join(repr(chapter.study) for chapter in self.chapters)})"
 
 
 def join(studies: Sequence[str | Path | Study], *, command: str = "", seed: int = 0) -> Joined:
-    """Studies of any commands as one: those of the same model joined, models compared.
+    """Join studies of any commands: those of the same model become one, models are compared.
 
     studies  directories that any command wrote (a comparison too), or studies
     seed     of the comparison's shuffles
@@ -111,56 +110,49 @@ def join(studies: Sequence[str | Path | Study], *, command: str = "", seed: int 
             "no study was given", where="STUDY", expected="one or more directories of studies"
         )
     _check_different(studies)
-    read = [
-        (one, one if isinstance(one, Study) else read_study_or_comparison(one)) for one in studies
-    ]
-    names = _names([one for one, _ in read])
-    members = [
-        Member(name, found)
-        for name, (_, found) in zip(names, read, strict=True)
-        if isinstance(found, Study)
-    ]
-    comparisons = [found for _, found in read if isinstance(found, Comparison)]
+    read = [s if isinstance(s, Study) else read_study_or_comparison(s) for s in studies]
+    named = zip(_names(studies), read, strict=True)
+    members = [Member(name, study) for name, study in named if isinstance(study, Study)]
+    comparisons = [comparison for comparison in read if isinstance(comparison, Comparison)]
     by_model: dict[object, list[Member]] = {}  # by weights and edits, in the order of the studies
     for member in members:
         by_model.setdefault(_identity(member.study), []).append(member)
-    for of_model in by_model.values():
-        _check_one_shape(of_model)
-    chapters = _named([_chapter(of_model) for of_model in by_model.values()])
+    chapters = _name_chapters([_chapter(of_model) for of_model in by_model.values()])
     notes: list[str] = []
-    if len(chapters) > 1 and not any(_covers(one, chapters) for one in comparisons):
+    if len(chapters) > 1 and not any(_covers(c, chapters) for c in comparisons):
         try:
-            comparisons.insert(0, _compared(chapters, seed))
+            comparisons.insert(0, _compare(chapters, seed))
         except HeadscopeError as cause:
             notes.append(f"The models are not compared: {cause.what}.")
-    return Joined(chapters, [_with_studies(one, chapters) for one in comparisons], notes, command)
+    for comparison in comparisons:
+        _add_studies(comparison, chapters)
+    return Joined(chapters, comparisons, notes, command)
 
 
 def _check_different(studies: Sequence[str | Path | Study]) -> None:
-    seen: set[object] = set()
-    for one in studies:
-        key = id(one) if isinstance(one, Study) else Path(one).resolve()
-        if key in seen:
-            where = "STUDY" if isinstance(one, Study) else one
+    keys: set[object] = set()
+    for study in studies:
+        key = id(study) if isinstance(study, Study) else Path(study).resolve()
+        if key in keys:
+            where = "STUDY" if isinstance(study, Study) else study
             raise HeadscopeError("given twice", where=where, expected="every study once")
-        seen.add(key)
+        keys.add(key)
 
 
-def _names(given: Sequence[str | Path | Study]) -> list[str]:
-    """The directories' names, with the one above where two are the same; studies in memory by their number."""
+def _names(studies: Sequence[str | Path | Study]) -> list[str]:
+    """Names of the directories, with the parent if two are the same; numbers for studies in memory."""
 
-    def named(one: str | Path | Study, depth: int) -> str:
-        if isinstance(one, Study):
+    def name_of(study: str | Path | Study, depth: int) -> str:
+        if isinstance(study, Study):
             return ""
-        place = Path(one).resolve()
-        is_beside_weights = place.name == "study" and (place.parent / "config.json").exists()
-        return "/".join((place.parent if is_beside_weights else place).parts[-depth:])
+        path = Path(study).resolve()
+        if path.name == "study" and (path.parent / "config.json").exists():  # next to weights
+            path = path.parent
+        return "/".join(path.parts[-depth:])
 
-    names = [named(one, 1) for one in given]
-    names = [
-        named(one, 2) if names.count(name) > 1 else name
-        for one, name in zip(given, names, strict=True)
-    ]
+    short = [name_of(study, 1) for study in studies]
+    pairs = zip(studies, short, strict=True)
+    names = [name_of(study, 2) if short.count(name) > 1 else name for study, name in pairs]
     return [
         name if name and names.count(name) == 1 else f"{name or 'study'} {i}"
         for i, name in enumerate(names, 1)
@@ -182,87 +174,75 @@ def _model(study: Study) -> Mapping[str, Any]:
 
 def _check_one_shape(of_model: Sequence[Member]) -> None:
     """Studies of the same weights must agree on how many layers and heads these have."""
-    told = [member for member in of_model if _model(member.study).get("layers")]
-    for member in told[1:]:
+    with_shape = [member for member in of_model if _model(member.study).get("layers")]
+    for member in with_shape[1:]:
         for key in ("layers", "heads"):
-            mine, other = _model(told[0].study).get(key), _model(member.study).get(key)
-            if mine != other:
-                what = f"contradicts {told[0].name}: {key} {other} here and {mine} there, of the same weights"
+            value, other = _model(with_shape[0].study).get(key), _model(member.study).get(key)
+            if value != other:
+                what = f"contradicts {with_shape[0].name}: {key} {other} instead of {value}, for the same weights"
                 raise HeadscopeError(what, where=member.name, fix="Make one of them again")
 
 
 def _chapter(members: Sequence[Member]) -> Chapter:
+    _check_one_shape(members)
     first = members[0].study
     joined = Study(first.heads, dict(first.maps), first.record.copy(), dict(first.tables))
     others: list[Member] = []
     notes: list[str] = []
     for member in members[1:]:
-        left = _add(joined, member, notes)
-        if left is not None:
-            others.append(left)
-    commands = [one.study.record.get("command") for one in members]
-    joined.record["command"] = "\n".join(dict.fromkeys(str(one) for one in commands if one))
+        remaining = _add(joined, member, notes)
+        if remaining is not None:
+            others.append(remaining)
+    commands = [str(member.study.record.get("command") or "") for member in members]
+    joined.record["command"] = "\n".join(dict.fromkeys(filter(None, commands)))
     if len(members) > 1 and (rows := lens_agreement(joined)):
         joined.tables["lenses"] = TABLES["lenses"].frame(rows)
-    tried = [found for one in members if len(found := fixed_pattern_effects(one.study))]
-    if tried:
-        joined.tables[SUBSTITUTES] = tried[0]
+    effects = [fixed_pattern_effects(member.study) for member in members]
+    if effects := [table for table in effects if len(table)]:
+        joined.tables[SUBSTITUTES] = effects[0]
     others += _fronts(joined, members, notes)
-    lengths = length_note([(one.name, one.study.record) for one in members])
+    lengths = length_note([(member.name, member.study.record) for member in members])
     return Chapter(joined, tuple(members), tuple(others), tuple(notes), lengths=lengths)
 
 
 def _add(joined: Study, member: Member, notes: list[str]) -> Member | None:
-    """Put a study's rows, tables, maps and record to the others; what is left over, if anything, is given back."""
-    heads, renamed = _beside(joined.heads, member)
+    """Add a study's rows, tables, maps and record to `joined`; returns the tables that differ, if any."""
+    joined.heads, renamed = _join_heads(joined.heads, member)
     if renamed:
         notes.append(
             f"{', '.join(renamed)}: {member.name} has other values than an earlier study (other texts or another "
             f"task); they are the rows named “({member.name})”."
         )
-    joined.heads = heads
-    left = {
-        name: table
-        for name, table in member.study.tables.items()
-        if _differs(table, joined.tables.get(name))
-    }
-    if left:
-        notes.append(
-            f"{', '.join(f'{name}.csv' for name in left)} of {member.name}: shown in a section of its own."
-        )
-    for name, table in member.study.tables.items():
-        joined.tables.setdefault(name, table)
+    tables = member.study.tables
+    different = {name: t for name, t in tables.items() if _differs(t, joined.tables.get(name))}
+    if different:
+        files = ", ".join(f"{name}.csv" for name in different)
+        notes.append(f"{files} of {member.name}: shown in a section of its own.")
+    joined.tables = {**joined.tables, **{n: t for n, t in tables.items() if n not in joined.tables}}
+    maps = member.study.maps
     other_maps = [
-        name
-        for name, one in member.study.maps.items()
-        if not _is_close(one, joined.maps.get(name, one))
+        name for name in maps if not _is_close(maps[name], joined.maps.get(name, maps[name]))
     ]
     if other_maps:
         notes.append(
             f"Maps ({', '.join(other_maps)}) of {member.name} are other ones than those shown."
         )
-    joined.maps = {**member.study.maps, **joined.maps}
+    joined.maps = {**maps, **joined.maps}
     joined.record = {**member.study.record, **joined.record}
-    rest = Study(member.study.heads, {}, member.study.record, left)
-    return Member(member.name, rest) if left else None
+    rest = Study(member.study.heads, {}, member.study.record, different)
+    return Member(member.name, rest) if different else None
 
 
-def _beside(heads: pd.DataFrame, member: Member) -> tuple[pd.DataFrame, list[str]]:
+def _join_heads(heads: pd.DataFrame, member: Member) -> tuple[pd.DataFrame, list[str]]:
     """The rows of both; statistics that differ are renamed in the second."""
     import pandas as pd
 
     parts, renamed = [heads], []
-    known = set(heads["statistic"])
     for statistic, rows in member.study.heads.groupby("statistic", sort=False):
-        if statistic not in known:
-            parts.append(rows)
-            continue
-        here = heads[heads["statistic"] == statistic]
-        both = rows.merge(here, on=KEYS, suffixes=("", "_known"), how="left")
-        if _is_close(
-            both["value"], both["value_known"].where(both["value_known"].notna(), both["value"])
-        ):
-            parts.append(rows[both["count_known"].isna().to_numpy()])
+        of_first = heads[heads["statistic"] == statistic]
+        both = rows.merge(of_first, on=KEYS, suffixes=("", "_first"), how="left")
+        if _is_close(both["value"], both["value_first"].fillna(both["value"])):
+            parts.append(rows[both["count_first"].isna().to_numpy()])
         else:
             qualified = replace(StatisticName.parse(str(statistic)), study=member.name)
             renamed.append(str(statistic))
@@ -271,38 +251,39 @@ def _beside(heads: pd.DataFrame, member: Member) -> tuple[pd.DataFrame, list[str
     return (pd.concat(parts, ignore_index=True) if parts else heads), renamed
 
 
-def _is_close(one: Any, other: Any) -> bool:
-    left, right = np.asarray(one, float), np.asarray(other, float)
-    is_alike = left.shape == right.shape
-    return is_alike and np.allclose(left, right, rtol=SAME, atol=1e-9, equal_nan=True)
+def _is_close(left: Any, right: Any) -> bool:
+    left, right = np.asarray(left, float), np.asarray(right, float)
+    return left.shape == right.shape and np.allclose(
+        left, right, rtol=SAME, atol=1e-9, equal_nan=True
+    )
 
 
-def _differs(table: pd.DataFrame, known: pd.DataFrame | None) -> bool:
-    """Whether a table of the same name says something else."""
-    if known is None:
+def _differs(table: pd.DataFrame, first: pd.DataFrame | None) -> bool:
+    """Whether a table differs from the one of the same name in an earlier study."""
+    if first is None:
         return False
-    if list(table.columns) != list(known.columns) or len(table) != len(known):
+    if list(table.columns) != list(first.columns) or len(table) != len(first):
         return True
     for name in table:
-        if table[name].dtype.kind in "fiub" and known[name].dtype.kind in "fiub":
-            if not _is_close(table[name], known[name]):
+        columns = table[name], first[name]
+        if all(column.dtype.kind in "fiub" for column in columns):
+            if not _is_close(*columns):
                 return True
-        elif not table[name].fillna("").astype(str).equals(known[name].fillna("").astype(str)):
-            return True
+        else:
+            text, of_first = (column.fillna("").astype(str) for column in columns)
+            if not text.equals(of_first):
+                return True
     return False
 
 
 def _fronts(joined: Study, members: Sequence[Member], notes: list[str]) -> list[Member]:
-    """Searches of one task and split on the same axes: those first found in the study, others beside it."""
-    left = [one for one in members if "front" in one.study.tables and "pruning" in one.study.record]
-    found = []
+    """Add fronts of searches of one task and split to `joined`; those of further tasks are returned."""
+    left = [m for m in members if "front" in m.study.tables and "pruning" in m.study.record]
+    others = []
     while left:
-        first, of_task = left[0], [left[0]]
-        others: list[Member] = []
-        for one in left[1:]:
-            is_alike = unlike(first.study.record, one.study.record) is None
-            (of_task if is_alike else others).append(one)
-        left = others
+        first = left[0].study.record
+        of_task = [m for m in left if m is left[0] or unlike(first, m.study.record) is None]
+        left = [member for member in left if member not in of_task]
         if len(of_task) < 2:
             continue
         tables = {"fronts": one_table(of_task)}
@@ -314,52 +295,50 @@ def _fronts(joined: Study, members: Sequence[Member], notes: list[str]) -> list[
                 notes.append(
                     f"What the heads do that searches keep is not known of all: {cause.what}."
                 )
-        record = of_task[0].study.record
-        searched = {key: record["pruning"].get(key) for key in ("task", "metric", "reported_on")}
+        searched = {key: first["pruning"].get(key) for key in ("task", "metric", "reported_on")}
         if "fronts" not in joined.tables:
             joined.tables |= tables
             joined.record["fronts"] = searched
         else:
-            study = Study(joined.heads[:0], {}, {**record, "fronts": searched}, tables)
-            found.append(Member(str(searched["task"]), study))
-    return found
+            study = Study(joined.heads[:0], {}, {**first, "fronts": searched}, tables)
+            others.append(Member(str(searched["task"]), study))
+    return others
 
 
-def _named(chapters: list[Chapter]) -> list[Chapter]:
-    names = [local_name(str(_model(one.study).get("name") or "model")) for one in chapters]
+def _name_chapters(chapters: list[Chapter]) -> list[Chapter]:
+    names = [local_name(str(_model(chapter.study).get("name") or "model")) for chapter in chapters]
     return [
-        replace(one, name=f"{name} ({one.members[0].name})" if names.count(name) > 1 else name)
-        for one, name in zip(chapters, names, strict=True)
+        replace(c, name=f"{name} ({c.members[0].name})" if names.count(name) > 1 else name)
+        for c, name in zip(chapters, names, strict=True)
     ]
 
 
-def _compared(chapters: Sequence[Chapter], seed: int) -> Comparison:
-    """The models by what their heads attend to; importances and cuts are of tasks, not of heads' behaviour."""
-    known = glossary()
+def _compare(chapters: Sequence[Chapter], seed: int) -> Comparison:
+    """Compare the models by attention; importances and pruned heads depend on tasks."""
+    definitions = glossary()
     studies = []
-    for one in chapters:
-        heads, record = one.study.heads, one.study.record.copy()
-        record["model"] = cast("ModelRecord", {**_model(one.study), "name": one.name})
+    for chapter in chapters:
+        heads, record = chapter.study.heads, chapter.study.record.copy()
+        record["model"] = cast("ModelRecord", {**_model(chapter.study), "name": chapter.name})
         names = [StatisticName.parse(str(name)) for name in heads["statistic"]]
-        of_attention = heads[[not name.study and name.base in known for name in names]]
+        of_attention = heads[[not name.study and name.base in definitions for name in names]]
         if len(of_attention):
-            studies.append(Study(of_attention, {}, record, one.study.tables))
+            studies.append(Study(of_attention, {}, record, chapter.study.tables))
     if len(studies) < 2:
         raise HeadscopeError("fewer than two of them have statistics of attention", where="STUDY")
     return compare(studies, CompareConfig(), TextData(), Run(seed=seed))
 
 
 def _covers(comparison: Comparison, chapters: Sequence[Chapter]) -> bool:
-    """Whether a comparison that was given is one of all these models."""
+    """Whether a comparison from disk is of all these models."""
     compared = {_identity(study)[0] for study in comparison.studies}
     return {_identity(chapter.study)[0] for chapter in chapters} <= compared
 
 
-def _with_studies(comparison: Comparison, chapters: Sequence[Chapter]) -> Comparison:
-    """A comparison from disk with the rows of those of its studies that were given too."""
-    known = {_identity(chapter.study)[0]: chapter.study for chapter in chapters}
+def _add_studies(comparison: Comparison, chapters: Sequence[Chapter]) -> None:
+    """Add the rows of the studies to a comparison from disk, which has none."""
+    by_model = {_identity(chapter.study)[0]: chapter.study for chapter in chapters}
     comparison.studies = [
-        study if len(study.heads) else known.get(_identity(study)[0], study)
+        study if len(study.heads) else by_model.get(_identity(study)[0], study)
         for study in comparison.studies
     ]
-    return comparison

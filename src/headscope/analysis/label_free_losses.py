@@ -1,4 +1,4 @@
-"""What loss a model's attention is derived by on plain texts, without labels: by what kind of head it has."""
+"""Losses without labels for the lens of gradients on plain texts, chosen by the kind of the model's head."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STANDS_IN = (
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss for each sequence of a batch. `sentence` says what it is, for the record and the page."""
+    """A loss for each sequence of a batch. sentence: describes it in the record and on the page."""
 
     name: str
     sentence: str
@@ -33,44 +33,35 @@ class Loss:
 
 
 def loss_of(model: AttentionModel, *, pairs: bool, seed: int = 0) -> Loss:
-    """The loss of a model with this head, or a refusal that says what is missing."""
+    """The loss for the model's head; an error that names what is missing."""
     kind = type(model.model).__name__
     untrained = [name for name in model.untrained if "pooler" not in name]
     if untrained:
         raise HeadscopeError(
-            f"this model's head was never trained ({untrained[0]} is not in its files), so its loss says nothing",
+            f"this model's head was never trained ({untrained[0]} is not in its files), so its loss is meaningless",
             where=f"{model.name}, {LENS}",
             fix="Train it first (headscope finetune), or leave the lens gradient out",
         )
+    stacks = {site.stack for site in model.sites}
     if "MaskedLM" in kind:
-        return Loss(
-            "masked", "of guessing 15 % of a text's tokens, which were masked", _Hidden(model, seed)
-        )
+        sentence = "of guessing 15 % of a text's tokens, which were masked"
+        return Loss("masked", sentence, _MaskedLoss(model, seed))
     if "SequenceClassification" in kind and model.model.config.num_labels > 1:
-        return Loss(
-            "classification", "of the class that the model itself finds most probable", _own_class
-        )
-    if model.is_encoder_decoder and model.model.get_output_embeddings() is not None:
+        sentence = "of the class that the model itself finds most probable"
+        return Loss("classification", sentence, _own_class)
+    generates = model.model.get_output_embeddings() is not None
+    is_bare = model.model.base_model is model.model
+    if model.is_encoder_decoder and generates:
         _check_pairs(model, pairs, "a source and its translation")
         return Loss("translation", "of the given translation, a mean over its tokens", _next_tokens)
-    if (
-        "encoder" not in {site.stack for site in model.sites}
-        and model.model.get_output_embeddings() is not None
-    ):
+    if "encoder" not in stacks and generates:
         return Loss("next-token", "of each token given those before it", _next_tokens)
-    if (
-        model.model.base_model is model.model
-        and not model.is_encoder_decoder
-        and model.family.takes_text
-    ):
+    if is_bare and not model.is_encoder_decoder and model.family.takes_text:
         _check_pairs(model, pairs, "two texts whose vectors are compared, as there is no head")
         check_pooling(model, f"{model.name}, {LENS}")
         left_out = "" if model.reading.reads_one_token else ", special ones left out"
-        return Loss(
-            "dot-product",
-            STANDS_IN.format(pooling=model.reading.in_words, left_out=left_out),
-            _apart,
-        )
+        sentence = STANDS_IN.format(pooling=model.reading.in_words, left_out=left_out)
+        return Loss("dot-product", sentence, _negative_cosine)
     raise HeadscopeError(
         f"{kind} has no loss that could be derived without labels",
         where=f"{model.name}, {LENS}",
@@ -88,7 +79,7 @@ def _check_pairs(model: AttentionModel, pairs: bool, what: str) -> None:
         )
 
 
-class _Hidden:
+class _MaskedLoss:
     """Masked language modelling: which tokens are masked follows from the ids and the seed."""
 
     def __init__(self, model: AttentionModel, seed: int) -> None:
@@ -100,10 +91,11 @@ class _Hidden:
         ids = batch.inputs["input_ids"].clone()
         labels = torch.full_like(ids, IGNORED)
         real = batch.inputs["attention_mask"].bool()
-        for row, here in enumerate(real):
-            places = here.nonzero()[:, 0]
-            chosen = self.task.masked_positions(ids[row, places].tolist(), model.marks.special)
-            at = places[sorted(chosen)]
+        for row, is_real in enumerate(real):
+            positions = is_real.nonzero()[:, 0]
+            of_row = ids[row, positions].tolist()
+            masked_positions = self.task.masked_positions(of_row, model.marks.special)
+            at = positions[sorted(masked_positions)]
             labels[row, at] = ids[row, at]
             ids[row, at] = int(model.tokenizer.mask_token_id)
         masked = replace(batch, inputs={**batch.inputs, "input_ids": ids}, labels=labels)
@@ -112,19 +104,19 @@ class _Hidden:
 
 
 def _own_class(model: AttentionModel, batch: Batch) -> Tensor:
-    # A sure model: in float32 what is left of 1 - p would be rounding
+    # float64: of a confident model 1 - p would be rounding in float32
     logits = model(batch).logits.double()
     return nn.functional.cross_entropy(logits, logits.detach().argmax(dim=-1), reduction="none")
 
 
 def _next_tokens(model: AttentionModel, batch: Batch) -> Tensor:
     """The mean loss of a sequence's tokens, each given those before it; a translation ends with the end token."""
-    ids, real, last = _predicted(model, batch)
+    ids, real, last = _target_ids(model, batch)
     following = torch.nn.functional.pad(ids[:, 1:], (0, 1), value=IGNORED)
-    is_asked = torch.nn.functional.pad(real[:, 1:], (0, 1), value=False)
-    labels = torch.where(is_asked, following, IGNORED)
+    has_next = torch.nn.functional.pad(real[:, 1:], (0, 1), value=False)
+    labels = torch.where(has_next, following, IGNORED)
     if last is not None:
-        ends = real & ~is_asked
+        ends = real & ~has_next
         labels = torch.where(ends, last, labels)
     labels = labels.to(model.device)
     logits = model(batch).logits.float()
@@ -134,8 +126,8 @@ def _next_tokens(model: AttentionModel, batch: Batch) -> Tensor:
     return losses.sum(dim=1) / (labels != IGNORED).sum(dim=1).clamp_min(1)
 
 
-def _predicted(model: AttentionModel, batch: Batch) -> tuple[Tensor, Tensor, int | None]:
-    """(ids, which are real, what comes after the last) of the side that is predicted."""
+def _target_ids(model: AttentionModel, batch: Batch) -> tuple[Tensor, Tensor, int | None]:
+    """(ids, whether they are real, id after the last one) of the side that is predicted."""
     inputs: Any = batch.inputs
     if model.is_encoder_decoder:
         assert model.tokenizer is not None
@@ -145,13 +137,13 @@ def _predicted(model: AttentionModel, batch: Batch) -> tuple[Tensor, Tensor, int
     return inputs["input_ids"].cpu(), inputs["attention_mask"].bool().cpu(), None
 
 
-def _apart(model: AttentionModel, batch: Batch) -> Tensor:
-    """Minus the cosine of the two segments' vectors, but derived as a dot product: the lengths are constants."""
+def _negative_cosine(model: AttentionModel, batch: Batch) -> Tensor:
+    """Minus the cosine of the two segments' vectors; in the gradient their lengths are constants."""
     states = model(batch)[0]
     side = batch.layout.encoder or batch.layout.decoder
     assert side is not None
     assert side.segments is not None
-    # The one token that a model pools by is usually special; of several the special ones belong to neither text.
+    # A single pooled token is usually special; of several, special tokens belong to neither text.
     among = side.real if model.reading.reads_one_token else side.content
     vectors = [
         model.reading.vectors(states, (side.segments == segment) & among, hold_lengths=True)

@@ -24,12 +24,10 @@ def check_lenses(lenses: Iterable[str], statistics: list[str] | None) -> None:
     for name in others or [RAW]:
         kind = None if name == RAW else LENSES[name]
         if not any(statistic.names for statistic in select_statistics(statistics, kind)):
-            able = [one for statistic in select_statistics(None, kind) for one in statistic.names]
-            raise HeadscopeError(
-                f"{', '.join(statistics or [])} cannot be asked through the lens {name}",
-                where="`statistics`",
-                expected=f"some of {', '.join(able)}",
-            )
+            able = [n for statistic in select_statistics(None, kind) for n in statistic.names]
+            what = f"{', '.join(statistics or [])} is not defined for the lens {name}"
+            expected = f"some of {', '.join(able)}"
+            raise HeadscopeError(what, where="`statistics`", expected=expected)
 
 
 class LensStatistics:
@@ -63,9 +61,10 @@ class LensStatistics:
                 yield replace(row, statistic=through_lens(row.statistic, lens.name))
 
     def tables(self) -> dict[str, list[TableRow]]:
-        """Tables that the statistics of lenses have."""
-        every = [statistic for statistics in self.through.values() for statistic in statistics]
-        return {name: rows for one in every for name, rows in one.tables().items() if rows}
+        """Tables of the statistics of lenses."""
+        statistics = [statistic for of_lens in self.through.values() for statistic in of_lens]
+        items = [item for statistic in statistics for item in statistic.tables().items()]
+        return {name: rows for name, rows in items if rows}
 
     def describe(self) -> Section:
         """For run.json: the differentiated loss, the number of sequences that were too short, the width of heads."""

@@ -22,13 +22,13 @@ from headscope.statistics.resampling import fingerprint, is_reported
 from headscope.study.run_record import describe_files
 from headscope.study.schema.record import Section
 
-SPECIAL = 2  # places before the words in a map: the classification token and the separator
+SPECIAL = 2  # positions before the words in a map: the classification token and the separator
 SENTENCES, CELLS = 8, 4_000_000  # at most in one batch: sentences, and weights in their maps
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A sentence; `unit` is its fingerprint, `encoded` what the model reads of it."""
+    """A sentence with its tree. unit: its hash; encoded: its tokens."""
 
     parsed: ParsedSentence
     unit: int
@@ -37,7 +37,10 @@ class Tree:
 
 @dataclass
 class Treebanks:
-    """Sentences to train on and to be scored on, read and checked before a model is loaded."""
+    """Sentences to train on and to be scored on, read and checked before a model is loaded.
+
+    repeated  number of sentences of the test files that are left out, as they are also trained on
+    """
 
     files: list[str | Path]
     test_files: list[str | Path]
@@ -48,61 +51,54 @@ class Treebanks:
     test: list[Tree] = field(default_factory=list)
     malformed: dict[str, dict[str, int]] = field(default_factory=dict)
     counts: dict[str, Counts] = field(default_factory=dict)
-    seen: int = 0  # sentences of the test files that are also trained on, and therefore left out
+    repeated: int = 0
 
     def __post_init__(self) -> None:
         self.train = self._read(self.files, "train")
         if self.test_files:
-            seen = {one.parsed.words for one in self.train}
+            trained_on = {tree.parsed.words for tree in self.train}
             read = self._read(self.test_files, "test")
-            self.test = [one for one in read if one.parsed.words not in seen]
-            self.seen = len(read) - len(self.test)
+            self.test = [tree for tree in read if tree.parsed.words not in trained_on]
+            self.repeated = len(read) - len(self.test)
         else:
-            self.test = [one for one in self.train if is_reported(one.unit)]
-            self.train = [one for one in self.train if not is_reported(one.unit)]
+            self.test = [tree for tree in self.train if is_reported(tree.unit)]
+            self.train = [tree for tree in self.train if not is_reported(tree.unit)]
         self._check()
 
     def _read(self, files: list[str | Path], name: str) -> list[Tree]:
         malformed = self.malformed.setdefault(name, {})
         parsed = islice(read_treebank(files, lenient=self.lenient, counts=malformed), self.limit)
-        return [Tree(one, fingerprint(" ".join(one.words), self.seed)) for one in parsed]
+        return [Tree(s, fingerprint(" ".join(s.words), self.seed)) for s in parsed]
 
     def _check(self, why: str = "") -> None:
         for sentences, files, purpose in (
             (self.train, self.files, "train on"),
             (self.test, self.test_files or self.files, "be scored on"),
         ):
-            if not any(
-                _counts(one.parsed, i) for one in sentences for i in range(len(one.parsed.words))
-            ):
+            if not any(any(_is_scored(tree)) for tree in sentences):
+                fix = "Give others with `test`: one file is cut into two halves"
                 raise HeadscopeError(
                     f"no sentence with words (beside punctuation) is left to {purpose}{why}",
                     where=", ".join(map(str, files)) or "`treebank`",
                     expected="sentences in CoNLL-U that the model can read",
-                    fix=None
-                    if self.test_files
-                    else "Give others with `test`: one file is cut into two halves",
+                    fix=None if self.test_files else fix,
                 )
 
     def vocabulary(self) -> set[Hashable]:
-        return {key for one in (*self.train, *self.test) for key in words_of(one)}
+        return {key for tree in (*self.train, *self.test) for key in words_of(tree)}
 
     def encode(self, model: AttentionModel, max_length: int | None) -> None:
-        """Keep what the model can read whole: a truncated tree is another tree."""
+        """Encode the sentences; those too long for the model are left out, as a truncated tree is another tree."""
         for name in ("train", "test"):
             encoder = Encoder(model, max_length=max_length, long="skip")
             sentences: list[Tree] = getattr(self, name)
-            examples = [Example(one.parsed.words, where=one.parsed.where) for one in sentences]
-            kept = [
-                replace(sentences[one.index], encoded=one) for one in encoder.encode(examples, 0)
-            ]
+            examples = [Example(tree.parsed.words, where=tree.parsed.where) for tree in sentences]
+            encoded = encoder.encode(examples, 0)
+            setattr(self, name, [replace(sentences[s.index], encoded=s) for s in encoded])
             encoder.unknown.warn()
-            setattr(self, name, kept)
             self.counts[name] = encoder.counts
-        left = {name: self.counts[name].skipped for name in ("train", "test")}
-        why = ", ".join(
-            f"{count} {reason}" for one in left.values() for reason, count in one.items()
-        )
+        skipped = [item for counts in self.counts.values() for item in counts.skipped.items()]
+        why = ", ".join(f"{count} {reason}" for reason, count in skipped)
         self._check(f" ({why})" if why else "")
 
     def describe(self, name: str) -> Section:
@@ -111,39 +107,41 @@ class Treebanks:
             "files": describe_files(files),
             "half": None if self.test_files else name,
             "malformed": self.malformed.get(name, {}),
-            "also_trained_on": self.seen if name == "test" else 0,
+            "also_trained_on": self.repeated if name == "test" else 0,
             **asdict(self.counts[name]),
         }
 
 
-def _counts(parsed: ParsedSentence, word: int) -> bool:
-    return parsed.relations[word] not in ("punct", "p") and parsed.tags[word] != "PUNCT"
+def _is_scored(tree: Tree) -> list[bool]:
+    """[word]: whether it counts in the score; punctuation does not."""
+    words = zip(tree.parsed.relations, tree.parsed.tags, strict=True)
+    return [relation not in ("punct", "p") and tag != "PUNCT" for relation, tag in words]
 
 
 def words_of(tree: Tree) -> list[str]:
-    """Each word as a file of word vectors is asked for it."""
+    """The words as keys of a file of word vectors."""
     return [word.lower() for word in tree.parsed.words]
 
 
 def pieces_of(tree: Tree) -> list[tuple[int, ...]]:
-    """Each word as its pieces: what the mean of its embeddings follows from."""
+    """The words as tuples of their pieces, of whose embeddings the mean is taken."""
     assert tree.encoded is not None
     pieces: list[list[int]] = [[] for _ in tree.parsed.words]
     for token, word in zip(tree.encoded.source.ids, tree.encoded.source.words, strict=True):
         if word >= 0:
             pieces[word].append(token)
-    return [tuple(some) for some in pieces]
+    return [tuple(of_word) for of_word in pieces]
 
 
 @dataclass(frozen=True)
 class Trees:
     """Some sentences of about one length.
 
-    governors  [sentence, word]: which candidate is right: 0 is the root, 1 + i word i; -1 where there is no word
+    governors  [sentence, word]: the right candidate: 0 is the root, 1 + i word i; -1 in padding
     scored     [sentence, word]: whether it counts in the score; punctuation does not
     words      [sentence, word]: rows of the word vectors
-    encoded    what the model reads
-    numbers    which sentences these are
+    encoded    the tokens of each sentence
+    numbers    the numbers of the sentences
     """
 
     governors: Tensor
@@ -161,37 +159,34 @@ class Trees:
 
     @property
     def candidates(self) -> Tensor:
-        """[sentence, candidate]: the root, and the words a sentence has."""
+        """[sentence, candidate]: whether it exists: the root, and the words of a sentence."""
         return nn.functional.pad(self.present, (1, 0), value=True)
 
 
-def batched(
+def make_batches(
     sentences: list[Tree],
     vectors: WordVectors,
     keys: Callable[[Tree], Sequence[Hashable]],
     heads: int,
     seed: int,
 ) -> list[Trees]:
-    """Batches of about one length, so that little padding is computed; which sentences meet is drawn by the seed."""
-    drawn = np.random.default_rng(seed).permutation(len(sentences)).tolist()
-    order = sorted(drawn, key=lambda i: len(sentences[i].parsed.words), reverse=True)
+    """Batches of similar length, so that there is little padding; the seed shuffles sentences of one length."""
+    shuffled = np.random.default_rng(seed).permutation(len(sentences)).tolist()
+    order = sorted(shuffled, key=lambda i: len(sentences[i].parsed.words), reverse=True)
     batches = []
     start = 0
     while start < len(order):
-        places = SPECIAL + len(sentences[order[start]].parsed.words)
-        stop = start + max(1, min(SENTENCES, CELLS // (heads * places**2)))
+        positions = SPECIAL + len(sentences[order[start]].parsed.words)
+        stop = start + max(1, min(SENTENCES, CELLS // (heads * positions**2)))
         numbers = order[start:stop]
-        some = [sentences[i] for i in numbers]
-        governors = [[1 + governor for governor in one.parsed.governors] for one in some]
-        scored = [
-            [int(_counts(one.parsed, i)) for i in range(len(one.parsed.words))] for one in some
-        ]
+        trees = [sentences[i] for i in numbers]
+        governors = [[1 + governor for governor in tree.parsed.governors] for tree in trees]
         batches.append(
             Trees(
-                governors=_padded(governors, -1),
-                scored=_padded(scored, 0).bool(),
-                words=_padded([vectors.rows(keys(one)) for one in some], 0),
-                encoded=tuple(one.encoded for one in some if one.encoded is not None),
+                governors=_pad(governors, -1),
+                scored=_pad([list(map(int, _is_scored(tree))) for tree in trees], 0).bool(),
+                words=_pad([vectors.rows(keys(tree)) for tree in trees], 0),
+                encoded=tuple(tree.encoded for tree in trees if tree.encoded is not None),
                 numbers=tuple(numbers),
             )
         )
@@ -199,7 +194,6 @@ def batched(
     return batches
 
 
-def _padded(rows: list[list[int]], value: int) -> Tensor:
-    return nn.utils.rnn.pad_sequence(
-        [torch.tensor(row) for row in rows], batch_first=True, padding_value=value
-    )
+def _pad(rows: list[list[int]], value: int) -> Tensor:
+    tensors = [torch.tensor(row) for row in rows]
+    return nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=value)

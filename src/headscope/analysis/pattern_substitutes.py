@@ -1,4 +1,4 @@
-"""What each head's fixed pattern does in its place: from the studies in which heads were fixed one at a time."""
+"""The effect of replacing each head by its fixed pattern, from studies that fixed heads one at a time."""
 
 from __future__ import annotations
 
@@ -12,30 +12,29 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-TABLE = "substitutes"  # of a study that was joined of several
+TABLE = "substitutes"  # of a joined study
 KEYS = ["stack", "layer", "head"]
 
 
 def fixed_pattern_effects(study: Study) -> pd.DataFrame:
-    """A row a head: its pattern, and what that alone changes of the task's loss. Empty where none was tried."""
+    """Rows by head: its pattern, and the change of the task's loss with it. Empty if no head was fixed."""
     if TABLE in study.tables:
         return study.tables[TABLE]
-    told = study.record.get("importance")
-    patterns = (
-        told.get("patterns") if isinstance(told, dict) and told.get("mode") == "fixed" else None
-    )
-    rows = study.heads[(study.heads["statistic"] == LOSS) & study.heads["value"].notna()]
-    if not isinstance(patterns, dict) or not isinstance(told, dict) or not len(rows):
+    record = study.record.get("importance")
+    is_fixed = isinstance(record, dict) and record.get("mode") == "fixed"
+    patterns = record.get("patterns") if record is not None and is_fixed else None
+    heads = study.heads[(study.heads["statistic"] == LOSS) & study.heads["value"].notna()]
+    if record is None or not isinstance(patterns, dict) or not len(heads):
         return TABLES[TABLE].frame([])
-    one_stack = rows["stack"].nunique() == 1
-    found = []
-    for row in rows.to_dict("records"):
+    has_one_stack = heads["stack"].nunique() == 1
+    rows = []
+    for row in heads.to_dict("records"):
         short = f"{row['layer']}.{row['head']}"
-        pattern = patterns.get(f"{row['stack']}.{short}") or (
-            patterns.get(short) if one_stack else None
-        )
+        pattern = patterns.get(f"{row['stack']}.{short}")
+        if pattern is None and has_one_stack:
+            pattern = patterns.get(short)
         if pattern is not None:
-            change = {"loss_change": row["value"], "low": row["low"], "high": row["high"]}
             head = {key: row[key] for key in KEYS}
-            found.append(head | {"pattern": pattern, "task": told.get("task")} | change)
-    return TABLES[TABLE].frame(found)
+            change = {"loss_change": row["value"], "low": row["low"], "high": row["high"]}
+            rows.append(head | {"pattern": pattern, "task": record.get("task")} | change)
+    return TABLES[TABLE].frame(rows)

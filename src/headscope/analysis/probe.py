@@ -1,35 +1,42 @@
-"""How much syntax is in the attention of all heads together? Parsers that see attention weights and little else.
+"""Probes of the syntax in the attention of all heads together: parsers with attention weights as features.
 
 For each word a probe scores every candidate for its governor: the words of the sentence, and the root. The model is
 frozen; its maps between words, of every head and in both directions, are the channels (Clark et al. 2019, section 5):
 
-attention-only       two weights a head: how much it counts that the dependent looks at the candidate, and that the
-                     candidate looks at the dependent
-attention-and-words  the same, but each weight follows from the two words: linear in their fixed word vectors
-random-attention     attention-and-words on a twin with random weights that keeps the model's embeddings
+attention-only       two weights per head, for attention of the dependent to the candidate and of the candidate to the
+                     dependent
+attention-and-words  the same, but each weight depends on the two words: linear in their fixed word vectors
+random-attention     attention-and-words on a control with random weights that keeps the model's embeddings
 distance-and-words   one hidden layer over the two word vectors and how far apart the words are; no attention
 right-branching      the next word governs; the root governs the last one
 
 The root's channels are `s` times the attention to and from the classification token plus `e` times that of the
 separator, `s` and `e` learned; its pair of word vectors is zero. In a model that has neither, the root scores 0.
-The score is UAS: the share of words, punctuation left out, whose governor (the root, too) scores highest. It is taken
-on sentences that no probe has seen, with an interval from resampling them.
+The score is UAS: the share of words, without punctuation, whose governor (or the root) scores highest. It is computed
+on held-out sentences, with an interval from resampling them.
 
-Word vectors are a file's, or the model's input embeddings averaged over a word's pieces. Either are centred, reduced
-to their main directions over the words to train on, and scaled to a mean square of 1; unknown words are zero.
-Not as published: batches instead of single sentences, and several passes over the sentences instead of one.
+Word vectors come from a file, or are the model's input embeddings averaged over a word's pieces. Both are centred,
+reduced to their principal directions over the training words, and scaled to a mean square of 1; unknown words are zero.
+Unlike the publication: batches instead of single sentences, and several passes over the sentences instead of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.analysis.parsed_sentences import Tree, Treebanks, Trees, batched, pieces_of, words_of
+from headscope.analysis.parsed_sentences import (
+    Tree,
+    Treebanks,
+    Trees,
+    make_batches,
+    pieces_of,
+    words_of,
+)
 from headscope.analysis.probe_models import (
     AttentionAndWords,
     AttentionOnly,
@@ -84,7 +91,7 @@ class Probes(Result):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """By the name of their csv."""
+        """The tables by the name of their csv."""
         return {"probes": self.table, "probe_weights": self.weights}
 
     def _repr_html_(self) -> str:
@@ -118,7 +125,7 @@ def probe(
     )
     heads = reading_heads(model)
     train, held_out = (
-        batched(trees, vectors, keys, len(heads), run.seed)
+        make_batches(trees, vectors, keys, len(heads), run.seed)
         for trees in (treebanks.train, treebanks.test)
     )
     scores, only = _fit_all(model, heads, train, held_out, vectors, config, run)
@@ -145,14 +152,11 @@ def _fit_all(
     config: ProbeConfig,
     run: Run,
 ) -> tuple[dict[str, Scored], AttentionOnly]:
-    """Train and score every probe, one after the other, so that the maps of one model are kept at a time."""
+    """Train and score all probes, one model after the other, so that the maps of one model are in memory at a time."""
     width, memory = vectors.dimensions, config.memory * 2**20
-    only, words, random = (
-        AttentionOnly(len(heads)),
-        *(AttentionAndWords(len(heads), width) for _ in range(2)),
-    )
+    only = AttentionOnly(len(heads))
+    words, random = (AttentionAndWords(len(heads), width) for _ in range(2))
     distance, branching = DistanceAndWords(width, run.seed), RightBranching()
-    with_model = {"attention-only": only, "attention-and-words": words}
     sentences = sum(len(trees) for trees in train)
     steps = _Steps(3 * config.epochs * sentences, run.progress)
     scores: dict[str, Scored] = {"right-branching": score({"": branching}, test, None, vectors)[""]}
@@ -162,7 +166,10 @@ def _fit_all(
             {"random-attention": random},
             lambda: WordMaps(control_with_embeddings(model, run.seed), heads, config.pool, memory),
         ),
-        ({**with_model}, lambda: WordMaps(model, heads, config.pool, memory)),
+        (
+            {"attention-only": only, "attention-and-words": words},
+            lambda: WordMaps(model, heads, config.pool, memory),
+        ),
     ]
     for probes, open_maps in turns:
         maps = open_maps()
@@ -185,29 +192,22 @@ class _Steps:
 
 
 def _table(scores: dict[str, Scored], test: list[Tree]) -> pd.DataFrame:
-
-    rows = []
-    for name, one in scores.items():
+    table, rows = TABLES["probes"], []
+    for name, scored in scores.items():
+        values = [(scored.right[i], scored.words[i]) for i in range(len(test))]
         sums = ResampledSums((2,))
-        values = np.array(
-            [(one.right[i], one.words[i]) for i in range(len(test))], dtype=np.float64
-        )
-        sums.add([sentence.unit for sentence in test], values)
+        sums.add([tree.unit for tree in test], np.array(values, dtype=np.float64))
         right, count = sums.total
-        low, high = bootstrap_share_interval(
-            right, count, sums.replicates[:, 0], sums.replicates[:, 1]
-        )
-        rows.append((name, right / count, float(low), float(high), one.parameters, int(count)))
-    table = TABLES["probes"]
-    return table.frame(dict(zip(table.names, row, strict=True)) for row in rows)
+        low, high = bootstrap_share_interval(right, count, *sums.replicates.T)
+        row = (name, right / count, float(low), float(high), scored.parameters, int(count))
+        rows.append(dict(zip(table.names, row, strict=True)))
+    return table.frame(rows)
 
 
 def _weights_table(heads: list[Head], only: AttentionOnly) -> pd.DataFrame:
-
-    of_dependent, of_governor = only.weight.detach().double().reshape(2, -1).tolist()
+    weights = only.weight.detach().double().reshape(2, -1).T.tolist()
     rows = [
-        (head.stack, head.layer, head.head, dependent, governor)
-        for head, dependent, governor in zip(heads, of_dependent, of_governor, strict=True)
+        asdict(head) | {"dependent": dependent, "governor": governor}
+        for head, (dependent, governor) in zip(heads, weights, strict=True)
     ]
-    table = TABLES["probe_weights"]
-    return table.frame(dict(zip(table.names, row, strict=True)) for row in rows)
+    return TABLES["probe_weights"].frame(rows)

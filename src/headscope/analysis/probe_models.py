@@ -1,6 +1,6 @@
 """Models that score candidates for each word's governor, and their training: scores [sentence, word, candidate].
 
-The root is the first candidate, word i is candidate 1 + i. What each model sees is said in `analysis/probe.py`.
+The root is the first candidate, word i is candidate 1 + i. The features of each model are listed in `probe`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from headscope.config.probe import EPOCHS
 from headscope.data.word_vectors import WordVectors
 
 HIDDEN = 256  # of distance-and-words
-NEAR = (0, -1, 1, -2, 2)  # offsets that distance-and-words is told of
+NEAR = (0, -1, 1, -2, 2)  # offsets that are features of distance-and-words
 
-# [sentence, head, place, place] of a batch: SPECIAL places, then its words
+# The maps [sentence, head, position, position] of a batch: SPECIAL positions, then words
 Maps = Callable[[Trees], Tensor]
 
 
 class Probe(nn.Module):
-    """What scores candidates. `rates`: of Adam at the start, by parameter; they fall to nothing in a line."""
+    """A model that scores candidates. rates: initial learning rates by parameter; they decay linearly to 0."""
 
     rates: ClassVar[dict[str, float]] = {}
 
     def optimizer(self) -> torch.optim.Optimizer:
-        named = self.named_parameters()
-        return torch.optim.Adam([{"params": [one], "lr": self.rates[name]} for name, one in named])
+        parameters = self.named_parameters()
+        groups = [{"params": [p], "lr": self.rates[name]} for name, p in parameters]
+        return torch.optim.Adam(groups)
 
 
 class AttentionOnly(Probe):
@@ -67,12 +68,12 @@ class AttentionAndWords(Probe):
 
 
 def _channels(maps: Tensor) -> Tensor:
-    """[sentence, channel, word, place]: each head where the word looks at a place, then where the place looks at it."""
+    """[sentence, channel, word, position]: each head's attention of the word to the position, then vice versa."""
     return torch.cat([maps[:, :, SPECIAL:], maps.transpose(2, 3)[:, :, SPECIAL:]], dim=1)
 
 
 def _with_root(of_special: Tensor, of_words: Tensor, root: Tensor) -> Tensor:
-    """What the two special tokens score, mixed into the root's score, before that of the words."""
+    """The scores of the two special tokens, combined to that of the root, before those of the words."""
     return torch.cat([(of_special * root).sum(dim=-1, keepdim=True), of_words], dim=-1)
 
 
@@ -81,19 +82,16 @@ class DistanceAndWords(Probe):
 
     def __init__(self, width: int, seed: int = 0) -> None:
         super().__init__()
-        chance = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(seed)
         inputs = 2 * width + 3 + len(NEAR)
 
-        def drawn(rows: int, *columns: int) -> nn.Parameter:
-            return nn.Parameter(
-                torch.randn(rows, *columns, generator=chance)
-                / (inputs if columns else HIDDEN) ** 0.5
-            )
+        def init(*shape: int, fan_in: int = inputs) -> nn.Parameter:
+            return nn.Parameter(torch.randn(*shape, generator=generator) / fan_in**0.5)
 
-        self.governor, self.dependent = drawn(width, HIDDEN), drawn(width, HIDDEN)
-        self.distance = drawn(3 + len(NEAR), HIDDEN)
+        self.governor, self.dependent = init(width, HIDDEN), init(width, HIDDEN)
+        self.distance = init(3 + len(NEAR), HIDDEN)
         self.bias = nn.Parameter(torch.zeros(HIDDEN))
-        self.out = drawn(HIDDEN)
+        self.out = init(HIDDEN, fan_in=HIDDEN)
 
     def forward(self, trees: Trees, maps: Tensor | None, vectors: Tensor) -> Tensor:
         pairs = (vectors @ self.governor)[:, None] + (vectors @ self.dependent)[:, :, None]
@@ -103,7 +101,7 @@ class DistanceAndWords(Probe):
 
 
 def distance_features(trees: Trees) -> Tensor:
-    """[sentence, word, candidate, 8]: how far ahead and how far behind in the sentence, five offsets, the root."""
+    """[sentence, word, candidate, 8]: distance ahead and behind as shares of the sentence, five offsets, the root."""
     size = trees.governors.shape[1]
     offset = (torch.arange(size)[None] - torch.arange(size)[:, None])[None]  # [1, word, candidate]
     share = offset / trees.present.sum(dim=1)[:, None, None]
@@ -120,8 +118,8 @@ class RightBranching(Probe):
         size = trees.governors.shape[1]
         following = torch.arange(size) + 2  # candidates: 0 is the root, 1 + i word i
         last = trees.present.sum(dim=1, keepdim=True) - 1
-        chosen = torch.where(torch.arange(size) < last, following, 0)
-        return nn.functional.one_hot(chosen, size + 2)[..., : size + 1].float()
+        governors = torch.where(torch.arange(size) < last, following, 0)
+        return nn.functional.one_hot(governors, size + 2)[..., : size + 1].float()
 
 
 def fit(
@@ -134,37 +132,40 @@ def fit(
     seed: int = 0,
     done: Callable[[int], None] = lambda count: None,
 ) -> None:
-    """Train probes that see the same maps, side by side: cross entropy over candidates, Adam, every word counting."""
+    """Train probes on the same maps together: cross entropy over candidates of every word, Adam."""
     optimizers = [probe.optimizer() for probe in probes.values()]
     steps = epochs * len(batches)
-    falls = [
-        torch.optim.lr_scheduler.LambdaLR(one, lambda step: 1 - step / steps) for one in optimizers
+    schedules = [
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+        for optimizer in optimizers
     ]
-    chance = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     for _ in range(epochs):
-        for number in chance.permutation(len(batches)):
+        for number in generator.permutation(len(batches)):
             trees = batches[number]
-            seen, known = None if maps is None else maps(trees), vectors.table[trees.words]
-            for probe, optimizer, fall in zip(probes.values(), optimizers, falls, strict=True):
-                scores = _masked(probe(trees, seen, known), trees)
+            inputs = None if maps is None else maps(trees), vectors.table[trees.words]
+            for probe, optimizer, schedule in zip(
+                probes.values(), optimizers, schedules, strict=True
+            ):
+                scores = _mask_absent(probe(trees, *inputs), trees)
                 loss = nn.functional.cross_entropy(
                     scores[trees.present], trees.governors[trees.present]
                 )
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
-                fall.step()
+                schedule.step()
             done(len(trees))
 
 
-def _masked(scores: Tensor, trees: Trees) -> Tensor:
-    """Without the candidates that a sentence does not have."""
+def _mask_absent(scores: Tensor, trees: Trees) -> Tensor:
+    """Scores of -inf for the candidates that a sentence does not have."""
     return scores.masked_fill(~trees.candidates[:, None], -torch.inf)
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What a probe got right, by the number of the sentence; and how much it has learned."""
+    """Credit and number of scored words by sentence, and the number of learned parameters."""
 
     right: dict[int, float]
     words: dict[int, int]
@@ -175,21 +176,20 @@ class Scored:
 def score(
     probes: dict[str, Probe], batches: Sequence[Trees], maps: Maps | None, vectors: WordVectors
 ) -> dict[str, Scored]:
-    """How many governors each probe finds in each sentence; candidates that score the same share the credit."""
-    found = {
-        name: Scored({}, {}, sum(parameter.numel() for parameter in one.parameters()))
-        for name, one in probes.items()
+    """The number of governors that each probe finds in each sentence; equal scores share the credit."""
+    scored = {
+        name: Scored({}, {}, sum(parameter.numel() for parameter in probe.parameters()))
+        for name, probe in probes.items()
     }
     for trees in batches:
-        seen, known = None if maps is None else maps(trees), vectors.table[trees.words]
+        inputs = None if maps is None else maps(trees), vectors.table[trees.words]
         words = trees.scored.sum(dim=1).tolist()
-        for name, one in probes.items():
-            scores = _masked(one(trees, seen, known), trees)
+        for name, probe in probes.items():
+            scores = _mask_absent(probe(trees, *inputs), trees)
             best = scores == scores.amax(dim=-1, keepdim=True)
             credit = best / best.sum(dim=-1, keepdim=True)
-            right = credit.gather(2, trees.governors.clamp_min(0)[..., None])[..., 0] * trees.scored
-            found[name].right.update(
-                zip(trees.numbers, right.double().sum(dim=1).tolist(), strict=True)
-            )
-            found[name].words.update(zip(trees.numbers, words, strict=True))
-    return found
+            governors = trees.governors.clamp_min(0)[..., None]
+            right = (credit.gather(2, governors)[..., 0] * trees.scored).double().sum(dim=1)
+            scored[name].right.update(zip(trees.numbers, right.tolist(), strict=True))
+            scored[name].words.update(zip(trees.numbers, words, strict=True))
+    return scored

@@ -1,7 +1,7 @@
-"""What is in a directory that some command wrote: a study of one model, or a comparison of several.
+"""Read a directory that a command wrote: a study of one model, or a comparison of several.
 
-The study of a cut, gated or fixed model is in a directory of its own beside the weights; what the probes of
-`headscope probe` found says nothing of single heads' statistics, and is a study without rows.
+The study of a pruned, gated or fixed model is in a directory next to the weights. The results of `headscope probe`,
+which has no statistics of heads, are a study without rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headscope.atomic_dir import read_record
 from headscope.config.command_line import command_line
 from headscope.errors import HeadscopeError, reason
 from headscope.model.manifest import NAME as MANIFEST
-from headscope.study.schema.record import SCHEMA, upgrade_record
+from headscope.study.schema.record import SCHEMA, RunRecord, upgrade_record
 from headscope.study.schema.table import Table
 from headscope.study.schema.tables import COMPARISON_TABLES, PROBE_TABLES
 from headscope.study.study import Study
@@ -26,46 +26,44 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def read_study_or_comparison(place: str | Path) -> Study | Comparison:
-    """The study or the comparison that is there; one line where there is neither, or half of one."""
-    folder = study_folder(place)
+def read_study_or_comparison(path: str | Path) -> Study | Comparison:
+    """The study or comparison in a directory; an error if there is neither."""
+    folder = study_folder(path)
     record = upgrade_record(read_record(folder))
-    if record.get("schema") == SCHEMA and record.get("kind") == "comparison":
-        return _comparison(folder)
-    if (
-        record.get("schema") == SCHEMA
-        and not (folder / "heads.parquet").exists()
-        and (folder / "probes.csv").exists()
-    ):
+    is_current = record.get("schema") == SCHEMA
+    if is_current and record.get("kind") == "comparison":
+        return _comparison(folder, record)
+    has_heads, has_probes = ((folder / name).exists() for name in ("heads.parquet", "probes.csv"))
+    if is_current and has_probes and not has_heads:
         return Study(to_frame([]), {}, record, _tables(folder, PROBE_TABLES))
     if not folder.is_dir():
         raise HeadscopeError(
-            "there is no such directory", where=place, expected="a study that a command wrote"
+            "there is no such directory", where=path, expected="a study that a command wrote"
         )
     if not (folder / "run.json").exists() and (folder / MANIFEST).exists():
         what = "a cut model without a study: its heads were named (`heads=SET` or `plan`), and no task was searched for"
-        analyse = command_line("analyze", place, corpus="FILE", out="study")
+        analyse = command_line("analyze", path, corpus="FILE", out="study")
         search = command_line("prune", "MODEL", heads="NUMBER", task="TASK", data="FILE", out="DIR")
         fix = (
             f"Analyse it ({analyse}) and report on that study, or let a search choose, "
             f"which writes one ({search})"
         )
-        raise HeadscopeError(what, where=place, fix=fix)
+        raise HeadscopeError(what, where=path, fix=fix)
     return Study(folder)
 
 
-def _comparison(folder: Path) -> Comparison:
-    """As it was written. Studies it was made of are not in it: their rows are empty."""
-    record = upgrade_record(read_record(folder))
-    told = [one for one in record.get("studies", []) if isinstance(one, dict) and "name" in one]
+def _comparison(folder: Path, record: RunRecord) -> Comparison:
+    """A comparison from disk. It does not contain its studies: their rows are empty."""
+    listed = record.get("studies", [])
+    named = [entry for entry in listed if isinstance(entry, dict) and "name" in entry]
     tables = _tables(folder, COMPARISON_TABLES)
-    if len(told) < 2 or "layers" not in tables:
+    if len(named) < 2 or "layers" not in tables:
         raise HeadscopeError(
             "not a whole comparison", where=folder, expected="what headscope compare wrote"
         )
-    studies = [Study(to_frame([]), {}, {"model": one.get("model", {})}) for one in told]
+    studies = [Study(to_frame([]), {}, {"model": entry.get("model", {})}) for entry in named]
     parts = {name: tables.get(name, table.frame([])) for name, table in COMPARISON_TABLES.items()}
-    names = [str(one["name"]) for one in told]
+    names = [str(entry["name"]) for entry in named]
     return Comparison(names, studies, **parts, notes=record.get("notes", []), record=record)
 
 

@@ -1,4 +1,4 @@
-"""Is attention to separators, or to another sink, a no-op? The answer, then its numbers (Clark et al. 2019)."""
+"""Is attention to separators, or to another sink, a no-op? The verdict and its numbers (Clark et al. 2019)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = {"sep": "separators", "cls": "the classification token", "first": "the first token"}
-# A layer's attention goes there: at least this share of it, and this multiple of what uniform attention gives.
+# A class of tokens is a sink of a layer from this share of its attention on, and this multiple of uniform attention.
 SINK, SINK_OVER_UNIFORM = 0.1, 2.0
-SMALL = 0.5  # a gradient is small below so much of that on other tokens, at the upper end of its interval
+SMALL = 0.5  # a gradient is small if the upper end of its interval is below this multiple of that on other tokens
 
 
 @dataclass(frozen=True)
 class SeparatorVerdict:
-    """Whether the no-op claim holds for one sink of a stack; None where the stack has none.
+    """Whether the no-op claim holds for one sink of a stack; None if the stack has no sink.
 
-    kind      the class of tokens; empty where there is no sink
-    sentence  the answer, then what the gradients mean together
-    numbers   what it rests on, in a sentence; empty where there is no sink
+    kind      the class of tokens; empty if there is no sink
+    sentence  the verdict, then its interpretation
+    numbers   the numbers that it rests on, in a sentence; empty if there is no sink
     """
 
     stack: str
@@ -35,33 +35,34 @@ ByLayer = dict[int, dict[str, Any]]
 
 
 def verdicts(table: pd.DataFrame) -> list[SeparatorVerdict]:
-    """One for each sink of each stack, or one that says that a stack has none, from gradients.csv."""
-    found = []
+    """One for each sink of each stack, or one for a stack without a sink, from gradients.csv."""
+    every = []
     stacks = list(dict.fromkeys(table["stack"]))
     for stack in stacks:
-        known = {kind: _by_layer(table, stack, kind) for kind in NAMES}
-        known = {kind: by_layer for kind, by_layer in known.items() if by_layer}
         where = f"{str(stack).capitalize()}: " if len(stacks) > 1 else ""
-        found += [replace(one, sentence=where + one.sentence) for one in _of(stack, known)]
-    return found
+        of_stack = _verdicts_of_stack(stack, table[table["stack"] == stack])
+        every += [replace(verdict, sentence=where + verdict.sentence) for verdict in of_stack]
+    return every
 
 
-def _of(stack: str, known: dict[str, ByLayer]) -> list[SeparatorVerdict]:
+def _verdicts_of_stack(stack: str, table: pd.DataFrame) -> list[SeparatorVerdict]:
+    classes = {kind: _by_layer(table, kind) for kind in NAMES}
+    classes = {kind: by_layer for kind, by_layer in classes.items() if by_layer}
     sinks = {
         kind: tuple(layer for layer, rows in by_layer.items() if _is_sink(rows))
-        for kind, by_layer in known.items()
+        for kind, by_layer in classes.items()
     }
     others = []
-    for kind in (kind for kind in known if not sinks[kind]):
-        most = _share([max(rows["attention"]["value"] for rows in known[kind].values())])
+    for kind in (kind for kind in classes if not sinks[kind]):
+        most = _share([max(rows["attention"]["value"] for rows in classes[kind].values())])
         others.append(f"{NAMES[kind]} draw{_s(kind)} at most {most} of attention here")
-    listed = _begun(" and ".join(others))
-    if known and not any(sinks.values()):
+    listed = _capitalise(" and ".join(others))
+    if classes and not any(sinks.values()):
         sentence = f"{listed}: no sink, so the question does not arise."
         return [SeparatorVerdict(stack, "", None, (), sentence)]
     aside = f"{listed}; " if others else ""
     return [
-        _verdict(stack, kind, known[kind], layers, aside)
+        _verdict(stack, kind, classes[kind], layers, aside)
         for kind, layers in sinks.items()
         if layers
     ]
@@ -70,7 +71,7 @@ def _of(stack: str, known: dict[str, ByLayer]) -> list[SeparatorVerdict]:
 def _verdict(
     stack: str, kind: str, by_layer: ByLayer, sinks: tuple[int, ...], aside: str
 ) -> SeparatorVerdict:
-    """aside: what is said before it of tokens that are no sink."""
+    """aside: a clause on the tokens that are not sinks, before the verdict."""
     small = [layer for layer in sinks if _at(by_layer, layer, "gradient-ratio", "high") < SMALL]
     centred = [layer for layer in sinks if _at(by_layer, layer, "centred-ratio", "high") < SMALL]
     holds = len(small) == len(sinks)
@@ -86,8 +87,8 @@ def _verdict(
     )
     answer = _answer("them" if kind == "sep" else "it", len(small), len(centred), len(sinks))
     sentence = (
-        f"{_begun(aside + lead)}, and {answer} "
-        f"({_share(shares)} of attention in {_listed(sinks)}). {_meaning(small, sinks, moved)}"
+        f"{_capitalise(aside + lead)}, and {answer} "
+        f"({_share(shares)} of attention in {_layers(sinks)}). {_meaning(small, sinks, moved)}"
     )
     numbers = (
         f"By a weight on {NAMES[kind]} the raw gradient is {_range(raw)} times that on other tokens (upper ends of the "
@@ -98,7 +99,7 @@ def _verdict(
 
 
 def _answer(tokens: str, small: int, centred: int, sinks: int) -> str:
-    """The verdict in a few words: by the raw gradient, and by the one that counts where weight goes instead."""
+    """The verdict in a few words, by the raw and by the centred gradient."""
     if not small:
         return f"attention to {tokens} is no no-op"
     if small < sinks:
@@ -107,26 +108,27 @@ def _answer(tokens: str, small: int, centred: int, sinks: int) -> str:
 
 
 def _meaning(small: list[int], sinks: tuple[int, ...], moved: list[float]) -> str:
-    """What raw and centred gradients mean together."""
+    """The interpretation of raw and centred gradients together."""
     link = "and moving that weight elsewhere changes"
     if len(small) == len(sinks):
         extent = "small"
         if max(moved) >= SMALL:
             link = "but moving that weight elsewhere still changes"
     else:
-        extent = f"small in {_listed(tuple(small))}" if small else "not small"
+        extent = f"small in {_layers(tuple(small))}" if small else "not small"
     return f"The raw gradient is {extent}, {link} the loss {_share(moved)} as much as for other tokens."
 
 
-def _by_layer(table: pd.DataFrame, stack: str, kind: str) -> ByLayer:
-    found: ByLayer = {}
-    for row in table[(table["stack"] == stack) & (table["class"] == kind)].to_dict("records"):
-        found.setdefault(int(row["layer"]), {})[row["measure"]] = row
-    return dict(sorted(found.items()))
+def _by_layer(table: pd.DataFrame, kind: str) -> ByLayer:
+    """The rows of a class of tokens by layer and measure."""
+    by_layer: ByLayer = {}
+    for row in table[table["class"] == kind].to_dict("records"):
+        by_layer.setdefault(int(row["layer"]), {})[row["measure"]] = row
+    return dict(sorted(by_layer.items()))
 
 
 def _is_sink(rows: dict[str, Any]) -> bool:
-    """Whether the attention of a layer goes there."""
+    """Whether a class of tokens is a sink of a layer."""
     most = rows["attention"]["value"]
     return bool(most >= SINK and most >= SINK_OVER_UNIFORM * rows["uniform"]["value"])
 
@@ -136,15 +138,15 @@ def _at(by_layer: ByLayer, layer: int, measure: str, end: str = "value") -> floa
     return float("nan") if row is None else float(row[end])
 
 
+def _capitalise(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _s(kind: str) -> str:
     return "" if kind == "sep" else "s"
 
 
-def _begun(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _listed(layers: tuple[int, ...]) -> str:
+def _layers(layers: tuple[int, ...]) -> str:
     """`layer 3`, `layers 0, 2`, `layers 1 to 5`."""
     if len(layers) > 2 and layers == tuple(range(layers[0], layers[-1] + 1)):
         return f"layers {layers[0]} to {layers[-1]}"
@@ -152,7 +154,7 @@ def _listed(layers: tuple[int, ...]) -> str:
 
 
 def _range(values: list[float]) -> str:
-    """`0.12 to 0.40`, or one number where they are the same as written."""
+    """`0.12 to 0.40`, or one number if both are equal when rounded."""
     low, high = (f"{value:.2f}" for value in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"
 

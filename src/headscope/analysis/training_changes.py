@@ -1,9 +1,9 @@
-"""What did training change? The maps of two models of one shape on the same inputs, head by head.
+"""Changes of each head's maps by training: two models of one shape on the same inputs.
 
-After Kovaleva: the cosine of the two maps of a head, flattened, one number a text, averaged over texts. Maps that share
-a sink are alike whatever else they do, so two things stand beside it: the Jensen-Shannon divergence of the rows (nats),
-and a floor, which is both numbers between one model's maps of different texts cut to equal length. `change` is the
-divergence as a part of its floor: 0 where nothing changed, 1 where the two models differ as other texts do.
+After Kovaleva: the cosine of the two flattened maps of a head, averaged over texts. Maps with a common sink have a high
+cosine in any case. Therefore there are also the Jensen-Shannon divergence of the rows (nats), and a floor: both numbers
+between one model's maps of different texts truncated to equal length. `change` is the divergence divided by its floor:
+0 if nothing changed, 1 if the two models differ as much as different texts.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-# Of each sequence of a batch at each site: [head, query, key]
-Maps = dict[tuple[Site, int], Tensor]
+Maps = dict[tuple[Site, int], Tensor]  # [head, query, key] by site and sequence
+Pairs = dict[tuple[Site, int], tuple[Tensor, Tensor]]
+ONE_TOKENIZER = "one tokenizer, as before and after fine-tuning"
+STUDIES_ALONE = "Compare their studies alone: heads are then matched by behaviour"
 
 
 def check_same_shape(before: AttentionModel, after: AttentionModel) -> None:
-    """Refuse two models of which head 3.2 and token 7 are not the same thing."""
+    """Refuse two models with different heads or tokenizers."""
     where = f"{before.name}, {after.name}"
     if before.heads != after.heads:
         raise HeadscopeError(
             f"the models have different heads ({_shape(before)}; {_shape(after)})",
             where=where,
             expected="one shape, as before and after fine-tuning",
-            fix="Compare their studies alone: heads are then matched by behaviour",
+            fix=STUDIES_ALONE,
         )
-    vocabularies = [
-        None if one.tokenizer is None else one.tokenizer.get_vocab() for one in (before, after)
-    ]
+    vocabularies = [m.tokenizer and m.tokenizer.get_vocab() for m in (before, after)]
     if vocabularies[0] is None or vocabularies[0] != vocabularies[1]:
         raise HeadscopeError(
             "the models have different tokenizers, so their maps are of different tokens",
             where=where,
-            expected="one tokenizer, as before and after fine-tuning",
-            fix="Compare their studies alone: heads are then matched by behaviour",
+            expected=ONE_TOKENIZER,
+            fix=STUDIES_ALONE,
         )
 
 
@@ -75,28 +75,30 @@ def changes_between(
     batch_size: int = 4,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
-    """(one row a head, one row a layer, what was read). Maps of one batch are held at a time."""
+    """(rows by head, rows by layer, counts of texts). Maps of one batch are in memory at a time."""
     check_same_shape(before, after)
-    given = list(examples)
+    texts = list(examples)
     encoder = Encoder(before, max_length=max_length)
-    sequences = sorted(encoder.encode(given, 0), key=lambda one: len(one.source.ids), reverse=True)
+    sequences = sorted(encoder.encode(texts, 0), key=lambda s: len(s.source.ids), reverse=True)
     encoder.unknown.warn()
     if not sequences:
         raise HeadscopeError(
             "no text could be used", where="corpus", expected="texts that become tokens"
         )
-    _check_same_tokens(sequences, Encoder(after, max_length=encoder.max_length), given)
-    total, done = len(sequences) + len(sequences) // 2 * 2, 0  # then two by two, for the floor
+    _check_same_tokens(sequences, Encoder(after, max_length=encoder.max_length), texts)
+    total, done = (
+        len(sequences) + len(sequences) // 2 * 2,
+        0,
+    )  # the second part: pairs of texts for the floor
     changed, floor = _Sums(), _Sums()
     for start in range(0, len(sequences), batch_size):
         batch = collate(before, sequences[start : start + batch_size])
         old = _maps(before, batch)
         changed.add({key: (old[key], new) for key, new in _maps(after, batch).items()})
         progress(done := done + len(batch), total)
-    for one, other in zip(sequences[::2], sequences[1::2], strict=False):
-        floor.add(
-            _between_texts(before, given[one.index], given[other.index], len(other.source.ids))
-        )
+    for longer, shorter in zip(sequences[::2], sequences[1::2], strict=False):
+        pair = texts[longer.index], texts[shorter.index]
+        floor.add(_between_texts(before, pair, len(shorter.source.ids)))
         progress(done := done + 2, total)
     counts = encoder.counts
     read: dict[str, Any] = {"read": counts.read, "used": counts.used, "truncated": counts.truncated}
@@ -104,48 +106,43 @@ def changes_between(
     return *_tables(changed, floor), read
 
 
-def _check_same_tokens(sequences: list[Sequence], other: Encoder, given: list[Example]) -> None:
-    """A vocabulary may be the same and the cutting not: lower case, say."""
-    again = {one.index: one for one in other.encode(given, 0)}
-    for one in sequences:
-        if (
-            one.index not in again
-            or again[one.index].source != one.source
-            or again[one.index].target != one.target
-        ):
+def _check_same_tokens(sequences: list[Sequence], other: Encoder, texts: list[Example]) -> None:
+    """Refuse tokenizers with one vocabulary that split a text differently, such as by lower case."""
+    others = {sequence.index: sequence for sequence in other.encode(texts, 0)}
+    for sequence in sequences:
+        same = others.get(sequence.index)
+        if same is None or (same.source, same.target) != (sequence.source, sequence.target):
             raise HeadscopeError(
-                "the two tokenizers cut this text differently",
-                where=given[one.index].where or f"text {one.index + 1}",
-                expected="one tokenizer, as before and after fine-tuning",
+                "the two tokenizers split this text differently",
+                where=texts[sequence.index].where or f"text {sequence.index + 1}",
+                expected=ONE_TOKENIZER,
             )
 
 
-def _between_texts(
-    model: AttentionModel, one: Example, other: Example, length: int
-) -> dict[tuple[Site, int], tuple[Tensor, Tensor]]:
-    """The maps of two different texts cut to equal length; a stack in which they are not equal is left out."""
-    pair = list(Encoder(model, max_length=length).encode([one, other], 0))
-    if len(pair) < 2 or pair[0].source.ids == pair[1].source.ids:
+def _between_texts(model: AttentionModel, pair: tuple[Example, Example], length: int) -> Pairs:
+    """The maps of two different texts truncated to equal length; stacks with other lengths are left out."""
+    sequences = list(Encoder(model, max_length=length).encode(list(pair), 0))
+    if len(sequences) < 2 or sequences[0].source.ids == sequences[1].source.ids:
         return {}
-    maps = _maps(model, collate(model, pair))
-    found = {(site, 0): (maps[site, 0], maps[site, 1]) for site, row in maps if row == 0}
-    return {key: both for key, both in found.items() if both[0].shape == both[1].shape}
+    maps = _maps(model, collate(model, sequences))
+    pairs = {(site, 0): (maps[site, 0], maps[site, 1]) for site, row in maps if row == 0}
+    return {key: both for key, both in pairs.items() if both[0].shape == both[1].shape}
 
 
 def _maps(model: AttentionModel, batch: Batch) -> Maps:
-    held: Maps = {}
+    maps: Maps = {}
 
-    def hold(attention: Attention) -> None:
+    def keep(attention: Attention) -> None:
         for row, weights in zip(range(len(batch))[attention.rows], attention.weights, strict=True):
-            held[attention.site, row] = weights.clone()
+            maps[attention.site, row] = weights.clone()
 
     model.check_evaluating()
-    with model.watched(hold), torch.inference_mode():
+    with model.watched(keep), torch.inference_mode():
         model(batch)
-    return held
+    return maps
 
 
-def compared(left: Tensor, right: Tensor) -> Tensor:
+def map_similarity(left: Tensor, right: Tensor) -> Tensor:
     """[2, head]: the cosine of two flattened maps, and the mean Jensen-Shannon divergence of their rows in nats."""
     left, right = left.double().cpu(), right.double().cpu()
     cosine = torch.cosine_similarity(left.flatten(1), right.flatten(1), dim=1, eps=1e-300)
@@ -155,15 +152,15 @@ def compared(left: Tensor, right: Tensor) -> Tensor:
 
 
 class _Sums:
-    """Per head, and per layer (the mean of its heads, one number a text): cosine and divergence."""
+    """Cosine and divergence per head, and per layer (the mean of its heads in each text)."""
 
     def __init__(self) -> None:
         self.heads: dict[Site, Moments] = {}
         self.layers: dict[Site, Moments] = {}
 
-    def add(self, maps: dict[tuple[Site, int], tuple[Tensor, Tensor]]) -> None:
-        for (site, _), (left, right) in maps.items():
-            values: NDArray[np.float64] = compared(left, right).numpy()
+    def add(self, pairs: Pairs) -> None:
+        for (site, _), (left, right) in pairs.items():
+            values: NDArray[np.float64] = map_similarity(left, right).numpy()
             self.heads.setdefault(site, Moments(values.shape)).add(values[None])
             means = values.mean(axis=1, keepdims=True)
             self.layers.setdefault(site, Moments((2, 1))).add(means[None])
@@ -171,24 +168,22 @@ class _Sums:
 
 def _tables(changed: _Sums, floor: _Sums) -> tuple[pd.DataFrame, pd.DataFrame]:
     heads = [
-        {"stack": site.stack, "layer": site.layer, "head": head}
-        | _row(moments, floor.heads.get(site), head)
+        {"stack": site.stack, "layer": site.layer, "head": i}
+        | _row(moments, floor.heads.get(site), i)
         for site, moments in sorted(changed.heads.items())
-        for head in range(moments.total.shape[1])
+        for i in range(moments.total.shape[1])
     ]
     layers = [
         {"stack": site.stack, "layer": site.layer} | _row(moments, floor.layers.get(site), 0)
         for site, moments in sorted(changed.layers.items())
     ]
-    return (
-        COMPARISON_TABLES["changes"].frame(heads),
-        COMPARISON_TABLES["layer_changes"].frame(layers),
-    )
+    tables = COMPARISON_TABLES
+    return tables["changes"].frame(heads), tables["layer_changes"].frame(layers)
 
 
 def _row(moments: Moments, floor: Moments | None, i: int) -> TableRow:
     mean, (low, high) = moments.mean()[:, i], (end[:, i] for end in moments.interval())
-    least = np.full(2, np.nan) if floor is None else floor.mean()[:, i]
+    of_texts = np.full(2, np.nan) if floor is None else floor.mean()[:, i]
     return {
         "cosine": mean[0],
         "cosine_low": low[0],
@@ -196,9 +191,9 @@ def _row(moments: Moments, floor: Moments | None, i: int) -> TableRow:
         "js": mean[1],
         "js_low": low[1],
         "js_high": high[1],
-        "floor_cosine": least[0],
-        "floor_js": least[1],
-        "change": mean[1] / least[1] if least[1] > 0 else np.nan,
+        "floor_cosine": of_texts[0],
+        "floor_js": of_texts[1],
+        "change": mean[1] / of_texts[1] if of_texts[1] > 0 else np.nan,
         "count": int(moments.count[0, i]),
         "floor_count": 0 if floor is None else int(floor.count[0, i]),
     }

@@ -1,4 +1,4 @@
-"""The attention between the words of sentences, of all heads that read them, and of a twin that has learned nothing."""
+"""Attention between the words of sentences, of the model and of a random-weight control with its embeddings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from headscope.analysis.parsed_sentences import SPECIAL, Trees
 from headscope.data.batches import collate
 from headscope.errors import HeadscopeError
-from headscope.heads import Head
+from headscope.heads import Head, Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.new_model import random_control
@@ -19,43 +19,43 @@ from headscope.model.word_attention import Pool, word_attention
 
 
 def reading_heads(model: AttentionModel) -> list[Head]:
-    """Those of the stack that reads the sentence."""
+    """The heads of the stack that reads the sentence."""
     stacks = [head.stack for head in model.heads]
     stack = "encoder" if "encoder" in stacks else "decoder"
     return [head for head in model.heads if head.stack == stack]
 
 
 class WordMaps:
-    """The maps of a batch: computed by a pass of the model, and kept in float16 as long as there is room.
+    """The maps of a batch, computed by a pass of the model and cached in float16 up to `memory` bytes.
 
-    Batches are always the same and always rounded, so that what is kept changes no result.
+    They are always rounded to float16, so that caching does not change results.
     """
 
     def __init__(
         self, model: AttentionModel, heads: list[Head], pool: Pool = "mean", memory: int = 0
     ) -> None:
-        self.model, self.heads, self.pool, self.room = model, heads, pool, memory
-        self._first = {
-            site: i for i, site in reversed(list(enumerate(head.site for head in heads)))
-        }
-        self._kept: dict[int, Tensor] = {}
+        self.model, self.heads, self.pool, self.memory = model, heads, pool, memory
+        self._first: dict[Site, int] = {}  # index of the first head of each site
+        for i, head in enumerate(heads):
+            self._first.setdefault(head.site, i)
+        self._cache: dict[int, Tensor] = {}
 
     def __call__(self, trees: Trees) -> Tensor:
-        kept = self._kept.get(id(trees))
-        if kept is None:
-            kept = self._computed(trees)
-            if kept.nbytes <= self.room:
-                self.room -= kept.nbytes
-                self._kept[id(trees)] = kept
-        return kept.float()
+        maps = self._cache.get(id(trees))
+        if maps is None:
+            maps = self._compute(trees)
+            if maps.nbytes <= self.memory:
+                self.memory -= maps.nbytes
+                self._cache[id(trees)] = maps
+        return maps.float()
 
     def forget(self) -> None:
-        """Free the room, and keep no more."""
-        self._kept, self.room = {}, 0
+        """Free the cache, and store no more maps."""
+        self._cache, self.memory = {}, 0
 
-    def _computed(self, trees: Trees) -> Tensor:
-        places = SPECIAL + trees.governors.shape[1]
-        maps = torch.zeros(len(trees), len(self.heads), places, places, dtype=torch.float16)
+    def _compute(self, trees: Trees) -> Tensor:
+        positions = SPECIAL + trees.governors.shape[1]
+        maps = torch.zeros(len(trees), len(self.heads), positions, positions, dtype=torch.float16)
 
         def observe(attention: Attention) -> None:
             if attention.site not in self._first:
@@ -63,10 +63,8 @@ class WordMaps:
             first = self._first[attention.site]
             tokens = _with_special(attention.query)
             weights = word_attention(attention.weights, tokens, tokens, self.pool).weights
-            size = weights.shape[-1]
-            maps[attention.rows, first : first + weights.shape[1], :size, :size] = (
-                weights.half().cpu()
-            )
+            heads, size = slice(first, first + weights.shape[1]), weights.shape[-1]
+            maps[attention.rows, heads, :size, :size] = weights.half().cpu()
 
         self.model.check_evaluating()
         with self.model.watched(observe), torch.inference_mode():
@@ -89,12 +87,12 @@ def _with_special(tokens: Tokens) -> Tokens:
 
 
 def control_with_embeddings(model: AttentionModel, seed: int) -> AttentionModel:
-    """A twin with random weights that keeps the embeddings of tokens, positions and segments."""
-    twin = random_control(model, seed)
+    """A random-weight control that keeps the embeddings of tokens, positions and segments."""
+    control = random_control(model, seed)
     own = dict(model.model.named_modules())
     with torch.no_grad():
-        for name, drawn in twin.model.named_modules():
-            # Relative positions are looked up inside attention: they are of what is drawn anew.
-            if isinstance(drawn, nn.Embedding) and "rel" not in name:
-                drawn.weight.copy_(own[name].weight)
-    return twin
+        for name, module in control.model.named_modules():
+            # Relative positions are looked up inside attention and stay random.
+            if isinstance(module, nn.Embedding) and "rel" not in name:
+                module.weight.copy_(own[name].weight)
+    return control

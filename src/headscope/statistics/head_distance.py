@@ -141,19 +141,17 @@ class Distances:
         return result + result.T
 
     def nearest_heads(self) -> list[Row]:
-        heads = self.heads
-        matrix = self.matrix("js")
+        """Rows of twin-distance; a head that cannot be compared has none."""
+        matrix, moments = self.matrix("js"), self.moments["js"]
         np.fill_diagonal(matrix, np.nan)
-        low, high = self.moments["js"].interval()
+        low, high = moments.interval()
         rows = []
-        for i, head in enumerate(heads):
-            if not np.isfinite(matrix[i]).any():
-                continue
-            twin = int(np.nanargmin(matrix[i]))
-            pair = _pair(min(i, twin), max(i, twin), len(heads))
-            value, interval = float(matrix[i, twin]), (float(low[pair]), float(high[pair]))
-            count = int(self.moments["js"].count[pair])
-            rows.append(Row.of(head, "twin-distance", value, *interval, count))
+        for i, head in enumerate(self.heads):
+            if np.isfinite(matrix[i]).any():
+                j = int(np.nanargmin(matrix[i]))
+                pair = _pair(min(i, j), max(i, j), len(self.heads))
+                numbers = float(matrix[i, j]), float(low[pair]), float(high[pair])
+                rows.append(Row.of(head, "twin-distance", *numbers, int(moments.count[pair])))
         return rows
 
 

@@ -1,4 +1,4 @@
-"""What is kept: the clearest cases of each head and role, and the words they are shown with."""
+"""The clearest cases of each head and role, and the words that are shown with them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 EACH = 3
-MOST_WORDS = 30  # that are shown of a text
-REACH = 8  # words shown around the two in question, where a text is longer than that
-# Where the rule wants the maximum; with more of them no one can be called the right one
-FEW_PLACES = 3
-LONGEST_TEXT = 4000  # characters of a text that is kept whole
-BETWEEN = "‖"  # stands between two texts of a cross attention
+MOST_WORDS = 30  # of a text that is shown whole
+REACH = 8  # words shown around query and key in a longer text
+FEW_PLACES = (
+    3  # right positions in a row, up to which the one with the largest weight is shown as expected
+)
+LONGEST_TEXT = 4000  # characters of a text that is stored whole
+BETWEEN = "‖"  # separates the two texts of a cross attention
 
 
 @dataclass(order=True)
 class ExampleCase:
-    """One row of attention and where its maximum is; the larger the rank, the clearer."""
+    """One row of attention and its maximum; the larger the rank, the clearer.
+
+    earlier      minus the number of the example: of equally clear ones the first is kept
+    is_mirrored  whether query and key are exchanged, so that `expected` is a query
+    """
 
     rank: float
-    earlier: int  # of equally clear ones the earlier example is kept
+    earlier: int
     query: int = field(compare=False)
     key: int = field(compare=False)
     weight: float = field(compare=False)
@@ -41,22 +46,21 @@ class ExampleCase:
     arcs: list[tuple[int, int, float]] = field(compare=False)
     labels: tuple[list[str], list[str]] = field(compare=False)
     example: Example = field(compare=False)
-    # The word expected is then one that looks
     is_mirrored: bool = field(compare=False, default=False)
 
-    def mirrored(self) -> ExampleCase:
-        """The same with the two sides exchanged: what was found along a column, as a row looks."""
+    def mirror(self) -> ExampleCase:
+        """The case with query and key exchanged, for a maximum along a column."""
         arcs = [(key, query, weight) for query, key, weight in self.arcs]
         return replace(self, query=self.key, key=self.query, arcs=arcs, is_mirrored=True)
 
 
-class Found:
-    """The clearest cases of each head, role and kind, one an example."""
+class ClearestCases:
+    """The clearest cases of each head, role and kind, one per example."""
 
     def __init__(self) -> None:
         self._cases: dict[tuple[Head, ExampleRole, str], list[ExampleCase]] = {}
 
-    def look(
+    def add(
         self,
         head: Head,
         role: ExampleRole,
@@ -66,7 +70,7 @@ class Found:
         number: int,
         example: Example,
     ) -> None:
-        """weights [query, key] of one example, which is the one of this number."""
+        """Add the rows of one example with its number. weights [query, key]"""
         right, allowed = question.right, question.allowed
         if question.by_column:
             weights, right, allowed = weights.T, right.T, allowed.T
@@ -81,19 +85,22 @@ class Found:
             best = int(ranks.argmax())
             if not math.isfinite(ranks[best]):
                 continue
-            is_one_place = not holds[best] and right[best].sum() <= FEW_PLACES
-            wanted = (
-                int(np.where(right[best], weights[best], -1.0).argmax()) if is_one_place else None
-            )
-            arcs = [
-                (i, int(tops[i]), float(largest[i])) for i in range(len(tops)) if largest[i] > 0
-            ]
-            place, weight = (best, int(tops[best])), float(largest[best])
+            expected = None
+            if not holds[best] and right[best].sum() <= FEW_PLACES:
+                expected = int(np.where(right[best], weights[best], -1.0).argmax())
             case = ExampleCase(
-                float(ranks[best]), -number, *place, weight, wanted, arcs, labels, example
+                rank=float(ranks[best]),
+                earlier=-number,
+                query=best,
+                key=int(tops[best]),
+                weight=float(largest[best]),
+                expected=expected,
+                arcs=[(i, int(tops[i]), float(w)) for i, w in enumerate(largest) if w > 0],
+                labels=labels,
+                example=example,
             )
             cases = self._cases.setdefault((head, role, kind), [])
-            heapq.heappush(cases, case.mirrored() if question.by_column else case)
+            heapq.heappush(cases, case.mirror() if question.by_column else case)
             if len(cases) > EACH:
                 heapq.heappop(cases)
 
@@ -105,7 +112,7 @@ class Found:
         for head, role, kind in sorted(self._cases, key=order):
             key = {"role": role.name, "direction": role.direction, "kind": kind}
             for case in sorted(self._cases[head, role, kind], reverse=True):
-                yield {**asdict(head), **key, **_shown(case)}
+                yield {**asdict(head), **key, **_columns(case)}
 
 
 def _ranks(
@@ -115,49 +122,45 @@ def _ranks(
     largest: NDArray[np.float32],
     weights: NDArray[np.float32],
 ) -> list[tuple[str, NDArray[np.float64]]]:
-    """How clear each row is as a typical and as a counter example; -inf where it is none."""
+    """How clear each row is as a typical and as a counter example; -inf if it is none."""
+    typical, is_typical, is_counter = largest, holds, ~holds & (largest > 0)
     if question.is_broad:
-        entropy = -(weights * np.log(np.maximum(weights, np.finfo(np.float32).tiny))).sum(axis=1)
-        return [
-            ("typical", np.where(rows, entropy, -np.inf)),
-            ("counter", np.where(rows, largest, -np.inf)),
-        ]
+        typical = -(weights * np.log(np.maximum(weights, np.finfo(np.float32).tiny))).sum(axis=1)
+        is_typical = is_counter = np.ones_like(rows)
     return [
-        ("typical", np.where(rows & holds, largest, -np.inf)),
-        ("counter", np.where(rows & ~holds & (largest > 0), largest, -np.inf)),
+        ("typical", np.where(rows & is_typical, typical, -np.inf)),
+        ("counter", np.where(rows & is_counter, largest, -np.inf)),
     ]
 
 
-def _shown(case: ExampleCase) -> TableRow:
-    """The words around the two in question, with their new numbers; two texts one behind the other."""
+def _columns(case: ExampleCase) -> TableRow:
+    """Columns of examples.csv: the words around query and key with their new numbers; two texts are joined."""
     queries, keys = case.labels
     shift = 0 if queries is keys else len(queries) + 1
     words = queries if queries is keys else [*queries, BETWEEN, *keys]
     query, key = case.query, case.key + shift
     expected = None if case.expected is None else case.expected + (0 if case.is_mirrored else shift)
-    kept = stretch(len(words), [place for place in (query, key, expected) if place is not None])
-    new = {old: i for i, old in enumerate(kept) if old >= 0}
+    shown = stretch(len(words), [i for i in (query, key, expected) if i is not None])
+    new = {old: i for i, old in enumerate(shown) if old >= 0}
     arcs = [(new.get(q), new.get(k + shift), round(w, 3)) for q, k, w in case.arcs]
-    # The text, or both of a pair; empty if that is too long.
-    both = (text for text in (case.example.first, case.example.second) if text)
-    texts = [text if isinstance(text, str) else " ".join(text) for text in both]
+    pair = (text for text in (case.example.first, case.example.second) if text)
+    texts = [text if isinstance(text, str) else " ".join(text) for text in pair]
     is_short = sum(map(len, texts)) <= LONGEST_TEXT
+    starts = [n for n, before in zip(shown, [-1, *shown], strict=False) if n >= 0 > before]
     return {
-        "words": json.dumps([words[i] if i >= 0 else "…" for i in kept], ensure_ascii=False),
+        "words": json.dumps([words[i] if i >= 0 else "…" for i in shown], ensure_ascii=False),
         "query": new[query],
         "key": new[key],
         "weight": case.weight,
         "expected": None if expected is None else new[expected],
         "arcs": json.dumps([arc for arc in arcs if None not in arc]),
         "text": json.dumps(texts, ensure_ascii=False) if is_short else "",
-        "starts": json.dumps(
-            [n for n, before in zip(kept, [-1, *kept], strict=False) if n >= 0 > before]
-        ),
+        "starts": json.dumps(starts),
     }
 
 
 def stretch(count: int, places: list[int]) -> list[int]:
-    """The numbers of the words to show; -1 stands for some that are left out."""
+    """The numbers of the words to show, those near `places`; -1 stands for words that are left out."""
     if count <= MOST_WORDS + 2:  # special tokens at both ends
         return list(range(count))
     near = [i for i in range(count) if any(abs(i - place) <= REACH for place in places)]

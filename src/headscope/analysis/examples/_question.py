@@ -1,10 +1,9 @@
-"""What is asked of which heads: the roles of a study, and where a row's largest weight should then be."""
+"""The heads with a role, and where the largest weight of their rows should be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExampleRole:
-    """A role of some heads; a relation has a name and a direction."""
+    """A role; that of a relation has the relation's name and direction."""
 
     name: str
     relation: str = ""
@@ -34,10 +33,10 @@ class ExampleRole:
 
 @dataclass(frozen=True)
 class RoleQuestion:
-    """right, allowed [query, key]: where the rule wants the maximum, and among what it is taken.
+    """right, allowed [query, key]: where the maximum should be, and the cells among which it is taken.
 
-    by_column  the maximum is over the words that look, not over those looked at
-    is_broad   the rule holds where no weight is large
+    by_column  the maximum is over queries, not over keys
+    is_broad   the rule holds if no weight is large
     """
 
     right: NDArray[np.bool_]
@@ -48,12 +47,12 @@ class RoleQuestion:
 
 @dataclass(frozen=True)
 class Text:
-    """A text whose words are looked at, and what is known of it; None where it is not.
+    """A text with its words and annotations; None if it has none.
 
     reader       the stack that reads it: encoder, or the decoder of a model without one
-    sentence     its related words
-    window       its mentions
-    frequencies  how common words are, where its own may be asked about
+    sentence     related words
+    window       mentions
+    frequencies  frequencies of words, if examples of rare words may come from this text
     """
 
     example: Example
@@ -68,43 +67,35 @@ class Text:
         return self.example.first
 
 
-Asked = dict[Site, dict[ExampleRole, list[int]]]  # the heads of each site that have a role
+HeadsByRole = dict[Site, dict[ExampleRole, list[int]]]  # the heads of each site that have a role
 Questions = dict[ExampleRole, RoleQuestion]
 
 
-def asked_of(study: Study) -> Asked:
-    asked: Asked = {}
-    for role, head in _roles(study):
-        heads = asked.setdefault(head.site, {}).setdefault(role, [])
-        if head.head not in heads:
-            heads.append(head.head)
-    return asked
-
-
-def _roles(study: Study) -> Iterator[tuple[ExampleRole, Head]]:
+def heads_with_roles(study: Study) -> HeadsByRole:
+    """The heads with each role. Heads whose sink is not the first token have no examples as sinks."""
     table = study.tables.get("relation_heads")
-    known = set() if table is None else set(table["relation"])
+    relations = set() if table is None else set(table["relation"])
     sinks = study.tables.get("sinks")
     elsewhere = set()
     if sinks is not None:
         rows = sinks[sinks["first_share"] <= 0.5].to_dict("records")
-        elsewhere = {_address(row) for row in rows}
-    for one in study.tables["roles"].to_dict("records"):
-        head = _address(one)
-        if one["role"] == "sink" and head in elsewhere:
+        elsewhere = {Head.of_row(row) for row in rows}
+    by_site: HeadsByRole = {}
+    for row in study.tables["roles"].to_dict("records"):
+        head, name = Head.of_row(row), str(row["role"])
+        if name == "sink" and head in elsewhere:
             continue
-        relation = RoleName.parse(str(one["role"])).relation
-        direction = str(one["rule"]).partition(":")[0]  # a relation's rule begins with it
-        is_relation = relation in known and direction in DIRECTIONS
-        related = (relation, direction) if is_relation else ()
-        yield ExampleRole(str(one["role"]), *related), head
-
-
-def _address(row: dict[Any, Any]) -> Head:
-    return Head(str(row["stack"]), int(row["layer"]), int(row["head"]))
+        relation = RoleName.parse(name).relation
+        direction = str(row["rule"]).partition(":")[0]  # a relation's rule begins with it
+        is_relation = relation in relations and direction in DIRECTIONS
+        role = ExampleRole(name, relation, direction) if is_relation else ExampleRole(name)
+        heads = by_site.setdefault(head.site, {}).setdefault(role, [])
+        if head.head not in heads:
+            heads.append(head.head)
+    return by_site
 
 
 def content_rows(query: Tokens, key: Tokens, row: int) -> NDArray[np.bool_]:
-    """[query, key] of the sequence `row`: everything that content tokens can look at."""
-    looking = query.content[row].cpu().numpy()
-    return np.broadcast_to(looking[:, None], (len(looking), key.content.shape[1]))
+    """[query, key] of the sequence `row`: all cells of content tokens' rows."""
+    is_content = query.content[row].cpu().numpy()
+    return np.broadcast_to(is_content[:, None], (len(is_content), key.content.shape[1]))

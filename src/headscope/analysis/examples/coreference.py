@@ -1,4 +1,4 @@
-"""A mention's head word should look at that of an earlier mention of the same entity, among all earlier mentions."""
+"""A mention's head word should attend to that of an earlier mention of the same entity, among all earlier mentions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def among_words(text: Text, site: Site, roles: Iterable[ExampleRole]) -> Questio
     window = text.window
     if window is None:
         return {}
-    return {role: _referring(window) for role in roles if role.name == "coreferential"}
+    return {role: _antecedents(window) for role in roles if role.name == "coreferential"}
 
 
-def _referring(window: Window) -> RoleQuestion:
+def _antecedents(window: Window) -> RoleQuestion:
     right = np.zeros((len(window.words), len(window.words)), dtype=bool)
     allowed = np.zeros_like(right)
     for mention in window.mentions:

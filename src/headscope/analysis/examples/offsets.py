@@ -1,4 +1,4 @@
-"""Positional roles: the largest weight of a content token should be so many places further on."""
+"""Positional roles: the largest weight of a content token should be at a fixed offset."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> RoleQuestio
         return None
     allowed = content_rows(query, key, row)
     offset = OFFSETS.get(role)
-    if (named := RoleName.parse(role).offset) is not None:
-        offset = named
+    if (of_role := RoleName.parse(role).offset) is not None:
+        offset = of_role
         # The statistic only counts content keys.
         allowed = allowed & key.content[row].cpu().numpy()
     if offset is None:

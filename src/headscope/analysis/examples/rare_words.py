@@ -1,4 +1,4 @@
-"""Rare words: the two rarest of a text, where the rarest is not a common one, are where other words should look."""
+"""Rare words: words should attend to the two rarest of a text, if the rarest is not a common word."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ COMMON = 500  # as in the statistic: a word among the 500 most frequent is not r
 
 
 def among_words(text: Text, site: Site, roles: Iterable[ExampleRole]) -> Questions:
-    named = [role for role in roles if role.name == "rare words"]
-    if not named or text.frequencies is None or site.stack != text.reader:
+    rare = [role for role in roles if role.name == "rare words"]
+    if not rare or text.frequencies is None or site.stack != text.reader:
         return {}
     question = _rarest(text.words, text.frequencies)
-    return {} if question is None else dict.fromkeys(named, question)
+    return {} if question is None else dict.fromkeys(rare, question)
 
 
 def _rarest(words: tuple[str, ...], frequencies: Frequencies) -> RoleQuestion | None:

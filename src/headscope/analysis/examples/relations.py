@@ -1,4 +1,4 @@
-"""A relation between words: the related word is where the largest weight should be."""
+"""A relation between words: the largest weight should be at the related word."""
 
 from __future__ import annotations
 
@@ -16,23 +16,20 @@ def among_words(text: Text, site: Site, roles: Iterable[ExampleRole]) -> Questio
     if sentence is None:
         return {}
     stack = {"words": text.reader, "target": "decoder", "across": "cross"}[sentence.between]
-    shown = [role for role in roles if role.relation and sentence.pairs.get(role.relation)]
-    return {role: _related(sentence, role) for role in shown if site.stack == stack}
+    known_roles = [role for role in roles if role.relation and sentence.pairs.get(role.relation)]
+    return {role: _relation(sentence, role) for role in known_roles if site.stack == stack}
 
 
-def _related(sentence: Sentence, role: ExampleRole) -> RoleQuestion:
+def _relation(sentence: Sentence, role: ExampleRole) -> RoleQuestion:
     source, target = len(sentence.words), len(sentence.target or ())
-    shape = {"words": (source, source), "target": (target, target), "across": (target, source)}[
-        sentence.between
-    ]
-    right = np.zeros(shape, dtype=bool)
+    shapes = {"words": (source, source), "target": (target, target), "across": (target, source)}
+    right = np.zeros(shapes[sentence.between], dtype=bool)
     for query, key in sentence.pairs[role.relation]:
         right[query, key] = True
     if sentence.between == "across":
         return RoleQuestion(right, np.ones_like(right), by_column=role.direction == "received")
     np.fill_diagonal(right, False)
     allowed = ~np.eye(len(right), dtype=bool)
-    # `governor` and `received` both speak of what the governor gives to its dependent.
-    return RoleQuestion(
-        right if role.direction == "dependent" else right.T, allowed, role.direction == "received"
-    )
+    if role.direction != "dependent":  # the weight of a governor's row on its dependent
+        right = right.T
+    return RoleQuestion(right, allowed, by_column=role.direction == "received")

@@ -1,7 +1,7 @@
 """The role `sink`: the largest weight of a content token should be on the first token of the sequence.
 
-The first row is not asked: in a causal stack it has no other key. Heads whose sink is another token have no examples
-(`_question`), since where their largest weight should be differs from head to head.
+The first row is left out: in a causal stack it has no other key. Heads whose sink is another token have no examples
+(`_question`), as the right position differs between heads.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def token_map(
     """How much the tokens of one text or pair (for an encoder-decoder: a source and its target) draw on each other.
 
     by      rollout, flow, gradient-rollout, relevance, value-zeroing or knock-out
-    target  where gradients are taken of what the model says: of which token; of all, or of the whole, by default
+    target  for gradients of the output: the token whose output is meant; by default all tokens, or the whole output
     """
     check_token_lens(by)
     check_effects("look", {"lens": by, "target": target})
@@ -49,7 +49,7 @@ def check_token_lens(by: str, where: str = "by") -> None:
     """Refuse a name that is not a token map, with the list of names."""
     if by not in TOKEN_LENSES:
         raise HeadscopeError(
-            f'"{by}" is no token map', where=where, expected=choices(by, TOKEN_LENSES)
+            f'"{by}" is not a token map', where=where, expected=choices(by, TOKEN_LENSES)
         )
 
 
@@ -68,20 +68,14 @@ def encode_input(
         return collate(model, sequences)
     if "too long" not in encoder.counts.skipped:
         raise HeadscopeError("there are no tokens in it", where=where, expected="some text")
-    apart = model.is_encoder_decoder and second is not None
-    texts = [(first, None), (second, None)] if apart else [(first, second)]
+    is_separate = model.is_encoder_decoder and second is not None
+    texts = [(first, None), (second, None)] if is_separate else [(first, second)]
     length = max(len(encoder.tokenizer(*text, verbose=False)["input_ids"]) for text in texts)
-    more = (
-        f", or raise `max_length` (up to {encoder.limit})"
-        if encoder.max_length < encoder.limit
-        else ""
-    )
-    raise HeadscopeError(
-        f"{length} tokens",
-        where=where,
-        expected=f"at most {encoder.max_length} tokens",
-        fix=f"Shorten it{more}",
-    )
+    fix = "Shorten it"
+    if encoder.max_length < encoder.limit:
+        fix += f", or raise `max_length` (up to {encoder.limit})"
+    expected = f"at most {encoder.max_length} tokens"
+    raise HeadscopeError(f"{length} tokens", where=where, expected=expected, fix=fix)
 
 
 def _load(name: str) -> Callable[[OneInput], TokenMap]:

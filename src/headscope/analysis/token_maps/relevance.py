@@ -22,7 +22,7 @@ def compute_map(text: OneInput) -> TokenMap:
     """Relevance maps of one input, one form for each set of rules."""
     if text.model.is_encoder_decoder and "decoder_input_ids" not in text.batch.inputs:
         raise HeadscopeError(
-            f"{text.model.name} says nothing yet of a source alone",
+            f"{text.model.name} has no output for a source alone",
             where="lens relevance",
             expected="a source and its target",
             fix="Give the target as the second text",
