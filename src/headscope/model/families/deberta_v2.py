@@ -8,8 +8,8 @@ from headscope.model.families.family import Family, encoder, encoder_layers
 from headscope.model.softmax_tap import Tap
 
 
-class Silent(nn.Module):
-    """Attention without heads, which DeBERTa's own code cannot compute: nothing, for every token."""
+class HeadlessDebertaAttention(nn.Module):
+    """Attention without heads, which DeBERTa's own code cannot compute: an empty vector for every token."""
 
     num_attention_heads = 0
 
@@ -18,7 +18,7 @@ class Silent(nn.Module):
 
 
 def silence(core: nn.Module) -> None:
-    core.self = Silent()
+    core.self = HeadlessDebertaAttention()
 
 
 DEBERTA_V2 = Family(

@@ -1,4 +1,4 @@
-"""What headscope must know about a family of models."""
+"""The description of a family of models."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ def no_inputs(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Family:
-    """A family of models that are built alike.
+    """A family of models with the same structure.
 
     model_types   the `model_type`s in configurations
     layers        configuration -> {stack: number of sites}; what the dry run must find
     stack         (module name, occurrence in this forward) -> its stack; layers are counted in the order of calls
-    tap           how to reach the softmax of a family that does not use transformers' attention interface
+    tap           access to the softmax of a family that does not use transformers' attention interface
     takes_text    False for images
     time_major    whether its states are [token, sequence, width]
-    counts_from_padding  the model types whose positions begin after the padding id, so that some are lost
-    dry_inputs    what a dry run needs besides the usual inputs, so that every stack is called
-    axes          the parameters of an attention module that have an axis of heads, where they are no linear layers
-    settle        (attention module, head numbers) mends what else has an axis of heads, after a cut and on loading
-    silence       (attention module) makes it compute without any head, on losing the last and on loading
+    counts_from_padding  model types whose positions begin after the padding id, so that some are never used
+    dry_inputs    additional inputs of a dry run, so that every stack is called
+    axes          parameters of an attention module, other than linear layers, that have an axis of heads
+    settle        (attention module, head numbers) adapts other tensors with an axis of heads, after pruning and on
+                  loading
+    silence       (attention module) lets it run without any head, after pruning the last one and on loading
     """
 
     model_types: tuple[str, ...]
@@ -46,7 +47,7 @@ class Family:
     silence: Callable[[nn.Module], None] = silence
 
     def positions_lost(self, config: Any) -> int:
-        """How many of the `max_position_embeddings` no token can have."""
+        """The number of `max_position_embeddings` that no token can have."""
         return int(config.pad_token_id) + 1 if config.model_type in self.counts_from_padding else 0
 
 
@@ -66,3 +67,16 @@ def encoder_layers(config: Any) -> dict[str, int]:
 
 def decoder_layers(config: Any) -> dict[str, int]:
     return {"decoder": config.num_hidden_layers}
+
+
+def keep_heads(
+    pruned_class: Callable[[Any], Any],
+) -> Callable[[nn.Module, tuple[int, ...]], None]:
+    """A `settle` that gives an attention module the class made for pruned heads, and their numbers."""
+
+    def settle(core: nn.Module, numbers: tuple[int, ...]) -> None:
+        if not hasattr(core, "kept_heads"):
+            core.__class__ = pruned_class(type(core))
+        core.kept_heads = list(numbers)  # type: ignore[assignment]
+
+    return settle

@@ -3,15 +3,15 @@
 from functools import cache
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from headscope.model.families.family import Family, encoder, encoder_layers
+from headscope.model.families.family import Family, encoder, encoder_layers, keep_heads
 from headscope.model.softmax_tap import Tap
 
 
 @cache
-def _cut(attention: Any) -> Any:
-    """MPNet's attention with some of its heads: the bias of positions comes from outside, for all of them."""
+def _pruned_class(attention: Any) -> Any:
+    """MPNet's attention with some of its heads; the position bias is passed in for all heads."""
 
     class PrunedMPNetAttention(attention):  # type: ignore[misc]
         def forward(
@@ -21,17 +21,11 @@ def _cut(attention: Any) -> Any:
             position_bias: Tensor | None = None,
             **others: Any,
         ) -> Any:
-            mine = None if position_bias is None else position_bias[:, self.kept_heads]
-            return super().forward(hidden, mask, mine, **others)
+            if position_bias is not None:
+                position_bias = position_bias[:, self.kept_heads]
+            return super().forward(hidden, mask, position_bias, **others)
 
     return PrunedMPNetAttention
-
-
-def settle(core: nn.Module, numbers: tuple[int, ...]) -> None:
-    if not hasattr(core, "kept_heads"):
-        kind: Any = type(core)
-        core.__class__ = _cut(kind)
-    core.kept_heads = list(numbers)  # type: ignore[assignment]
 
 
 MPNET = Family(
@@ -39,7 +33,7 @@ MPNET = Family(
     layers=encoder_layers,
     stack=encoder,
     counts_from_padding=("mpnet",),
-    settle=settle,
+    settle=keep_heads(_pruned_class),
     tap=Tap(
         "MPNetSelfAttention", "forward", lambda module: module.num_attention_heads, projection="o"
     ),

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from headscope.model.families.family import Family
+from headscope.model.families.family import Family, keep_heads
 from headscope.model.headless_attention import advance_cache, output_without_heads
 
 
@@ -24,8 +24,8 @@ def stack(name: str, occurrence: int) -> str:
 
 
 @cache
-def _cut(attention: Any) -> Any:
-    """T5's attention with some of its heads: the bias of positions is made in the first block, for all of them."""
+def _pruned_class(attention: Any) -> Any:
+    """T5's attention with some of its heads; the first block makes the position bias for all heads."""
 
     class PrunedT5Attention(attention):  # type: ignore[misc]
         def forward(
@@ -37,7 +37,7 @@ def _cut(attention: Any) -> Any:
             output, used, weights = super().forward(
                 hidden, *args, position_bias=position_bias, **others
             )
-            # What the next block gets: the bias of all heads, or one zero for each pair where there is none.
+            # The next block gets the bias of all heads, or if there is none, one zero per pair of tokens.
             whole, self.whole_bias = self.whole_bias, None
             return output, used[:, :1] if whole is None else whole, weights
 
@@ -49,8 +49,8 @@ def _cut(attention: Any) -> Any:
 
 
 @cache
-def _silent(attention: Any) -> Any:
-    """T5's attention without heads, which still makes the bias of positions where the others get it from here."""
+def _headless_class(attention: Any) -> Any:
+    """T5's attention without heads, which still makes the position bias that other blocks use."""
 
     class HeadlessT5Attention(attention):  # type: ignore[misc]
         def forward(
@@ -77,16 +77,15 @@ def _silent(attention: Any) -> Any:
 
 
 def silence(core: nn.Module) -> None:
-    core.kept_heads = slice(None)  # type: ignore[assignment]  # should it have been cut before: the bias is for others
+    core.kept_heads = slice(None)  # type: ignore[assignment]  # the bias is for all heads of other blocks
     kind: Any = type(core)
-    core.__class__ = _silent(kind)
+    core.__class__ = _headless_class(kind)
 
 
-def settle(core: nn.Module, numbers: tuple[int, ...]) -> None:
-    if not hasattr(core, "kept_heads"):
-        kind: Any = type(core)
-        core.__class__ = _cut(kind)
-    core.kept_heads = list(numbers)  # type: ignore[assignment]
-
-
-T5 = Family(model_types=("mt5", "t5"), layers=layers, stack=stack, settle=settle, silence=silence)
+T5 = Family(
+    model_types=("mt5", "t5"),
+    layers=layers,
+    stack=stack,
+    settle=keep_heads(_pruned_class),
+    silence=silence,
+)

