@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headscope.api.study_output import report_writer
-from headscope.atomic_dir import atomic_directory
+from headscope.api.study_output import output_directory, write_study
 from headscope.config.fronts import FrontsConfig
 from headscope.config.option import fill
 from headscope.config.shared import Run
 from headscope.pruning import compare_fronts
 from headscope.study.study import Study
-from headscope.study.study_dir import write_tables
 
 
 def fronts(
@@ -39,14 +37,8 @@ def fronts(
     Study
         With the table `fronts`, and the table `survivors` if `roles` is given.
     """
-    return _fronts(studies, *fill("fronts", options, (FrontsConfig, config), (Run, run)))
-
-
-def _fronts(studies: Sequence[str | Path], config: FrontsConfig, run: Run) -> Study:
-    if run.out is None:
-        return compare_fronts.fronts(studies, config, run)
-    with atomic_directory(run.out, overwrite=run.overwrite) as folder:
+    config, run = fill("fronts", options, (FrontsConfig, config), (Run, run))
+    with output_directory(run) as directory:
         study = compare_fronts.fronts(studies, config, run)
-        write_tables(study, folder)
-        report_writer(run)(study, folder)
+        write_study(study, directory, run)
     return study

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,13 +18,15 @@ from headscope.progress import is_first_process, progress
 if TYPE_CHECKING:
     from headscope.study.study import Study
 
+
+def argument(metavar: str, help: str) -> Any:
+    """A positional argument of a command."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
+
+
 Model = Annotated[
     str,
-    typer.Argument(
-        metavar="MODEL",
-        help="A named model (headscope models), a directory, or a hub id",
-        show_default=False,
-    ),
+    argument("MODEL", "A named model (headscope models), a directory, or a hub id"),
 ]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")]

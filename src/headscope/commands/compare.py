@@ -5,21 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from headscope.commands._from_config import command
-from headscope.commands._options import print_page_path, say, showing_progress
+from headscope.commands._options import argument, print_page_path, say, showing_progress
 from headscope.config.compare import CompareConfig
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
 
 Studies = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="STUDY",
-        help="Directories written by headscope analyze, two or more",
-        show_default=False,
-    ),
+    list[Path], argument("STUDY", "Directories written by headscope analyze, two or more")
 ]
 
 

@@ -5,21 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from headscope.commands._from_config import command
-from headscope.commands._options import note_few_texts, print_page_path, showing_progress
+from headscope.commands._options import argument, note_few_texts, print_page_path, showing_progress
 from headscope.config.film import FilmConfig
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
 
 Trained = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DIR",
-        help="Model that pretrain or finetune trained with --checkpoints N",
-        show_default=False,
-    ),
+    Path, argument("DIR", "Model that pretrain or finetune trained with --checkpoints N")
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import showing_progress
+from headscope.commands._options import argument, showing_progress
 from headscope.config.fronts import FrontsConfig
 from headscope.config.shared import Run
 
@@ -16,12 +16,7 @@ from headscope.config.shared import Run
 @command()
 def fronts(
     studies: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="STUDY",
-            help="Directories written by headscope prune and headscope gate",
-            show_default=False,
-        ),
+        list[Path], argument("STUDY", "Directories written by headscope prune and headscope gate")
     ],
     config: FrontsConfig,
     run: Run,

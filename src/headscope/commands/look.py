@@ -7,19 +7,12 @@ from typing import Annotated
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import Model
+from headscope.commands._options import Model, argument
 from headscope.config.look import LookConfig
 from headscope.config.shared import Reading, Run
 
-Text = Annotated[
-    str, typer.Argument(metavar="TEXT", help="Text that the model reads", show_default=False)
-]
-Second = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="SECOND", help="A second text, or the target of a translation", show_default=False
-    ),
-]
+Text = Annotated[str, argument("TEXT", "Text that the model reads")]
+Second = Annotated[str | None, argument("SECOND", "A second text, or the target of a translation")]
 
 
 @command()

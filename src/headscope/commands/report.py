@@ -8,17 +8,12 @@ from typing import Annotated
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import drawing_figures
+from headscope.commands._options import argument, drawing_figures
 from headscope.config.report import ReportConfig
 from headscope.config.shared import Run
 
 Studies = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="STUDY",
-        help="Directories that any command wrote, comparisons too",
-        show_default=False,
-    ),
+    list[Path], argument("STUDY", "Directories that any command wrote, comparisons too")
 ]
 
 
