@@ -178,7 +178,7 @@ def test_units_of_other_examples_are_refused(
         assert command(*WORDS, "--out", "study").exit_code == 130
     result = command(*WORDS, "--out", "study", "--resume")
     assert isinstance(result.exception, HeadscopeError)
-    assert "begun with another sample" in str(result.exception)
+    assert "sample must be as in the run to resume" in str(result.exception)
 
 
 def test_what_is_in_the_journal_is_not_run_again(
@@ -243,11 +243,8 @@ def refused(*words: str) -> str:
     assert bytes_of(Path("study.partial")) == before
     told = str(result.exception)
     start, end = (
-        f"study.partial/{NAME}:1: begun with another ",
-        (
-            ". Expected a resumed run to be the same run. "
-            "Give the same options again, or --overwrite instead of --resume to begin anew."
-        ),
+        f"study.partial/{NAME}:1: ",
+        ". Give the same options again, or --overwrite instead of --resume to begin anew.",
     )
     assert start in told
     assert told.endswith(end)
@@ -259,16 +256,22 @@ def test_another_option_is_refused_by_name(
 ) -> None:
     begin(monkeypatch)
     for options, named in (
-        (("--batch-size", "8"), "batch_size (4 then, 8 now)"),
-        (("--seed", "1"), "seed (0 then, 1 now)"),
-        (("--mode", "mean"), "mode (zero then, mean now)"),
-        (("--max-length", "16"), "max_length (null then, 16 now)"),
-        (("--race", "0.1"), "race (null then, 0.1 now)"),
-        (("--dtype", "float64"), "dtype (float32 then, float64 now)"),
-        (("--labels", "2=1"), 'labels (null then, {"2": "1"} now)'),
-        (("--columns", "label=label"), 'columns (null then, {"label": "label"} now)'),
-        (("--limit", "30"), "limit (null then, 30 now)"),
-        (("--kind", "head,site"), 'kind (["head"] then, ["head", "site"] now)'),
+        (("--batch-size", "8"), "batch_size must be as in the run to resume (4), got 8"),
+        (("--seed", "1"), "seed must be as in the run to resume (0), got 1"),
+        (("--mode", "mean"), "mode must be as in the run to resume (zero), got mean"),
+        (("--max-length", "16"), "max_length must be as in the run to resume (null), got 16"),
+        (("--race", "0.1"), "race must be as in the run to resume (null), got 0.1"),
+        (("--dtype", "float64"), "dtype must be as in the run to resume (float32), got float64"),
+        (("--labels", "2=1"), 'labels must be as in the run to resume (null), got {"2": "1"}'),
+        (
+            ("--columns", "label=label"),
+            'columns must be as in the run to resume (null), got {"label": "label"}',
+        ),
+        (("--limit", "30"), "limit must be as in the run to resume (null), got 30"),
+        (
+            ("--kind", "head,site"),
+            'kind must be as in the run to resume (["head"]), got ["head", "site"]',
+        ),
     ):
         assert refused(*WORDS, *options) == named
 
@@ -279,16 +282,16 @@ def test_another_model_data_code_and_version_are_refused_by_name(
     begin(monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(module, "hash_code", lambda *rooms: "another")
-        assert refused(*WORDS).startswith("code (")
+        assert refused(*WORDS).startswith("code must be as in the run")
     with monkeypatch.context() as patch:
         patch.setattr(module, "versions", lambda: {"headscope": "0.0.0", "python": "3"})
-        assert refused(*WORDS).startswith("headscope (")
+        assert refused(*WORDS).startswith("headscope must be as in the run")
     rows = sentiments(40)
     table(here / "dev.tsv", ("sentence", "label"), rows[::-1])
-    assert refused(*WORDS).startswith("data (")
+    assert refused(*WORDS).startswith("data must be as in the run")
     table(here / "dev.tsv", ("sentence", "label"), rows)
     saved(here / "other", BertForSequenceClassification, seed=1, num_labels=2)
-    assert refused("importance", "other", *WORDS[2:]).startswith("model (")
+    assert refused("importance", "other", *WORDS[2:]).startswith("model must be as in the run")
     assert command(*WORDS, "--out", "study", "--resume").exit_code == 0
 
 
@@ -334,10 +337,8 @@ def test_the_study_of_another_model_is_refused_and_left_as_it_is(
     assert command("analyze", "other", "--corpus", "corpus.txt", "--out", "study").exit_code == 0
     before = bytes_of(here / "study")
     result = command(*WORDS, "--out", "study")
-    assert "study: this is the study of another model (sha256 " in str(result.exception)
-    assert str(result.exception).endswith(
-        "Expected a study of the same weights. Choose another --out."
-    )
+    assert "study: the model must be that of the study (sha256 " in str(result.exception)
+    assert str(result.exception).endswith("). Choose another --out.")
     assert bytes_of(here / "study") == before
     assert not (here / "study.partial").exists()
 

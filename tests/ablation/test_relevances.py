@@ -290,5 +290,5 @@ def test_rules_that_do_not_exist_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_task_that_says_nothing_in_particular_is_refused() -> None:
-    with pytest.raises(HeadscopeError, match="means is no single number"):
+    with pytest.raises(HeadscopeError, match="a single predicted number per sequence, got means"):
         compute_relevances(shared("bert"), Means(), means_of("bert"))

@@ -73,12 +73,21 @@ def test_a_line_that_was_altered_and_all_after_it_are_dropped(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"model": "ef" * 32}, f"model ({('ab' * 32)[:36]}… then, {('ef' * 32)[:36]}… now)"),
-        ({"code": "x"}, f"code ({('cd' * 32)[:36]}… then, x now)"),
-        ({"data": []}, 'data ([{"path": "a", "sha256": "1"}] then, [] now)'),
-        ({"options": {"seed": 1}}, "seed (0 then, 1 now)"),
-        ({"options": {"seed": 0, "limit": 9}}, "limit (null then, 9 now)"),
-        ({"options": {}}, "seed (0 then, null now)"),
+        (
+            {"model": "ef" * 32},
+            f"model must be as in the run to resume ({('ab' * 32)[:36]}…), got {('ef' * 32)[:36]}…",
+        ),
+        ({"code": "x"}, f"code must be as in the run to resume ({('cd' * 32)[:36]}…), got x"),
+        (
+            {"data": []},
+            'data must be as in the run to resume ([{"path": "a", "sha256": "1"}]), got []',
+        ),
+        ({"options": {"seed": 1}}, "seed must be as in the run to resume (0), got 1"),
+        (
+            {"options": {"seed": 0, "limit": 9}},
+            "limit must be as in the run to resume (null), got 9",
+        ),
+        ({"options": {}}, "seed must be as in the run to resume (0), got null"),
     ],
 )
 def test_the_journal_of_another_run_is_refused_by_what_differs(
@@ -89,7 +98,7 @@ def test_the_journal_of_another_run_is_refused_by_what_differs(
     with pytest.raises(HeadscopeError) as error:
         Journal(tmp_path, HEADER | changes, resume=True)
     assert str(error.value) == (
-        f"{path}:1: begun with another {named}. Expected a resumed run to be the same run. "
+        f"{path}:1: {named}. "
         "Give the same options again, or `overwrite=True` instead of `resume=True` to begin anew."
     )
     assert path.read_bytes() == before

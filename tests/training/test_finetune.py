@@ -168,12 +168,12 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [
-    ({"batch_size": 4}, "batch_size (8 then, 4 now)"),
-    ({"learning_rate": 1e-3}, "learning_rate (0.01 then, 0.001 now)"),
-    ({"seed": 3}, "seed (0 then, 3 now)"),
-    ({"limit": 20}, "limit (null then, 20 now)"),
-    ({"max_length": 16}, "max_length (null then, 16 now)"),
-    ({"labels": {"x": "1"}}, 'labels (null then, {"x": "1"} now)'),
+    ({"batch_size": 4}, "batch_size must be as in the run to resume (8), got 4"),
+    ({"learning_rate": 1e-3}, "learning_rate must be as in the run to resume (0.01), got 0.001"),
+    ({"seed": 3}, "seed must be as in the run to resume (0), got 3"),
+    ({"limit": 20}, "limit must be as in the run to resume (null), got 20"),
+    ({"max_length": 16}, "max_length must be as in the run to resume (null), got 16"),
+    ({"labels": {"x": "1"}}, 'labels must be as in the run to resume (null), got {"x": "1"}'),
 ]
 
 
@@ -191,7 +191,7 @@ def test_another_option_is_refused_by_name(here: Path) -> None:
         with pytest.raises(HeadscopeError) as error:
             finetune("bert", **{**options, **changes}, resume=True)
         assert str(error.value) == (
-            f"{here / 'made.partial' / STATE}: begun with another {named}. Expected a resumed run to be the same run. "
+            f"{here / 'made.partial' / STATE}: {named}. "
             "Give the same options again, or `overwrite=True` instead of `resume=True` to begin anew."
         )
         assert bytes_of(here / "made.partial") == before
@@ -207,10 +207,10 @@ def test_other_data_and_another_model_are_refused_too(here: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         finetune("bert", task="sst2", data="data", out="made", **FAST, progress=stop)
     saved(here / "other", BertModel, seed=1)
-    with pytest.raises(HeadscopeError, match="begun with another name"):
+    with pytest.raises(HeadscopeError, match="name must be as in the run to resume"):
         finetune("other", task="sst2", data="data", out="made", **FAST, resume=True)
     glue(here / "data", train=50)
-    with pytest.raises(HeadscopeError, match="begun with another data"):
+    with pytest.raises(HeadscopeError, match="data must be as in the run to resume"):
         finetune("bert", task="sst2", data="data", out="made", **FAST, resume=True)
 
 

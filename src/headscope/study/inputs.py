@@ -1,4 +1,4 @@
-"""What a study reads: texts, trees, coreference, word frequencies; all read and checked before a model is loaded."""
+"""Inputs of a study: texts, trees, coreference, word frequencies; all read and checked before a model is loaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RelationOf = Callable[[ParsedSentence], Iterable[tuple[int, int]]]
 
 
 class Corpus:
-    """The texts, read through once beforehand: how many there are, and whether any line is bad."""
+    """Texts from files or from memory. They are read once when it is made, to count and check them."""
 
     def __init__(
         self,
@@ -38,19 +38,19 @@ class Corpus:
     ) -> None:
         self.files, self.column = list(file_list(corpus)), columns_of(column)
         self.pairs, self.limit = pairs, limit
-        given = examples_of(texts)
+        examples = examples_of(texts)
         self.name = ", ".join(map(str, self.files)) or "corpus"
-        if self.files and given:
+        if self.files and examples:
             raise HeadscopeError("give files or texts, not both", where="corpus, texts")
-        self._given: list[Example] | None = None  # None: in files, to be read as often as needed
+        self._examples: list[Example] | None = None  # None: in files, read as often as needed
         if not self.files:
-            self._given = given[:limit]
-            self.pairs = any(example.second is not None for example in given)
-            if pairs and given and not self.pairs:
+            self._examples = examples[:limit]
+            self.pairs = any(example.second is not None for example in examples)
+            if pairs and examples and not self.pairs:
                 expected = "pairs: (first, second), as pairs=True says"
                 raise HeadscopeError("single texts", where="texts", expected=expected)
         elif not all(can_be_read_again(file) for file in self.files):
-            self._given = list(islice(read_examples(self.files, pairs=pairs, column=column), limit))
+            self._examples = list(self)
         self.total = sum(1 for _ in self)
         if not self.total and self.files:
             expected = "lines that are not blank and not comments (# …)"
@@ -60,8 +60,8 @@ class Corpus:
             raise HeadscopeError("no text was given", where=self.name, expected=expected)
 
     def __iter__(self) -> Iterator[Example]:
-        if self._given is not None:
-            return iter(self._given)
+        if self._examples is not None:
+            return iter(self._examples)
         return islice(read_examples(self.files, pairs=self.pairs, column=self.column), self.limit)
 
     def describe(self) -> Section:
@@ -73,7 +73,7 @@ class Corpus:
         }
 
     def as_words(self, *, sources_only: bool = False) -> Iterator[tuple[str, ...]]:
-        """Each text (of a pair: both, unless the second is a translation) as its words."""
+        """The words of each text. sources_only: without the second text of a pair."""
         for example in self:
             for text in (example.first, None if sources_only else example.second):
                 if isinstance(text, str):
@@ -82,13 +82,13 @@ class Corpus:
 
 @dataclass
 class Annotations:
-    """Sentences with related words, documents with mentions, and how frequent words are, as far as given."""
+    """Sentences with related words, documents with mentions, and word frequencies."""
 
     sentences: list[Sentence] = field(default_factory=list)
     documents: list[Document] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)  # of the documents, once the model is known
     frequencies: Frequencies | None = None
-    frequency: str = ""  # where they are from
+    frequency: str = ""  # source of the frequencies
     own: frozenset[str] = frozenset()  # the relations that the user defined
     treebanks: list[str | Path] = field(default_factory=list)
     coreference: list[str | Path] = field(default_factory=list)
@@ -101,23 +101,23 @@ class Annotations:
         return sentences or [window.example for window in self.windows]
 
     def describe(self) -> Section:
-        """For run.json: files and what was left out of them."""
-        found: Section = {}
+        """Sections of the run record: files, and what was left out of them."""
+        sections: Section = {}
         if self.frequency in ("corpus", "english"):
-            found["frequency"] = {"list": self.frequency}
+            sections["frequency"] = {"list": self.frequency}
         elif self.frequency:
-            found["frequency"] = describe_files([self.frequency])[0]
+            sections["frequency"] = describe_files([self.frequency])[0]
         if self.sentences:
             files = describe_files(self.treebanks)
-            found["treebank"] = {"files": files, "malformed": dict(self.malformed)}
+            sections["treebank"] = {"files": files, "malformed": dict(self.malformed)}
         if self.documents:
-            found["coreference"] = {
+            sections["coreference"] = {
                 "files": describe_files(self.coreference),
                 "documents": len(self.documents),
                 "mentions": sum(map(_with_antecedent, self.documents)),
                 "malformed": dict(self.documents_read.skipped),
             }
-        return found
+        return sections
 
 
 def read_annotations(data: TextData, *, limit: int | None = None) -> Annotations:
@@ -130,74 +130,81 @@ def read_annotations(data: TextData, *, limit: int | None = None) -> Annotations
         raise HeadscopeError(
             "relations are found in parsed sentences", where="relations", fix="Give a treebank too"
         )
-    found = Annotations(treebanks=list(data.treebank), coreference=list(data.coreference))
-    found.frequency = "" if data.frequency is None else str(data.frequency)
-    found.own = frozenset(relations).union(*(sentence.pairs for sentence in data.sentences))
+    annotations = Annotations(treebanks=list(data.treebank), coreference=list(data.coreference))
+    annotations.frequency = "" if data.frequency is None else str(data.frequency)
+    annotations.own = frozenset(relations).union(*(sentence.pairs for sentence in data.sentences))
     lenient = data.lenient
-    trees = read_treebank(found.treebanks, lenient=lenient, counts=found.malformed)
+    trees = read_treebank(annotations.treebanks, lenient=lenient, counts=annotations.malformed)
     parsed = [sentence_of(tree, relations) for tree in islice(trees, limit)]
-    found.sentences = [*data.sentences, *parsed]
-    _check_pairs(found, relations)
-    documents = read_coreference(found.coreference, lenient=lenient, counts=found.documents_read)
-    found.documents = list(islice(documents, limit))
-    _check_mentions(found)
+    annotations.sentences = [*data.sentences, *parsed]
+    _check_pairs(annotations, relations)
+    counts = annotations.documents_read
+    documents = read_coreference(annotations.coreference, lenient=lenient, counts=counts)
+    annotations.documents = list(islice(documents, limit))
+    _check_mentions(annotations)
     if data.frequency not in (None, "corpus"):
-        found.frequencies = read_frequencies(data.frequency)
-    return found
+        annotations.frequencies = read_frequencies(data.frequency)
+    return annotations
 
 
 def count_word_frequencies(
-    found: Annotations, corpus: Corpus | None, *, sources_only: bool
+    annotations: Annotations, corpus: Corpus | None, *, sources_only: bool
 ) -> Frequencies:
-    """How frequent words are in the texts of the study itself."""
+    """Word frequencies in the texts of the study itself."""
     if corpus is not None:
         texts: Iterable[tuple[str, ...]] = corpus.as_words(sources_only=sources_only)
     else:
-        texts = (sentence.words for sentence in found.sentences)
+        texts = (sentence.words for sentence in annotations.sentences)
     return count_frequencies(word for words in texts for word in words)
 
 
-def _check_pairs(found: Annotations, relations: Mapping[str, RelationOf]) -> None:
-    """Say where nothing can be asked, instead of leaving a table out."""
-    if found.sentences and not any(any(one.pairs.values()) for one in found.sentences):
+def _check_pairs(annotations: Annotations, relations: Mapping[str, RelationOf]) -> None:
+    """Raise an error if there are no related words, instead of leaving a table out."""
+    sentences = annotations.sentences
+    if sentences and not any(any(sentence.pairs.values()) for sentence in sentences):
         raise HeadscopeError(
-            f"none of {len(found.sentences)} sentences has two related words",
-            where=", ".join(map(str, found.treebanks)) or "sentences",
+            f"none of {len(sentences)} sentences has two related words",
+            where=", ".join(map(str, annotations.treebanks)) or "sentences",
             expected="a relation between two words somewhere",
         )
     for name in relations:
-        if not any(one.pairs.get(name) for one in found.sentences):
-            what = f'the relation "{name}" never occurs in {len(found.sentences)} sentences'
+        if not any(sentence.pairs.get(name) for sentence in sentences):
+            what = f'the relation "{name}" never occurs in {len(sentences)} sentences'
             raise HeadscopeError(what, where="relations")
 
 
 def _with_antecedent(document: Document) -> int:
-    """How many mentions come after another one of the same entity, wherever windows are cut."""
+    """Number of mentions after another one of the same entity, in the whole document."""
     return sum(
-        any(one.entity == mention.entity and one.end <= mention.start for one in document.mentions)
+        any(
+            other.entity == mention.entity and other.end <= mention.start
+            for other in document.mentions
+        )
         for mention in document.mentions
     )
 
 
-def _check_mentions(found: Annotations) -> None:
-    if found.coreference and not found.documents:
-        left = sum(found.documents_read.skipped.values())
+def _check_mentions(annotations: Annotations) -> None:
+    """Raise an error if there are no documents, or no mention has an antecedent."""
+    documents, files = annotations.documents, ", ".join(map(str, annotations.coreference))
+    if annotations.coreference and not documents:
+        skipped = sum(annotations.documents_read.skipped.values())
+        what = "no document in it"
+        if skipped:
+            what = f"no document could be used, {skipped} were malformed"
+        expected = "documents in CoNLL-2012 columns"
+        raise HeadscopeError(what, where=files, expected=expected)
+    entities = (Counter(mention.entity for mention in doc.mentions) for doc in documents)
+    if documents and not any(max(counts.values(), default=0) > 1 for counts in entities):
         raise HeadscopeError(
-            f"no document could be used, {left} were malformed" if left else "no document in it",
-            where=", ".join(map(str, found.coreference)),
-            expected="documents in CoNLL-2012 columns",
-        )
-    entities = (Counter(mention.entity for mention in one.mentions) for one in found.documents)
-    if found.documents and not any(count > 1 for one in entities for count in one.values()):
-        raise HeadscopeError(
-            f"no mention in {len(found.documents)} documents has an antecedent",
-            where=", ".join(map(str, found.coreference)),
+            f"no mention in {len(documents)} documents has an antecedent",
+            where=files,
             expected="an entity that is mentioned twice",
         )
 
 
 def sentence_of(parsed: ParsedSentence, relations: Mapping[str, RelationOf]) -> Sentence:
-    """A parsed sentence with its relations (the root apart), and those that functions find in it."""
+    """A parsed sentence with its relations without the root, and the user's relations."""
     pairs: dict[str, list[tuple[int, int]]] = {}
     arcs = zip(parsed.governors, parsed.relations, strict=True)
     for word, (governor, relation) in enumerate(arcs):

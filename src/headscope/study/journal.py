@@ -1,7 +1,7 @@
-"""A journal of finished units, so that work that was killed goes on where it was, to the same bytes.
+"""A journal of finished units, from which work that was killed is resumed to the same bytes.
 
-One line of JSON a unit, with a checksum: a line that was being written when the process died is not whole, and is
-dropped. The first line says what run this is; the journal of another run is refused by what differs.
+Each unit is a line of JSON with a checksum; an incomplete last line is dropped. The first line is the header of the
+run: the journal of another run is refused, and the error names what differs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAME = "journal.jsonl"
 
 
 class Journal:
-    """Units of one run in a file. `header`: everything that the run's numbers depend on, by name."""
+    """Units of one run in a file. header: everything that the numbers of the run depend on, by name."""
 
     def __init__(self, folder: Path, header: Mapping[str, object], *, resume: bool) -> None:
         self.path = folder / NAME
@@ -38,7 +38,7 @@ class Journal:
             self._write(self._header)
 
     def add(self, unit: Mapping[str, object]) -> None:
-        """Write a finished unit through to the disk."""
+        """Write a finished unit and flush it to the disk."""
         self._write(unit)
         self.units.append(json.loads(json.dumps(unit)))
 
@@ -56,14 +56,14 @@ class Journal:
             check_same_run(whole[0][1], self._header, f"{self.path}:1")
             self.units = [unit for _, unit in whole[1:]]
         end = whole[-1][0] if whole else 0
-        with self.path.open("rb+") as file:  # what a kill left of the last line is cut off
+        with self.path.open("rb+") as file:  # drop an incomplete last line
             file.truncate(end)
         if not whole:
             self._write(self._header)
 
 
 def check_or_write_header(path: Path, header: Mapping[str, object]) -> None:
-    """Write down what run this is; where a file says it already, refuse to go on with another."""
+    """Write the header of a run, or raise an error if the file holds that of another run."""
     now = json.loads(json.dumps(header))
     if path.exists():
         check_same_run(json.loads(path.read_text("utf-8")), now, path)
@@ -73,22 +73,21 @@ def check_or_write_header(path: Path, header: Mapping[str, object]) -> None:
 def check_same_run(
     then: Mapping[str, object], now: Mapping[str, object], where: str | Path
 ) -> None:
-    """Refuse to go on with a run that was begun otherwise, by the name of what differs; options may be nested."""
+    """Raise an error that names what differs between the headers of two runs; they may be nested."""
     for name in sorted(set(then) | set(now)):
         before, after = then.get(name), now.get(name)
         if isinstance(before, dict) and isinstance(after, dict):
             check_same_run(before, after, where)
         elif before != after:
             raise HeadscopeError(
-                f"begun with another {name} ({_short(before)} then, {_short(after)} now)",
+                f"{name} must be as in the run to resume ({_short(before)}), got {_short(after)}",
                 where=where,
-                expected="a resumed run to be the same run",
                 fix="Give the same options again, or `overwrite=True` instead of `resume=True` to begin anew",
             )
 
 
 def _whole_lines(raw: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(where the line ends, its unit) up to the first line that is not whole."""
+    """(end of the line in bytes, its unit) up to the first line that is incomplete."""
     end = 0
     for line in raw.splitlines(keepends=True):
         try:

@@ -1,9 +1,9 @@
-"""Do the lenses agree, with each other and with what a head really does?
+"""Agreement of lenses with each other and with exact ablation.
 
-Where a study has the exact change of loss without each head (`headscope importance`), every statistic that was asked
-through a lens is ranked against it, over heads: Spearman's correlation, with an interval over resampled heads, beside
-that of the same statistic of raw attention, and the ceiling that the noise of the exact changes leaves in that stack.
-Relevance (`--by relevance`) takes part as a lens of its own.
+If a study has the exact change of loss without each head (`headscope importance`), the ranks of heads by every
+statistic through a lens are compared with it: Spearman's correlation, with a bootstrap interval over heads, next to
+that of the same statistic of raw attention and the noise ceiling of the exact changes in that stack. Relevance
+(`--by relevance`) is treated as a lens.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 EXACT = "ablation-loss"
 KEYS = ["stack", "layer", "head"]
-FEWEST = 4  # heads, below which a correlation says nothing
+FEWEST = 4  # heads for a correlation
 REPLICATES = 200
 SHOWN = 3
-SPREAD = 0.1  # of raw attention's range over heads, that a statistic must have through a lens to rank them
+SPREAD = 0.1  # smallest range over heads through a lens, as a share of that of raw attention
 RELEVANCES, RELEVANCE = ("relevance", "relevance-signed"), "relevance"
-BESIDE = "confidence"  # of raw attention: what relevance stands beside
+BESIDE = "confidence"  # statistic of raw attention with which relevance is compared
 
 
 def lens_agreement(study: Study, *, seed: int = 0) -> list[TableRow]:
-    """Rows of lenses.csv, by stack, statistic and lens; none where nothing was removed or no other lens was asked."""
+    """Rows of the table `lenses`; none without exact ablation or without a lens."""
     values = _values(study)
     parsed = {name: StatisticName.parse(name) for name in values.columns}
     through = [name for name, of in parsed.items() if of.lens and of.base not in _modes()]
@@ -49,19 +49,19 @@ def lens_agreement(study: Study, *, seed: int = 0) -> list[TableRow]:
         for name in [*plain, *through, *relevant]:
             both = of_stack[[name, EXACT]].dropna()
             if len(both) >= FEWEST and both[name].nunique() > 1:
-                told = _correlated(both[name].to_numpy(), both[EXACT].to_numpy(), seed)
+                correlation = _correlation(both[name].to_numpy(), both[EXACT].to_numpy(), seed)
                 lens = parsed[name].qualified_lens or (RELEVANCE if name in RELEVANCES else RAW)
-                place = {"stack": str(stack), "statistic": parsed[name].base, "lens": lens}
+                row = {"stack": str(stack), "statistic": parsed[name].base, "lens": lens}
                 ceiling = ceilings.get(str(stack), np.nan)
-                rows.append({**place, **told, "ceiling": ceiling, "heads": len(both)})
+                rows.append({**row, **correlation, "ceiling": ceiling, "heads": len(both)})
     return rows
 
 
 def furthest_apart(study: Study) -> list[TableRow]:
-    """For each lens the head that it ranks most unlike raw attention, by one statistic: rows of lens_heads.csv.
+    """Rows of the table `lens_heads`: for each lens the head whose rank differs most from that by raw attention.
 
-    Ranks are those of the ends of intervals, so that noise is no disagreement; and a statistic that hardly differs from
-    head to head through a lens ranks nothing, and is left out.
+    Differences are between the ranks of interval ends, so that noise does not count. Statistics that hardly vary over
+    heads through a lens are left out.
     """
     values, lows, highs = (_values(study, end) for end in ("value", "low", "high"))
     rows = []
@@ -74,21 +74,20 @@ def furthest_apart(study: Study) -> list[TableRow]:
             both = of_stack[[statistic, name]].dropna()
             if len(both) < FEWEST or np.ptp(both[name]) < SPREAD * np.ptp(both[statistic]):
                 continue
+            # [statistic, end of the interval, head]
             ends = [
-                [_ranks(both[one], end.loc[both.index, one]) for end in (lows, highs)]
-                for one in (statistic, name)
+                [_ranks(both[column], end.loc[both.index, column]) for end in (lows, highs)]
+                for column in (statistic, name)
             ]
-            ranks = [rankdata(both[one]) / len(both) for one in (statistic, name)]
-            for i, place in enumerate(both.index):
-                (low, high), (low_seen, high_seen) = (
-                    (float(of[0][i]), float(of[1][i])) for of in ends
-                )
-                row = dict(zip(KEYS, place, strict=True)) | {"statistic": statistic, "lens": lens}
-                for column, one in (("raw", statistic), ("through", name)):
-                    row |= {column: values[one][place], f"{column}_low": lows[one][place]}
-                    row |= {f"{column}_high": highs[one][place]}
+            ranks = [rankdata(both[column]) / len(both) for column in (statistic, name)]
+            for i, head in enumerate(both.index):
+                (low, high), (lens_low, lens_high) = ((float(x[i]) for x in side) for side in ends)
+                row = dict(zip(KEYS, head, strict=True)) | {"statistic": statistic, "lens": lens}
+                for prefix, column in (("raw", statistic), ("through", name)):
+                    row |= {prefix: values[column][head], f"{prefix}_low": lows[column][head]}
+                    row |= {f"{prefix}_high": highs[column][head]}
                 row |= {"raw_rank": float(ranks[0][i]), "rank": float(ranks[1][i])}
-                row |= {"apart": max(low_seen - high, 0.0) + min(high_seen - low, 0.0)}
+                row |= {"apart": max(lens_low - high, 0.0) + min(lens_high - low, 0.0)}
                 rows.append(row)
     best: dict[str, TableRow] = {}
     taken = set()
@@ -102,35 +101,34 @@ def furthest_apart(study: Study) -> list[TableRow]:
 
 def _ranks(values: pd.Series[float], ends: pd.Series[float]) -> np.ndarray[Any, Any]:
     """[head]: the share of heads whose value is no larger than this head's at this end of its interval."""
-    mine = ends.fillna(values).to_numpy()
-    found: np.ndarray[Any, Any] = (values.to_numpy()[None, :] <= mine[:, None]).mean(axis=1)
-    return found
+    bounds = ends.fillna(values).to_numpy()
+    shares: np.ndarray[Any, Any] = (values.to_numpy()[None, :] <= bounds[:, None]).mean(axis=1)
+    return shares
 
 
 def _modes() -> set[str]:
-    """Statistics of which more is not more."""
+    """Statistics without an order: the most frequent offset."""
     return {name for name, definition in glossary().items() if definition.unit == "offset"}
 
 
 def _values(study: Study, end: str = "value") -> pd.DataFrame:
-    """A row a head, a column a statistic, as heads.csv has them, so that rounding breaks no ties. end: low or high."""
+    """Statistics [head, statistic], rounded as in heads.csv so that ties stay ties. end: value, low or high."""
     table = study.heads.pivot(index=KEYS, columns="statistic", values=end)
     values: pd.DataFrame = table.map(lambda value: float(f"{value:.10g}"))
     order = [name for name in dict.fromkeys(study.heads["statistic"]) if name in values]
     return values[order]
 
 
-def _correlated(
-    one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], seed: int
-) -> dict[str, float]:
-    draws = np.random.default_rng(seed).integers(0, len(one), size=(REPLICATES, len(one)))
-    sampled = [spearman(one[draw], other[draw]) for draw in draws]
+def _correlation(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], seed: int) -> dict[str, float]:
+    """Spearman's correlation with its bootstrap interval."""
+    draws = np.random.default_rng(seed).integers(0, len(x), size=(REPLICATES, len(x)))
+    sampled = [spearman(x[draw], y[draw]) for draw in draws]
     low, high = np.nanquantile(sampled, [0.025, 0.975])
-    return {"correlation": spearman(one, other), "low": float(low), "high": float(high)}
+    return {"correlation": spearman(x, y), "low": float(low), "high": float(high)}
 
 
 def _ceilings(study: Study) -> dict[str, float]:
-    """Of each stack, by split halves of the examples, where the study has them."""
+    """The noise ceiling of each stack, if the study has them."""
     table = study.tables.get("ceilings")
     rows = [] if table is None else table.to_dict("records")
     return {str(row["stack"]): float(row["ceiling"]) for row in rows}

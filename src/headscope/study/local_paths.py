@@ -1,6 +1,6 @@
-"""Paths of this machine in what is shown to others: a page names files and directories, not where they are.
+"""Removal of local paths from pages, which others may read: only names of files and directories are shown.
 
-The run record keeps whole paths; pages show the last part of each, with its sha256 where that is known.
+The run record keeps whole paths.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 # /a/b, ~/a, ./a, ../a; neither org/name nor a/b.txt
 _LOCAL = re.compile(r"(?:~[\w.-]*|\.{1,2})?/.*", re.DOTALL)
-# All of a path but its last part
+# A path without its last part
 _FOLDERS = re.compile(r"(?<![\w/:~.])(?:~[\w.-]*|\.{1,2})?/(?:[^\s/,'\"()]+/)+")
-_PARTS = re.compile(r"([=,]|datasets:)")  # of a word that may hold several paths
+_PARTS = re.compile(r"([=,]|datasets:)")  # separators of paths within a word
 
 
 def local_name(name: str) -> str:
@@ -24,7 +24,7 @@ def local_name(name: str) -> str:
 
 
 def without_paths(value: Any, key: str = "") -> Any:
-    """A run record, or a part of it, with local paths cut down to names."""
+    """A run record, or a part of it, with names in place of local paths."""
     if isinstance(value, Mapping):
         return {name: without_paths(item, str(name)) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -41,9 +41,9 @@ def without_paths(value: Any, key: str = "") -> Any:
 
 
 def _command(command: str) -> str:
-    """A command with names for the local paths among its words, also behind `=`, a comma or `datasets:`."""
+    """A command with names in place of local paths, also after `=`, a comma or `datasets:`."""
     try:
         words = shlex.split(command)
-    except ValueError:  # not written by us
+    except ValueError:  # not a valid command line
         return _FOLDERS.sub("", command)
     return shlex.join("".join(map(local_name, _PARTS.split(word))) for word in words)

@@ -1,4 +1,4 @@
-"""What made a study: enough to make it again, and to see whether it is the same."""
+"""Sections of the run record: versions, model and files, by which a run can be repeated and compared."""
 
 from __future__ import annotations
 
@@ -46,15 +46,12 @@ def build_record(
     seed: int | None = None,
     lens: str | None = "raw",
 ) -> RunRecord:
-    """The run record of a study of this model.
-
-    sections  what the command adds
-    """
+    """The run record of a study of this model. sections: those of the command."""
     described = describe_model(model) if isinstance(model, AttentionModel) else model
     record: RunRecord = {"schema": SCHEMA, "versions": versions(), "model": described}
     options = {"command": command, "seed": seed, "lens": lens}
-    given = {name: value for name, value in options.items() if value is not None}
-    return cast("RunRecord", {**record, **given, **sections})
+    present = {name: value for name, value in options.items() if value is not None}
+    return cast("RunRecord", {**record, **present, **sections})
 
 
 def describe_model(model: AttentionModel) -> ModelRecord:
@@ -91,7 +88,7 @@ def describe_model(model: AttentionModel) -> ModelRecord:
 
 
 def describe_files(paths: Iterable[str | Path]) -> list[FileRecord]:
-    """Path and digest of each; of a stream (stdin, a pipe) only its name, since its text is gone."""
+    """Path and digest of each file; only the path of a stream (stdin, a pipe), which cannot be read again."""
     return [_describe_file(path) for path in paths]
 
 
@@ -102,23 +99,25 @@ def _describe_file(path: str | Path) -> FileRecord:
 
 
 @cache
-def hash_code(*rooms: str) -> str:
-    """Of the source that the numbers follow from."""
+def hash_code(*packages: str) -> str:
+    """Digest of the source of these packages, which determines the numbers."""
     digest = hashlib.sha256()
-    package = Path(__file__).parents[1]
-    for room in rooms:
-        for file in sorted((package / room).rglob("*.py")):
+    root = Path(__file__).parents[1]
+    for package in packages:
+        for file in sorted((root / package).rglob("*.py")):
             digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
 def check_same_model(model: AttentionModel, study: Study, where: str | Path) -> None:
     """Refuse to add to the study of another model."""
-    there, here = str(study.record.get("model", {}).get("sha256", "none")), weights_sha256(model)
-    if there != here:
+    expected, sha256 = (
+        str(study.record.get("model", {}).get("sha256", "none")),
+        weights_sha256(model),
+    )
+    if sha256 != expected:
         raise HeadscopeError(
-            f"this is the study of another model (sha256 {there[:8]}… there, {here[:8]}… here)",
+            f"the model must be that of the study (sha256 {expected[:8]}…), got another (sha256 {sha256[:8]}…)",
             where=where,
-            expected="a study of the same weights",
             fix="Choose another `out`",
         )

@@ -1,4 +1,4 @@
-"""A study: everything known about the heads of one model, in memory or in a directory."""
+"""A study: all results about the heads of one model, in memory or in a directory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-# Those of a corpus stay when the texts of a task, which are fewer, were measured too.
+# If a corpus and the texts of a task were measured, the values of the corpus are kept: it has more texts.
 SURFACE = {"confidence", "entropy"}
 
 
@@ -32,7 +32,7 @@ class Study(Result):
     maps    "map/STACK": mean attention [layer, head, query, key] over absolute positions, NaN where no
             sequence was long enough; "offset/STACK": mean mass [layer, head, offset], offsets -R … R
     record  what is written as run.json
-    tables  what is not one row a head and statistic, by name: "relations", "clusters" … as in NAME.csv
+    tables  the other tables by name: "relations", "clusters" … as in NAME.csv
     """
 
     def __init__(
@@ -50,17 +50,17 @@ class Study(Result):
         self.record: RunRecord = record or {}
 
     def merge(self, more: Study) -> Study:
-        """This study with what another command found of the same model; what has the same name is replaced."""
+        """This study with the results of another command on the same model, which replace those of the same name."""
         import pandas as pd
 
-        news = more.heads[~more.heads["statistic"].isin(SURFACE & set(self.heads["statistic"]))]
-        kept = self.heads[~self.heads["statistic"].isin(set(news["statistic"]))]
-        heads = pd.concat([kept, news], ignore_index=True) if len(kept) else news
+        new = more.heads[~more.heads["statistic"].isin(SURFACE & set(self.heads["statistic"]))]
+        old = self.heads[~self.heads["statistic"].isin(set(new["statistic"]))]
+        heads = pd.concat([old, new], ignore_index=True) if len(old) else new
         record = join_records(self.record, more.record)
-        joined = Study(heads, {**self.maps, **more.maps}, record, {**self.tables, **more.tables})
-        if rows := lens_agreement(joined):
-            joined.tables["lenses"] = TABLES["lenses"].frame(rows)
-        return joined
+        merged = Study(heads, {**self.maps, **more.maps}, record, {**self.tables, **more.tables})
+        if rows := lens_agreement(merged):
+            merged.tables["lenses"] = TABLES["lenses"].frame(rows)
+        return merged
 
     def __repr__(self) -> str:
         model = self.record.get("model", {}).get("name")
@@ -68,7 +68,7 @@ class Study(Result):
         return f"Study({model!r}, {len(self.heads)} rows, {count} statistic{'' if count == 1 else 's'})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The display in a notebook."""
         # By name and only when drawn: this package must not import the report package, which is built on it.
         html: str = import_module("headscope.report.notebook").study_html(self)
         return html

@@ -1,4 +1,4 @@
-"""The study directory: where it is, its tables, and adding to one that is there."""
+"""The study directory: its location and its files."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from headscope.study.study import Study
 
 
-def study_folder(place: str | Path) -> Path:
-    """The directory of the study itself: that of a cut model is in one of its own beside the weights."""
-    inside = Path(place) / "study"
-    return inside if (inside / "run.json").exists() else Path(place)
+def study_folder(folder: str | Path) -> Path:
+    """The directory of the study itself: a cut model has it in a subdirectory."""
+    inside = Path(folder) / "study"
+    return inside if (inside / "run.json").exists() else Path(folder)
 
 
 def write_tables(study: Study, folder: Path) -> None:
     """heads.csv, heads.parquet, the other tables, maps.npz and run.json."""
-    # Ten digits in the csv: more than any statistic carries, few enough to read. The parquet has them all.
+    # Ten digits in the csv files, more than the precision of any statistic; the parquet file has all.
     study.heads.to_parquet(folder / "heads.parquet", index=False)
     for name, table in {"heads": study.heads, **study.tables}.items():
         table.to_csv(folder / f"{name}.csv", index=False, float_format="%.10g", lineterminator="\n")

@@ -20,7 +20,7 @@ POSITIONAL, SYNTACTIC = "positional", "syntactic"
 
 @dataclass(frozen=True)
 class StatisticName:
-    """What a name in the column `statistic` of heads.csv consists of; empty parts are absent."""
+    """The parts of a name in the column `statistic` of heads.csv; empty if absent."""
 
     base: str
     aim: str = ""
@@ -49,7 +49,7 @@ class StatisticName:
 
     @property
     def is_gate(self) -> bool:
-        """Whether it says which heads learned gates keep."""
+        """Whether it is the value of learned gates."""
         return self.base == GATE and bool(self.aim)
 
     @property
@@ -70,7 +70,7 @@ def through_lens(statistic: str, lens: str) -> str:
 
 @dataclass(frozen=True)
 class RoleName:
-    """What a name in the column `role` of roles.csv consists of; detail is an offset, a relation, or empty."""
+    """The parts of a name in the column `role` of roles.csv; detail is an offset, a relation, or empty."""
 
     kind: str
     detail: str = ""

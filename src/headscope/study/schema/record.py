@@ -12,9 +12,9 @@ from headscope.config.edit_record import EditRecord
 
 SCHEMA = 1
 
-# What a study keeps of the command that made it, when another one adds to it
+# Sections of the first command, which are kept when another one adds to the study
 COMMON = ("schema", "versions", "model", "data", "options", "seed", "lens")
-Section = dict[str, Any]  # what one command records: its options, its data, its results
+Section = dict[str, Any]  # options, data and results of one command
 
 
 class FileRecord(TypedDict):

@@ -161,7 +161,7 @@ class Table:
 
     def _wrong_cell(self, path: Path) -> HeadscopeError | None:
         """The error for the first cell that is not valid."""
-        for line, row in numbered_rows(path):
+        for line, row in rows_by_line(path):
             for name, cell in row.items():
                 column = self.columns.get(name)
                 if column is not None and not column.accepts(cell):
@@ -170,7 +170,7 @@ class Table:
         return None
 
 
-def numbered_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+def rows_by_line(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """(line, cells by column) of each row of a file; line is the number of the row's last line."""
     with io.StringIO(path.read_text("utf-8"), newline="") as file:
         reader = csv.DictReader(file)

@@ -17,10 +17,10 @@ from headscope.errors import HeadscopeError
 from headscope.study.schema.table import (
     CORRECT,
     Table,
-    numbered_rows,
     parse_columns,
     parse_groups,
     parse_tables,
+    rows_by_line,
 )
 
 if TYPE_CHECKING:
@@ -278,11 +278,11 @@ def check_heads(frame: pd.DataFrame, model: object, path: Path) -> None:
     layers, heads = (model.get(name) for name in ("layers", "heads"))
     if not isinstance(layers, Mapping) or not isinstance(heads, Mapping) or not layers:
         return
-    places = frame[["stack", "layer", "head"]]
-    sizes = [[of.get(stack, 0) for stack in places["stack"]] for of in (layers, heads)]
-    is_layer = places["layer"].between(0, sizes[0], inclusive="left")
-    is_known = is_layer & places["head"].between(0, sizes[1], inclusive="left")
-    wrong = places[~is_known & places["layer"].notna() & places["head"].notna()]
+    keys = frame[["stack", "layer", "head"]]
+    sizes = [[of.get(stack, 0) for stack in keys["stack"]] for of in (layers, heads)]
+    is_layer = keys["layer"].between(0, sizes[0], inclusive="left")
+    is_known = is_layer & keys["head"].between(0, sizes[1], inclusive="left")
+    wrong = keys[~is_known & keys["layer"].notna() & keys["head"].notna()]
     if len(wrong):
         stack, layer, head = wrong.iloc[0]
         row = int(wrong.index[0])
@@ -297,4 +297,4 @@ def check_heads(frame: pd.DataFrame, model: object, path: Path) -> None:
 
 
 def _line(path: Path, row: int) -> int:
-    return next(line for i, (line, _) in enumerate(numbered_rows(path)) if i == row)
+    return next(line for i, (line, _) in enumerate(rows_by_line(path)) if i == row)
