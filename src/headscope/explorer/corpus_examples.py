@@ -46,14 +46,14 @@ class OpenedExample(NamedTuple):
 class CorpusExamples:
     """The examples of each head of a study. They are tokenized: call it in the thread in which the model runs."""
 
-    def __init__(self, study: Study, model: AttentionModel) -> None:
-        self.model = model
+    def __init__(self, study: Study, model: AttentionModel, max_length: int | None) -> None:
+        self.model, self.max_length = model, max_length
         self._roles = roles_by_head(study)
         self._rows: dict[Head, list[dict[Any, Any]]] = {}
         for row in records_of(study, "examples"):
             self._rows.setdefault(Head.of_row(row), []).append(row)
 
-    def of(self, head: Head, max_length: int | None = None) -> list[JsonObject]:
+    def of(self, head: Head) -> list[JsonObject]:
         """The examples of one head, the main role's first. One of several roles is listed once, with all of them."""
         order = [role.name for role in self._roles.get(astuple(head), [])]
         rows = [(role_label(row["role"]), row) for row in self._rows.get(head, [])]
@@ -64,15 +64,14 @@ class CorpusExamples:
             name = (row["kind"], row["words"], row["query"], row["key"])
             if name not in examples:
                 roles[name] = []
-                examples[name] = {"roles": roles[name], **self._describe(head, row, max_length)}
+                examples[name] = {"roles": roles[name], **self._describe(head, row)}
             if role not in roles[name]:
                 roles[name].append(role)
         return list(examples.values())
 
-    def _describe(self, head: Head, row: dict[Any, Any], max_length: int | None) -> JsonObject:
+    def _describe(self, head: Head, row: dict[Any, Any]) -> JsonObject:
         words, query = words_of(row["words"]), int(row["query"])
-        opened = self._open_text(head, row, words, query, max_length)
-        opened = opened or self._rebuild(head.stack, words, query, max_length)
+        opened = self._open_text(head, row, words, query) or self._rebuild(head, words, query)
         return {
             "kind": plain(row["kind"], 20),
             "direction": plain(row["direction"], 20),
@@ -85,17 +84,12 @@ class CorpusExamples:
         }
 
     def _open_text(
-        self,
-        head: Head,
-        row: dict[Any, Any],
-        excerpt: list[str],
-        query: int,
-        max_length: int | None,
+        self, head: Head, row: dict[Any, Any], excerpt: list[str], query: int
     ) -> OpenedExample | None:
         """The text that the study keeps; None if it keeps none, or if the model cannot read it."""
         texts, starts = (_parse_list(row.get(name)) for name in ("text", "starts"))
         numbers = _positions(excerpt, starts)
-        sides = None if not texts or numbers is None else self._sides(head.stack, texts, max_length)
+        sides = None if not texts or numbers is None else self._sides(head.stack, texts)
         if sides is None or numbers is None:
             return None
         side, other = sides
@@ -105,13 +99,10 @@ class CorpusExamples:
         if all(n is None or (n < len(tokens) and tokens[n] == word) for n, word in pairs):
             return OpenedExample(texts[0], second, True, number, "tokens")
         text = second if head.stack in ("cross", "decoder") and second is not None else texts[0]
-        words = text.split()
-        token = None if number is None else self._find_token(side, words, number)
+        token = None if number is None else self._find_token(side, text.split(), number)
         return OpenedExample(texts[0], second, True, token, "words")
 
-    def _rebuild(
-        self, stack: str, excerpt: list[str], query: int, max_length: int | None
-    ) -> OpenedExample:
+    def _rebuild(self, head: Head, excerpt: list[str], query: int) -> OpenedExample:
         """A text of the words of the excerpt: pieces joined, without special tokens and what was left out."""
         tokenizer: Any = self.model.tokenizer
         words, query = _join_pieces(excerpt, query)
@@ -125,23 +116,22 @@ class CorpusExamples:
                 parts[-1].append(word.removeprefix("##"))
                 positions.append(position)
         texts = [" ".join(part) for part in parts if part] or [""]
-        if stack == "cross":  # the side of the query comes first
+        is_cross = head.stack == "cross"
+        if is_cross:  # the side of the query comes first
             texts.reverse()
-        sides = self._sides(stack, texts[:2], max_length) if texts[0] else None
+        sides = self._sides(head.stack, texts[:2]) if texts[0] else None
         token = None
         if sides is not None and query in positions:
-            readable = list(chain.from_iterable(parts[: 1 if stack == "cross" else 2]))
+            readable = list(chain.from_iterable(parts[: 1 if is_cross else 2]))
             number = positions.index(query)
             token = self._find_token(sides[0], readable, number) if number < len(readable) else None
         second = texts[1] if len(texts) > 1 else None
         return OpenedExample(texts[0], second, False, token, "words")
 
-    def _sides(
-        self, stack: str, texts: list[str], max_length: int | None
-    ) -> tuple[Tokens, Tokens] | None:
+    def _sides(self, stack: str, texts: list[str]) -> tuple[Tokens, Tokens] | None:
         second = texts[1] if len(texts) > 1 else None
         try:
-            batch = encode_input(self.model, texts[0], second, max_length=max_length)
+            batch = encode_input(self.model, texts[0], second, max_length=self.max_length)
         except HeadscopeError:  # too long, or a model that reads no pairs
             return None
         return batch.layout.sides(stack)
@@ -151,8 +141,7 @@ class CorpusExamples:
         assert tokens.ids is not None
         tokenizer: Any = self.model.tokenizer
         ids = tokens.ids[0].tolist()
-        names = tokenizer.convert_ids_to_tokens(ids)
-        pairs = zip(ids, names, strict=True)
+        pairs = zip(ids, tokenizer.convert_ids_to_tokens(ids), strict=True)
         return [plain(tokenizer.decode([i]).strip() or str(token), 40) for i, token in pairs]
 
     def _find_token(self, tokens: Tokens, words: list[str], number: int) -> int | None:
@@ -163,15 +152,10 @@ class CorpusExamples:
         axis = axis_of(self.model, tokens)
         first = {unit: token for token, unit in reversed(list(enumerate(axis.units())))}
         special = axis.unit_special()
-        labels = [
-            (unit, _letters(label))
-            for unit, label in enumerate(axis.word_labels())
-            if not special[unit]
-        ]
-        before, target = (
-            sum(len(_letters(word)) for word in words[:number]),
-            _letters(words[number]),
-        )
+        units = enumerate(axis.word_labels())
+        labels = [(unit, _letters(label)) for unit, label in units if not special[unit]]
+        before = len(_letters("".join(words[:number])))
+        target = _letters(words[number])
         nearest, passed = None, 0
         for position, (unit, label) in enumerate(labels):
             is_alike = label.startswith(target) or target.startswith(label)

@@ -102,9 +102,8 @@ class Server:
         site, maps = layer_maps(state, stack, layer)
         places = [(layer, head.head) for head in site.heads(len(maps))]
         name = f"{state.id}-{stack}-{layer}"
-        return await _bytes(
-            request, name, lambda: encode_maps(places, maps, signed=state.is_signed)
-        )
+        signed = state.is_signed
+        return await _bytes(request, name, lambda: encode_maps(places, maps, signed=signed))
 
     async def difference(self, request: Request) -> Response:
         """The second state's maps minus the first's, of the heads that both have."""
@@ -127,10 +126,8 @@ class Server:
         first, second = (self._state(request.path_params[name]) for name in ("one", "other"))
         if (first.kind, second.kind) != (TextVectors.kind, TextVectors.kind):
             raise Refusal(422, "these models do not give vectors", expected="two sentence encoders")
-        if (first.reading.text, first.reading.second) != (
-            second.reading.text,
-            second.reading.second,
-        ):
+        texts = [(state.reading.text, state.reading.second) for state in (first, second)]
+        if texts[0] != texts[1]:
             raise Refusal(422, "the two states are of different texts", expected="the same text")
         if first.answer.shape != second.answer.shape:
             return json_response({"cosines": None})
@@ -166,9 +163,9 @@ class Server:
 
     async def study_examples(self, request: Request) -> Response:
         study = self._study()
-        head, longest = study.head(request.path_params["head"]), self.sessions["a"].max_tokens
+        head = study.head(request.path_params["head"])
         # In the model's thread, since the tokenizer is used.
-        return json_response(await self.model_thread.run(study.examples, head, longest))
+        return json_response(await self.model_thread.run(study.examples, head))
 
     def _study(self) -> StudyView:
         if self.study is None:
@@ -235,6 +232,5 @@ async def _refuse_http(request: Request, error: HTTPException) -> Response:
 
 async def _fail(request: Request, error: Exception) -> Response:
     """An internal error: one line for the page; the traceback is printed by the server, which continues."""
-    return json_response(
-        {"error": f"the server failed ({reason(error)}). Its terminal says more."}, 500
-    )
+    message = f"the server failed ({reason(error)}). Its terminal says more."
+    return json_response({"error": message}, 500)

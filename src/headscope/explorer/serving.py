@@ -141,7 +141,7 @@ def serve(
             name: Session(name, opened, states, max_length=config.max_length)
             for name, opened in models.items()
         }
-        view = None if study is None else StudyView(study, models["a"])
+        view = None if study is None else StudyView(study, models["a"], sessions["a"].max_tokens)
         explorer = Explorer(Server(sessions, states, view), listening, config.host, token)
     except BaseException:
         listening.close()

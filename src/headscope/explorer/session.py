@@ -252,12 +252,10 @@ class Session:
             weights = self._through(lens)
         are_finite = all(np.isfinite(maps).all() for maps in weights.values())
         if not (are_finite and torch.isfinite(answer).all()):
-            raise Refusal(
-                503,
-                f"{model.name} gave numbers that are not finite",
-                fix="If it runs in half precision, start it in float32: "
-                + command_line("serve", "MODEL", dtype="float32"),
-            )
+            what = f"{model.name} gave numbers that are not finite"
+            start = command_line("serve", "MODEL", dtype="float32")
+            fix = f"If it runs in half precision, start it in float32: {start}"
+            raise Refusal(503, what, fix=fix)
         order = {site: i for i, site in enumerate(model.sites)}
         weights = dict(sorted(weights.items(), key=lambda item: order[item[0]]))
         stacks = dict.fromkeys(site.stack for site in weights)
@@ -267,12 +265,12 @@ class Session:
 
     def _lens(self, reading: EncodedInput, key: StateKey, length: int) -> LensMaps:
         if key.lens in TRIED_ONE_BY_ONE and length > MOST_TRIED:
-            raise HeadscopeError(
-                f"{length} tokens",
-                where=f"lens {key.lens}",
-                expected=f"at most {MOST_TRIED} tokens here: every token is tried by itself in every layer",
-                fix="Shorten the text, or use headscope look, which has no such limit",
+            expected = (
+                f"at most {MOST_TRIED} tokens here: every token is tried by itself in every layer"
             )
+            fix = "Shorten the text, or use headscope look, which has no such limit"
+            what, where = f"{length} tokens", f"lens {key.lens}"
+            raise HeadscopeError(what, where=where, expected=expected, fix=fix)
         with self._without(key.off):
             return compute_lens_maps(OneInput(self.model, reading.batch), key.lens)
 

@@ -42,21 +42,18 @@ class StudyView:
     heads  every head of the model with its numbers, roles and cluster
     """
 
-    def __init__(self, study: Study, model: AttentionModel) -> None:
+    def __init__(self, study: Study, model: AttentionModel, max_length: int | None = None) -> None:
         self.study, self.model = study, model
         try:
             self.about, self.heads = self._about(), self._describe_heads()
             self._cards = cards_of(study)
-            self._examples = CorpusExamples(study, model)
+            self._examples = CorpusExamples(study, model, max_length)
         except (KeyError, TypeError, ValueError) as cause:
             what = f"a table of the study of {model_name(study)} cannot be read ({reason(cause)})"
             raise HeadscopeError(what, where="`study`", fix="Make it again") from cause
         if not set(self._rows).intersection(model.heads):
-            raise HeadscopeError(
-                f"the study of {model_name(study)} has none of the heads of {model.name}",
-                where="`study`",
-                expected="a study of this model",
-            )
+            what = f"the study of {model_name(study)} has none of the heads of {model.name}"
+            raise HeadscopeError(what, where="`study`", expected="a study of this model")
 
     def _about(self) -> JsonObject:
         names = statistics_of(self.study)
@@ -77,9 +74,7 @@ class StudyView:
         """Every head of the model with its numbers [value, low, high] by statistic, its roles and its cluster."""
         roles, clusters = roles_by_head(self.study), self._clusters()
         values = self.study.heads.groupby("statistic", sort=False)["value"]
-        statistics = [
-            describe_statistic(str(name), rows.to_numpy(dtype=float)) for name, rows in values
-        ]
+        statistics = [describe_statistic(str(name), v.to_numpy(dtype=float)) for name, v in values]
         heads = [
             {
                 **asdict(head),
@@ -115,9 +110,9 @@ class StudyView:
             "values": self._rows.get(head, {}),
         }
 
-    def examples(self, head: Head, max_length: int | None = None) -> list[JsonObject]:
+    def examples(self, head: Head) -> list[JsonObject]:
         """Examples of the head's roles, and counterexamples; positions count words."""
-        return self._examples.of(head, max_length)
+        return self._examples.of(head)
 
     def _card(self, head: Head) -> dict[str, Any]:
         stacks = stacks_of(self.study)

@@ -48,7 +48,7 @@ def shape_of(study: Study, stack: str) -> tuple[int, int]:
 def grid_of(
     study: Study, statistic: str, stack: str, column: Column = "value"
 ) -> NDArray[np.float64]:
-    """One column of one statistic as [layer, head]; NaN where a head has no row."""
+    """One column of one statistic as [layer, head]; NaN for a head without a row."""
     grid = np.full(shape_of(study, stack), np.nan)
     rows = rows_for(study, statistic, stack)
     grid[rows["layer"].to_numpy(), rows["head"].to_numpy()] = rows[column].to_numpy(dtype=float)
@@ -108,7 +108,7 @@ def threshold_of(study: Study, name: str, default: float) -> float:
 
 
 def entry_of(record: Mapping[str, Any], *keys: str) -> Any:
-    """record[key][key]…, or None where a step is missing: every key of a run record is optional."""
+    """record[key][key]…, or None if a step is missing: every key of a run record is optional."""
     value: Any = record
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None

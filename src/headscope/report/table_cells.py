@@ -116,7 +116,7 @@ def decimals_for(values: Iterable[float]) -> int:
 
 
 def p_text(value: float) -> str:
-    """A p-value with three decimals, or a power of ten where that would be 0."""
+    """A p-value with three decimals, or a power of ten if it would round to 0."""
     return f"{value:.3f}" if value >= 0.001 or value == 0 else f"{value:.0e}".replace("-", "−")
 
 

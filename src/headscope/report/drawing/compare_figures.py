@@ -64,7 +64,7 @@ def draw_comparison(comparison: Comparison) -> Iterator[RenderedFigure]:
             yield _changes(comparison, stack)
 
 
-def _rendered(
+def _comparison_figure(
     kind: str, of: str, title: str, caption: str, figure: Figure, data: pd.DataFrame
 ) -> RenderedFigure:
     name = f"compare-{kind}-{slug(of)}"
@@ -81,7 +81,7 @@ def _list_names(names: list[str]) -> str:
 
 
 def _layers(comparison: Comparison, stack: str) -> RenderedFigure:
-    """A panel a statistic, a line a model, a dot a head; over relative depth where models are not equally deep."""
+    """One panel per statistic, a line per model, a dot per head; over relative depth if the models differ in depth."""
     table = comparison.layers[comparison.layers["stack"] == stack]
     statistics = _main(table["statistic"], 6)
     across = "layer" if table.groupby("study")["layer"].max().nunique() == 1 else "depth"
@@ -112,7 +112,7 @@ def _layers(comparison: Comparison, stack: str) -> RenderedFigure:
     caption = (
         "Each colour is a model; the band is the mean of its heads' 95 % intervals over texts."
     )
-    return _rendered("layers", stack, title, caption, sheet.figure, table)
+    return _comparison_figure("layers", stack, title, caption, sheet.figure, table)
 
 
 def _draw_line(
@@ -160,11 +160,11 @@ def _confidence(comparison: Comparison, stack: str) -> Iterator[RenderedFigure]:
         )
         rows = [rows_for(study, statistic, stack).assign(study=name) for name, study in studies]
         data = pd.concat(rows, ignore_index=True)
-        yield _rendered(statistic, stack, title, caption, figure, data)
+        yield _comparison_figure(statistic, stack, title, caption, figure, data)
 
 
 def _smoothness(comparison: Comparison, stack: str) -> RenderedFigure:
-    """A panel a form, a row a statistic, a mark a model on the grey span that shuffling gives."""
+    """One panel per form, a row per statistic, a mark per model on the grey interval of shuffled values."""
     table = comparison.smoothness[comparison.smoothness["stack"] == stack]
     statistics = _main(table["statistic"], 14)
     title = "Smoothness across layers"
@@ -197,11 +197,11 @@ def _smoothness(comparison: Comparison, stack: str) -> RenderedFigure:
         "head h is compared with head h of the next layer, which means something only where layers share parameters; "
         "sorted values and means can be compared in any model, each against the same layers in random order."
     )
-    return _rendered("smoothness", stack, title, caption, sheet.figure, table)
+    return _comparison_figure("smoothness", stack, title, caption, sheet.figure, table)
 
 
 def _roles(comparison: Comparison, stack: str) -> RenderedFigure:
-    """A panel a model: roles down, layers across, how many heads."""
+    """One panel per model: roles down, layers across, the number of heads."""
     table = comparison.roles[comparison.roles["stack"] == stack]
     roles = table.groupby("role")["share"].sum().sort_values(ascending=False).index.tolist()
     undetermined = ["undetermined"] if "undetermined" in roles else []
@@ -230,7 +230,7 @@ def _roles(comparison: Comparison, stack: str) -> RenderedFigure:
         bar = max(min(tall, 2.6), 0.9)
         sheet.add_bar(left + across + 0.2, bar, scale, "share of the layer's heads")
     caption = "A head may have several roles; the rules and their thresholds are in each study's roles.csv."
-    return _rendered("roles", stack, title, caption, sheet.figure, table)
+    return _comparison_figure("roles", stack, title, caption, sheet.figure, table)
 
 
 def _draw_roles(ax: Axes, some: pd.DataFrame, roles: list[str], layers: int, scale: Scale) -> None:
@@ -278,7 +278,9 @@ def _matches(
         "the assignment with the least sum of distances; grey: none. Heads of the larger model that are left over "
         "are not counted."
     )
-    return _rendered("matches", f"{study}-{other}-{stack}", title, caption, sheet.figure, some)
+    return _comparison_figure(
+        "matches", f"{study}-{other}-{stack}", title, caption, sheet.figure, some
+    )
 
 
 def _layer_changes(comparison: Comparison, stack: str) -> RenderedFigure:
@@ -309,11 +311,11 @@ def _layer_changes(comparison: Comparison, stack: str) -> RenderedFigure:
         "Orange: between the two models on the same text, mean over heads, band 95 % over texts. Dashed: between "
         "different texts of equal length in the first model, where only what does not depend on the text is alike."
     )
-    return _rendered("layer-changes", stack, title, caption, sheet.figure, table)
+    return _comparison_figure("layer-changes", stack, title, caption, sheet.figure, table)
 
 
 def _changes(comparison: Comparison, stack: str) -> RenderedFigure:
-    """In nats, not as a part of the floor: that of a head which attends by position alone is next to nothing."""
+    """In nats, not as a multiple of the floor, which is almost 0 for a head that attends by position alone."""
     table = comparison.changes[comparison.changes["stack"] == stack]
     columns = ("js", "floor_js") if table["floor_js"].notna().any() else ("js",)
     pivots = [table.pivot(index="layer", columns="head", values=name) for name in columns]
@@ -328,4 +330,4 @@ def _changes(comparison: Comparison, stack: str) -> RenderedFigure:
         "Jensen-Shannon divergence between a head's rows before and after, on the same texts; 0: it attends as before, "
         "0.69: to other tokens altogether. Beside it, on the same scale, that between different texts of equal length."
     )
-    return _rendered("changes", stack, title, caption, figure, table)
+    return _comparison_figure("changes", stack, title, caption, figure, table)

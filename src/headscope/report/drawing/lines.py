@@ -33,7 +33,7 @@ LETTER = 0.085  # how wide a letter of the legend is
 
 @dataclass(frozen=True)
 class Line:
-    """By layer: (layer, value, low, high) each; low and high NaN where there is no interval."""
+    """By layer: (layer, value, low, high) each; low and high are NaN without an interval."""
 
     points: Sequence[tuple[int, float, float, float]]
 

@@ -37,7 +37,7 @@ class Sheet:
         return self.figure.add_axes(bounds, **options)
 
     def add_bar(self, left: float, tall: float, scale: Scale, label: str) -> Axes:
-        """A colour bar beside the axes, from the heading down."""
+        """A colour bar to the right of the axes, from the heading down."""
         bottom = 1 - (self.top + tall) / self.height
         bounds = (left / self.width, bottom, 0.11 / self.width, tall / self.height)
         return draw_bar(self.figure, bounds, scale, label)

@@ -149,7 +149,7 @@ def whole_numbers(axis: Any, most: int = 10) -> None:
 
 
 def draw_grid(ax: Axes, grid: NDArray[np.float64], scale: Scale, *, prints_values: bool) -> None:
-    """Layers (down, 0 at the top) x heads (across) as coloured cells; grey where a head has no value."""
+    """Layers (down, 0 at the top) x heads (across) as coloured cells; grey if a head has no value."""
     layers, heads = grid.shape
     mesh = ax.pcolormesh(
         np.ma.masked_invalid(grid),

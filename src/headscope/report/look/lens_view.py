@@ -78,8 +78,10 @@ class LensView:
                     weights = maps.weights[layer, head]
                     self._check(weights, f"{maps.stack}.{layer}.{head}")
                     largest.append(float(f"{np.abs(weights).max():.5g}"))
-                    place = {"stack": maps.stack, "layer": layer, "head": head}
-                    summary.append({**place, "largest": largest[-1], "entropy": None, "change": 0})
+                    address = {"stack": maps.stack, "layer": layer, "head": head}
+                    summary.append(
+                        {**address, "largest": largest[-1], "entropy": None, "change": 0}
+                    )
         lens = {
             "name": self.name,
             "how": self.how,

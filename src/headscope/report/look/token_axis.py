@@ -86,7 +86,7 @@ class TokenAxis:
     def token_labels(self) -> tuple[str, ...]:
         """Each token in readable form; a piece that continues a word without saying so gets a leading "·"."""
         in_bytes = _is_byte_level(self.tokens)
-        continues = (False, *(one == two for one, two in pairwise(self.units())))
+        continues = (False, *(unit == after for unit, after in pairwise(self.units())))
         labels = []
         for token, special, inside in zip(self.tokens, self.special, continues, strict=True):
             text = token if special else _readable(token, in_bytes)

@@ -171,7 +171,7 @@ def _where(comparison: Comparison, stack: str) -> str:
 
 
 def _roles(comparison: Comparison) -> Table:
-    """How many heads have each role, and of how many, a column a model. A head of shared layers is counted once."""
+    """The number of heads with each role and of all heads, a column per model. A head of shared layers counts once."""
     if not len(comparison.roles):
         return [], []
     columns = [(study, _heads_by_role(study), keys_of(study.heads)) for study in comparison.studies]
