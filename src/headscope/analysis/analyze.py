@@ -115,13 +115,9 @@ def analyze(
         annotations.frequencies = count_word_frequencies(
             annotations, corpus, sources_only=model.is_encoder_decoder
         )
-    if config.all_rows:
-        statistics = [
-            HeadDistance(statistic.names, rows=None)
-            if isinstance(statistic, HeadDistance)
-            else statistic
-            for statistic in statistics
-        ]
+    for statistic in statistics:
+        if config.all_rows and isinstance(statistic, HeadDistance):
+            statistic.rows = None
     passes = _Passes(model, config, data, corpus, annotations, run.seed).plan(statistics)
     lenses = LensStatistics(model, config.lens, names, pairs=data.pairs, seed=run.seed)
     passes[0].lenses = lenses
@@ -138,36 +134,28 @@ def analyze(
         rows = [row for of_stack in clusters.values() for row in of_stack.rows()]
         study.tables["clusters"] = TABLES["clusters"].frame(rows)
     thresholds = Thresholds(**threshold_values(config.thresholds or {}))
+    options = {
+        "statistics": sorted(set(study.heads["statistic"])),
+        "batch_size": config.batch_size,
+        "pool": config.pool,
+        "all_rows": config.all_rows,
+        "thresholds": asdict(thresholds),
+    }
     sections: RunRecord = {
         "config": record_options(config, data, reading, run),
         **_describe_data(passes, corpus, annotations),
         "relations": sorted(annotations.own),
-        "options": {
-            "statistics": sorted(set(study.heads["statistic"])),
-            "batch_size": config.batch_size,
-            "pool": config.pool,
-            "all_rows": config.all_rows,
-            "thresholds": asdict(thresholds),
-        },
+        "options": options,
         "lenses": lenses.describe(),
         "durations": durations,
         "clusters": {stack: of_stack.summary() for stack, of_stack in clusters.items()},
     }
+    lens = ",".join(config.lens)
     study.record = build_record(
-        model, sections, command=run.typed or None, seed=run.seed, lens=",".join(config.lens)
+        model, sections, command=run.typed or None, seed=run.seed, lens=lens
     )
     study.tables["roles"] = roles_of(study, thresholds)
-    examples = examples_of(
-        model,
-        study,
-        sentences=annotations.sentences,
-        texts=corpus or (),
-        windows=annotations.windows,
-        frequencies=annotations.frequencies,
-        max_length=data.max_length,
-    )
-    if len(examples):
-        study.tables["examples"] = examples
+    _add_examples(study, model, corpus, annotations, data.max_length)
     return study
 
 
@@ -176,6 +164,27 @@ def _corpus(data: TextData) -> Corpus | None:
     if not (data.corpus or data.texts) and data.is_annotated:
         return None
     return Corpus(data.corpus, data.texts, data.pairs, data.column, data.limit)
+
+
+def _add_examples(
+    study: Study,
+    model: AttentionModel,
+    corpus: Corpus | None,
+    annotations: Annotations,
+    max_length: int | None,
+) -> None:
+    """Examples of the roles, if any were found."""
+    examples = examples_of(
+        model,
+        study,
+        sentences=annotations.sentences,
+        texts=corpus or (),
+        windows=annotations.windows,
+        frequencies=annotations.frequencies,
+        max_length=max_length,
+    )
+    if len(examples):
+        study.tables["examples"] = examples
 
 
 def _add_lens_tables(

@@ -124,17 +124,17 @@ def compare(
         "notes": notes,
     }
     return Comparison(
-        [name for name, _ in named],
-        read,
-        COMPARISON_TABLES["layers"].frame(_layers(named, shared)),
-        COMPARISON_TABLES["smoothness"].frame(_smoothness(named, shared, run.seed)),
-        COMPARISON_TABLES["roles"].frame(_roles(named)),
-        matches,
-        matching,
-        changes,
-        layer_changes,
-        notes,
-        record,
+        names=[name for name, _ in named],
+        studies=read,
+        layers=COMPARISON_TABLES["layers"].frame(_layers(named, shared)),
+        smoothness=COMPARISON_TABLES["smoothness"].frame(_smoothness(named, shared, run.seed)),
+        roles=COMPARISON_TABLES["roles"].frame(_roles(named)),
+        matches=matches,
+        matching=matching,
+        changes=changes,
+        layer_changes=layer_changes,
+        notes=notes,
+        record=record,
     )
 
 
@@ -205,10 +205,10 @@ def _corpus(config: CompareConfig, data: TextData, studies: int) -> Corpus | Non
 def _load(model: AttentionModel | str | Path, study: Study) -> AttentionModel:
     """The model, which must be that of the study."""
     model = as_model(model)
-    recorded = study.record.get("model", {})
-    if recorded.get("sha256") not in (None, weights_sha256(model)):
+    record = study.record.get("model", {})
+    if record.get("sha256") not in (None, weights_sha256(model)):
         raise HeadscopeError(
-            f"these are not the weights that the study of {recorded.get('name')} was made with",
+            f"these are not the weights that the study of {record.get('name')} was made with",
             where=f"`models` {model.name}",
             expected="the models in the order of the studies",
         )

@@ -86,10 +86,8 @@ def changes_between(
             "no text could be used", where="corpus", expected="texts that become tokens"
         )
     _check_same_tokens(sequences, Encoder(after, max_length=encoder.max_length), texts)
-    total, done = (
-        len(sequences) + len(sequences) // 2 * 2,
-        0,
-    )  # the second part: pairs of texts for the floor
+    # All texts in both models, then pairs of texts for the floor
+    total, done = len(sequences) + len(sequences) // 2 * 2, 0
     changed, floor = _Sums(), _Sums()
     for start in range(0, len(sequences), batch_size):
         batch = collate(before, sequences[start : start + batch_size])

@@ -47,6 +47,12 @@ class Definition:
         return self.unit == "share" and not self.is_signed
 
 
+def mass_on(short: str, long: str) -> Definition:
+    """The definition of a share of attention: the mass on some keys, named in the title and in the sentence."""
+    sentence = f"Mass on {long}, averaged over the query rows."
+    return Definition("share", f"Attention to {short}", sentence, ANY)
+
+
 class Statistic(ABC):
     """One statistic, or several that are computed from the same sums.
 

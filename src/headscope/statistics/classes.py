@@ -15,21 +15,16 @@ from torch import Tensor
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.tokens import CLASSES
-from headscope.statistics.base import ANY, Definition, PerSequence
+from headscope.statistics.base import PerSequence, mass_on
 from headscope.tables import Row
-
-
-def _mass(short: str, long: str) -> Definition:
-    sentence = f"Mass on {long}, averaged over the query rows."
-    return Definition("share", f"Attention to {short}", sentence, ANY)
 
 
 class ClassMass(PerSequence):
     definitions = {
-        "cls": _mass("the classification token", "the classification token"),
-        "sep": _mass("separators", "all separator tokens"),
-        "punctuation": _mass('"." and ","', 'the tokens "." and ","'),
-        "special": _mass("all special tokens", "all special tokens"),
+        "cls": mass_on("the classification token", "the classification token"),
+        "sep": mass_on("separators", "all separator tokens"),
+        "punctuation": mass_on('"." and ","', 'the tokens "." and ","'),
+        "special": mass_on("all special tokens", "all special tokens"),
     }
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:

@@ -70,9 +70,7 @@ class Coreference(Statistic):
         self.windows, self.seed, self.pool = dict(windows), seed, pool
         self._credit: dict[Site, ResampledSums] = {}  # [half, kind, candidates, head]
         self._plain = ResampledSums((2, len(KINDS), len(_PLAIN)))
-        self._plain_site: Site | None = (
-            None  # every site reads every window: baselines are counted at one
-        )
+        self._plain_site: Site | None = None  # baselines are counted at one site only
 
     def update(self, attention: Attention) -> None:
         if not attention.within_one_text:

@@ -33,14 +33,10 @@ from headscope.tables import Moments, Row
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ROWS = (
-    4  # of a sequence: rows of one text are alike, so few rows of many texts are more informative
-)
+ROWS = 4  # of a sequence: rows of one text are alike, so few rows of many texts suffice
 FEWEST_KEYS = 8  # of a row in a decoder
 LEAST_MASS = 0.01  # that must be left of a row without its special keys
-BLOCK_CELLS = (
-    400_000  # cells of sums per block: with their logarithms they fit into the processor's cache
-)
+BLOCK_CELLS = 400_000  # of sums: with their logarithms they fit into the processor's cache
 
 
 class HeadDistance(Buffered):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headscope.heads import Site
 from headscope.model.attention import Attention
-from headscope.statistics.base import ANY, SHARES, Definition, PerSequence
+from headscope.statistics.base import SHARES, Definition, PerSequence, mass_on
 from headscope.statistics.by_offset import OffsetSums
 from headscope.tables import stack_layers
 
@@ -24,16 +24,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def _mass(short: str, long: str) -> Definition:
-    sentence = f"Mass on {long}, averaged over the query rows."
-    return Definition("share", f"Attention to {short}", sentence, ANY)
-
-
 class Offsets(PerSequence):
     definitions = {
-        "previous": _mass("the previous token", "the token before the query token"),
-        "self": _mass("the token itself", "the query token itself"),
-        "next": _mass("the next token", "the token after the query token"),
+        "previous": mass_on("the previous token", "the token before the query token"),
+        "self": mass_on("the token itself", "the query token itself"),
+        "next": mass_on("the next token", "the token after the query token"),
         "distance": Definition(
             "tokens",
             "Mean distance of attention",

@@ -100,7 +100,7 @@ class Relations(Statistic):
         halves.add([self.units[example] for example in examples], values.cpu().numpy())
 
     def _is_in(self, stack: str, between: str) -> bool:
-        """Whether pairs between these texts are numbered_pairs in this stack."""
+        """Whether pairs between these texts are found in this stack."""
         if stack == "decoder" and between == "words":  # of a model without an encoder
             stacks = {site.stack for site in self._sums} | set(self._read)
             return "encoder" not in stacks

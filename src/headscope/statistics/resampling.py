@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 REPLICATES = 500
-FEWEST = (
-    10  # right answers, and wrong ones, from which on the replicates give the interval of a share
-)
+FEWEST = 10  # right answers, and wrong ones, for an interval from the replicates
 
 
 def fingerprint(text: str, seed: int) -> int:

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 EACH = 3
 MOST_WORDS = 30  # of a text that is shown whole
 REACH = 8  # words shown around query and key in a longer text
-FEW_PLACES = (
-    3  # right positions in a row, up to which the one with the largest weight is shown as expected
-)
+FEW_PLACES = 3  # right positions in a row, up to which one is shown as expected
 LONGEST_TEXT = 4000  # characters of a text that is stored whole
 BETWEEN = "‖"  # separates the two texts of a cross attention
 
