@@ -50,7 +50,7 @@ def test_planted_groups_are_found_and_numbered_by_size() -> None:
     found = clusters_of(js, heads(4, 6))
     np.testing.assert_array_equal(found.cluster, kinds)
     assert found.silhouette > 0.7
-    assert (kinds[found.twin] == kinds).all()
+    assert (kinds[found.nearest] == kinds).all()
     order = np.random.default_rng(0).permutation(24)
     shuffled = clusters_of(js[np.ix_(order, order)], heads(4, 6))
     np.testing.assert_array_equal(shuffled.cluster, kinds[order])
@@ -154,7 +154,7 @@ def test_identical_heads_are_one_cluster(count: int) -> None:
     assert not found.cluster.any()
     assert not found.points.any()
     assert (found.stress, found.classical_stress) == (0.0, 0.0)
-    assert (found.twin_divergence == 0).all()
+    assert (found.nearest_divergence == 0).all()
     json.dumps(found.summary(), allow_nan=False)
 
 
