@@ -57,11 +57,11 @@ class Bleu(Translation):
     def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """[sequence, 3 + LONGEST]: the answer of `translation`, then the generated tokens."""
         forward, generated = output
-        given = super().extract_answers(forward, batch, prepared).double()
+        target_sums = super().extract_answers(forward, batch, prepared).double()
         padding = float(prepared.extras.pad_token_id)
-        tokens = given.new_full((len(generated), LONGEST), padding)
+        tokens = target_sums.new_full((len(generated), LONGEST), padding)
         tokens[:, : generated.shape[1]] = generated[:, :LONGEST]
-        return torch.cat([given, tokens], dim=1)
+        return torch.cat([target_sums, tokens], dim=1)
 
     def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Scores:
         """Columns: statistics of corpus BLEU (lengths, right and all n-grams), then of chrF."""
