@@ -301,7 +301,7 @@ def test_what_would_see_nothing_is_spared_and_counted() -> None:
 def test_misuse_is_refused() -> None:
     model = shared("bert")
     with pytest.raises(
-        HeadscopeError, match=r'"seperator" is no class of tokens.*did you mean "separator"'
+        HeadscopeError, match=r'"seperator" is not a class of tokens.*did you mean "separator"'
     ):
         KnockOut("seperator")
     with (

@@ -461,7 +461,7 @@ def test_the_self_check_fails_when_edits_do_nothing(
 def test_the_self_check_fails_when_no_observer_is_called(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Seam, "is_watched", lambda self, site: False)
+    monkeypatch.setattr(Seam, "is_observed", lambda self, site: False)
     with pytest.raises(HeadscopeError, match="2 sites were not observed"):
         tiny(family).self_check()
 

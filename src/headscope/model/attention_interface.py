@@ -1,4 +1,8 @@
-"""The first door to the seam: one attention function (and its mask function) registered with transformers."""
+"""The seam's backend for most families: one attention function, and its mask function, registered with transformers.
+
+transformers calls the function that a module's configuration names. While the seam is open all configurations of a
+model name headscope's function, and every attention module carries the seam and its own name as an attribute.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +21,10 @@ from headscope.model.fixed_attention import combine_heads, get_fixed_heads
 from headscope.model.kernels import Call
 from headscope.model.seam import Seam
 
-IMPLEMENTATION = (
-    "headscope"  # names with "flash", "sdpa" or "flex" in them trigger checks in transformers
-)
-ATTRIBUTE = "_headscope"
-# What attention modules pass along that changes no weight here (the mask already has it).
+# Names with "flash", "sdpa" or "flex" in them trigger checks in transformers.
+IMPLEMENTATION = "headscope"
+ATTRIBUTE = "_headscope"  # of an attention module: (seam, name of the module)
+# Tensors that attention modules pass along and that change no weight here: the mask already contains them.
 HARMLESS = frozenset(
     {"position_ids", "cache_position", "position_embeddings", "attention_mask", "input_ids"}
 )
@@ -41,7 +44,7 @@ def attend(
 ) -> tuple[Tensor, None]:
     """The attention function that transformers calls for every module whose configuration names it."""
 
-    def own() -> Tensor:
+    def library_kernel() -> Tensor:
         return attend_by_library(
             module,
             query,
@@ -55,15 +58,16 @@ def attend(
             **others,
         )[0]
 
-    door: tuple[Seam, str] | None = module.__dict__.get(ATTRIBUTE)
-    if door is None:  # another model that shares the configuration object
-        return own(), None
-    strange = [
+    address: tuple[Seam, str] | None = module.__dict__.get(ATTRIBUTE)
+    if address is None:  # another model that shares the configuration object
+        return library_kernel(), None
+    # An argument that is not understood may change the weights: an error is better than wrong numbers.
+    unknown = [
         name for name, value in others.items() if isinstance(value, Tensor) and name not in HARMLESS
     ]
-    if strange or others.get("softcap") is not None:
+    if unknown or others.get("softcap") is not None:
         raise HeadscopeError(
-            f"{type(module).__name__} attends with {', '.join(strange) or 'softcap'}: not supported"
+            f"{type(module).__name__} attends with {', '.join(unknown) or 'softcap'}: not supported"
         )
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     call = Call(
@@ -78,8 +82,8 @@ def attend(
         is_causal=bool(causal) and attention_mask is None and query.shape[2] > 1,
         fixed=get_fixed_heads(module),
     )
-    seam, name = door
-    return seam.attend(name, call, own), None
+    seam, name = address
+    return seam.attend(name, call, library_kernel), None
 
 
 def attend_by_library(
@@ -91,7 +95,7 @@ def attend_by_library(
     position_bias: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """The library's kernel; of a module with fixed heads for its other heads alone, the fixed ones beside them."""
+    """The library's kernel. In a module with fixed heads it serves the other heads only; the fixed ones are added."""
     fixed = get_fixed_heads(module)
     if fixed is None:
         plain: Tensor = sdpa_attention_forward(
@@ -99,15 +103,15 @@ def attend_by_library(
         )[0]
         return plain, None
     learned = None
-    if places := fixed.learned:
-        bias = None if position_bias is None else position_bias[:, places]
+    if indices := fixed.learned:
+        bias = None if position_bias is None else position_bias[:, indices]
         learned = sdpa_attention_forward(
-            module, query, key, value[:, places], attention_mask, position_bias=bias, **others
+            module, query, key, value[:, indices], attention_mask, position_bias=bias, **others
         )[0]
     return combine_heads(fixed, learned, value, attention_mask, query.shape[2]), None
 
 
-# Under one name: with no mask function of that name, transformers silently drops padding and causality.
+# The mask function under the same name: without one, transformers silently drops padding and causality.
 for _name, _function in ((IMPLEMENTATION, attend), (WITH_FIXED, attend_by_library)):
     AttentionInterface.register(_name, _function)
     AttentionMaskInterface.register(_name, sdpa_mask)
@@ -116,6 +120,7 @@ for _name, _function in ((IMPLEMENTATION, attend), (WITH_FIXED, attend_by_librar
 @contextmanager
 def open_interface(seam: Seam) -> Iterator[None]:
     """Route the model's attention through the seam while this is open."""
+    # Before the sites are known every module takes part, in the test forward that finds them.
     modules = {
         name: module
         for name, module in seam.root.named_modules()
@@ -137,10 +142,7 @@ def open_interface(seam: Seam) -> Iterator[None]:
 
 
 def _configs(root: nn.Module) -> list[Any]:
-    """Every distinct configuration object of the model and its parts."""
-    found = {}
-    for module in root.modules():
-        config = getattr(module, "config", None)
-        if hasattr(config, "_attn_implementation_internal"):
-            found[id(config)] = config
-    return list(found.values())
+    """The configuration objects of a model and its parts, each once."""
+    configs = (getattr(module, "config", None) for module in root.modules())
+    by_id = {id(c): c for c in configs if hasattr(c, "_attn_implementation_internal")}
+    return list(by_id.values())

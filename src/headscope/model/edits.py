@@ -1,13 +1,13 @@
 """Reversible changes of attention: ablate, gate, mask scores, replace outputs.
 
-An edit acts at some of four places of a site: which keys a query may attend to, the scores before the softmax, the
+An edit acts at some of four points of a site: which keys a query may attend to, the scores before the softmax, the
 weights after it, and each head's output before the output projection. All are ordinary differentiable tensor
 operations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +25,7 @@ class Edit:
     """What to change at each site. A subclass says where it acts (`changes_…`) and does the work."""
 
     def bind(self, heads: tuple[Head, ...]) -> None:
-        """Learn which heads the model has; called when the edit is put on a model, before any forward."""
+        """Resolve names of heads against those of the model; called before the first forward pass."""
 
     def __repr__(self) -> str:
         return str(EditRecord(type(self).__name__, self._fields()))
@@ -37,21 +37,21 @@ class Edit:
         return EditRecord(type(self).__name__, {**self._fields(), **text})
 
     def _fields(self) -> dict[str, Any]:
-        """What is recorded of the edit, as JSON values: the heads that it changes."""
-        at: dict[Site, list[int | tuple[int, object]]] = getattr(self, "_at", {})
+        """The recorded parameters of the edit, as JSON values: the heads that it changes."""
+        by_site: dict[Site, list[int | tuple[int, object]]] = getattr(self, "_at", {})
         heads = [
-            f"{site}.{head if isinstance(head, int) else head[0]}"
-            for site, here in at.items()
-            for head in here
+            f"{site}.{item if isinstance(item, int) else item[0]}"
+            for site, items in by_site.items()
+            for item in items
         ]
-        return {"heads": heads or [str(head) for head in self._named()]}
+        return {"heads": heads or [str(name) for name in self._names()]}
 
-    def _named(self) -> Iterable[str | Head]:
-        """The heads as they were given, before the edit is put on a model."""
+    def _names(self) -> Iterable[str | Head]:
+        """The heads as the user named them, before `bind`."""
         return ()
 
     def begin_forward(self, layout: Layout) -> None:
-        """A forward pass over these tokens begins."""
+        """Called when a forward pass over these tokens begins."""
 
     def changes_mask(self, site: Site) -> bool:
         return False
@@ -89,33 +89,32 @@ class Gate(Edit):
     """
 
     def __init__(self, gates: Mapping[Any, float | Tensor]) -> None:
-        self.gates = {named: gate for key, gate in gates.items() for named in head_names(key)}
+        self.gates = {name: gate for key, gate in gates.items() for name in head_names(key)}
         self._at: dict[Site, list[tuple[int, float | Tensor]]] = {}
 
-    def _named(self) -> Iterable[str | Head]:
+    def _names(self) -> Iterable[str | Head]:
         return self.gates
 
     def _fields(self) -> dict[str, Any]:
-        return super()._fields() | {
-            "factors": [float(gate) for here in self._at.values() for _, gate in here]
-        }
+        factors = [float(gate) for gates in self._at.values() for _, gate in gates]
+        return super()._fields() | {"factors": factors}
 
     def bind(self, heads: tuple[Head, ...]) -> None:
         self._at = {}
-        for named, gate in self.gates.items():
-            for head in HeadSet(named, among=heads):
+        for name, gate in self.gates.items():
+            for head in HeadSet(name, among=heads):
                 self._at.setdefault(head.site, []).append((head.head, gate))
 
     def changes_output(self, site: Site) -> bool:
         return site in self._at
 
     def output(self, site: Site, output: Tensor) -> Tensor:
-        values: list[Tensor] = [output.new_ones(())] * output.shape[2]
+        # Stacked, not written into one tensor: gradients must reach every gate.
+        factors: list[Tensor] = [output.new_ones(())] * output.shape[2]
         for head, gate in self._at[site]:
-            values[site.index_of(head)] = torch.as_tensor(
-                gate, dtype=output.dtype, device=output.device
-            ).reshape(())
-        return output * torch.stack(values)[:, None]
+            factor = torch.as_tensor(gate, dtype=output.dtype, device=output.device)
+            factors[site.index_of(head)] = factor.reshape(())
+        return output * torch.stack(factors)[:, None]  # [head, 1]
 
 
 class Ablate(Gate):
@@ -129,7 +128,7 @@ class Ablate(Gate):
 
 
 def heads_off(edits: Iterable[Edit]) -> set[Head]:
-    """The heads whose output one of these edits, put on a model, multiplies by zero."""
+    """The heads whose output one of these edits, bound to a model, multiplies by zero."""
     return {
         Head(site.stack, site.layer, head)
         for edit in edits
@@ -141,48 +140,46 @@ def heads_off(edits: Iterable[Edit]) -> set[Head]:
 
 
 class Replace(Edit):
-    """Put a fixed vector in the place of a head's output at every query: its mean over a corpus, say."""
+    """Put a fixed vector in the place of a head's output at every query: its mean over a corpus, for example."""
 
     def __init__(self, vectors: Mapping[Any, Tensor]) -> None:
         """One vector [width] for each head."""
-        self.vectors = {
-            named: vector for key, vector in vectors.items() for named in head_names(key)
-        }
+        self.vectors = {name: vector for key, vector in vectors.items() for name in head_names(key)}
         self._at: dict[Site, list[tuple[int, Tensor]]] = {}
 
-    def _named(self) -> Iterable[str | Head]:
+    def _names(self) -> Iterable[str | Head]:
         return self.vectors
 
     def bind(self, heads: tuple[Head, ...]) -> None:
         self._at = {}
-        for named, vector in self.vectors.items():
-            for head in HeadSet(named, among=heads):
+        for name, vector in self.vectors.items():
+            for head in HeadSet(name, among=heads):
                 self._at.setdefault(head.site, []).append((head.head, vector))
 
     def changes_output(self, site: Site) -> bool:
         return site in self._at
 
     def output(self, site: Site, output: Tensor) -> Tensor:
-        parts = list(output.unbind(dim=2))
+        outputs = list(output.unbind(dim=2))  # of each head: [batch, query, width]
         for head, vector in self._at[site]:
             if vector.shape != (output.shape[-1],):
                 raise HeadscopeError(
                     f"the vector for {site}.{head} has shape {tuple(vector.shape)}",
                     expected=f"({output.shape[-1]},)",
                 )
-            place = site.index_of(head)
-            parts[place] = vector.to(output).expand_as(parts[place])
-        return torch.stack(parts, dim=2)
+            index = site.index_of(head)
+            outputs[index] = vector.to(output).expand_as(outputs[index])
+        return torch.stack(outputs, dim=2)
 
 
 class Uniform(Edit):
-    """Let these heads attend alike to every key they may attend to: 1/n each (Kovaleva)."""
+    """Let these heads attend equally to every key they may attend to: 1/n each (Kovaleva)."""
 
     def __init__(self, heads: Heads) -> None:
         self.heads = tuple(head_names(heads))
         self._at: dict[Site, list[int]] = {}
 
-    def _named(self) -> Iterable[str | Head]:
+    def _names(self) -> Iterable[str | Head]:
         return self.heads
 
     def bind(self, heads: tuple[Head, ...]) -> None:
@@ -192,10 +189,9 @@ class Uniform(Edit):
         return site in self._at
 
     def scores(self, site: Site, scores: Tensor) -> Tensor:
-        here = torch.zeros(scores.shape[1], dtype=torch.bool, device=scores.device)
-        here[[site.index_of(head) for head in self._at[site]]] = True
         allowed = scores > masked_score(scores.dtype)
-        return torch.where(here[:, None, None] & allowed, torch.zeros_like(scores), scores)
+        is_edited = head_mask(site, self._at[site], scores)
+        return torch.where(is_edited & allowed, torch.zeros_like(scores), scores)
 
 
 class MaskScores(Edit):
@@ -217,19 +213,21 @@ class MaskScores(Edit):
         return site in self._at
 
     def scores(self, site: Site, scores: Tensor) -> Tensor:
-        mask = (
-            self.mask.to(scores.device) if self.mask.dtype == torch.bool else self.mask.to(scores)
-        )
         lowest = masked_score(scores.dtype)
-        masked = (
-            scores.masked_fill(~mask, lowest)
-            if mask.dtype == torch.bool
-            else (scores + mask).clamp_min(lowest)
-        )
-        here = torch.zeros(scores.shape[1], dtype=torch.bool, device=scores.device)
-        here[[site.index_of(head) for head in self._at[site]]] = True
+        if self.mask.dtype == torch.bool:
+            masked = scores.masked_fill(~self.mask.to(scores.device), lowest)
+        else:
+            masked = (scores + self.mask.to(scores)).clamp_min(lowest)
         # Padding stays below what is forbidden here: a query with nothing left spreads over real keys only.
-        return torch.where(here[:, None, None] & (scores >= lowest), masked, scores)
+        is_edited = head_mask(site, self._at[site], scores)
+        return torch.where(is_edited & (scores >= lowest), masked, scores)
+
+
+def head_mask(site: Site, heads: Collection[int], cells: Tensor) -> Tensor:
+    """[head, 1, 1], bool: which of the heads of these cells [batch, head, query, key] have one of these numbers."""
+    mask = torch.zeros(cells.shape[1], dtype=torch.bool, device=cells.device)
+    mask[[site.index_of(head) for head in heads]] = True
+    return mask[:, None, None]
 
 
 def masked_score(dtype: torch.dtype) -> float:

@@ -1,7 +1,6 @@
-"""Attention written out, for when it is watched or its scores are edited: once plainly, once fast.
+"""Attention written out, for calls that are observed or edited: once as in the textbook, once fast in chunks.
 
-Both give what the library's own kernels give (to 1e-5 in float32) and hand weights, scores and values to
-`see` on the way.
+Both give what the library's own kernels give (to 1e-5 in float32), and pass weights, scores and values to `observe`.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
 class Call:
     """One call of an attention module. query, key, value: [batch, head, token, width].
 
-    scaling    what the products are multiplied by; not always 1/√width
+    scaling    factor of the products of queries and keys; not always 1/√width
     mask       bool (True may attend) or float (added), broadcastable to [batch, head, query, key]
     bias       added to the scores (T5's relative positions)
-    is_causal  whether a query sees only keys up to its own position, on top of the mask
+    is_causal  whether a query sees only keys up to its own position, in addition to the mask
     fixed      the heads that have no queries and keys; query and key are then those of the others
     """
 
@@ -47,83 +46,75 @@ class Call:
     def shape(self) -> tuple[int, int, int, int]:
         """Of the weights: batch, head, query, key."""
         batch, heads, queries, _ = self.query.shape
-        return (
-            batch,
-            heads if self.fixed is None else len(self.fixed.patterns),
-            queries,
-            self.key.shape[2],
-        )
+        heads = heads if self.fixed is None else len(self.fixed.patterns)
+        return batch, heads, queries, self.key.shape[2]
 
     @property
     def groups(self) -> int:
-        """How many query heads share one key and value head."""
+        """The number of query heads that share one key and value head."""
         return self.query.shape[1] // self.key.shape[1]
 
     def hides_only(self, padding: Tensor) -> bool:
-        """Whether the mask does no more than hide these keys [batch, key], so that leaving them out is the same."""
+        """Whether the mask does nothing but hide these keys [batch, key]; then they can be left out instead."""
         if self.is_causal:
             return False
         if self.mask is None:
             return not bool(padding.any())
+        # A stride of 0 is an expanded axis: transformers expands the mask over the queries.
         same_for_all_queries = self.mask.shape[2] == 1 or self.mask.stride(2) == 0
         if self.mask.dtype != torch.bool or not same_for_all_queries or self.mask.shape[1] != 1:
             return False
         return torch.equal(self.mask[:, 0, 0].expand_as(padding), ~padding)
 
     def masks(self) -> list[Tensor]:
-        """Every mask to apply to scores, the causal one included."""
+        """Every mask of the scores, the causal one included."""
         masks = [] if self.mask is None else [self.mask]
         if self.is_causal:
             _, _, queries, keys = self.shape
-            masks.append(
-                torch.ones(queries, keys, dtype=torch.bool, device=self.query.device).tril()[
-                    None, None
-                ]
-            )
+            everywhere = torch.ones(queries, keys, dtype=torch.bool, device=self.query.device)
+            masks.append(everywhere.tril()[None, None])
         return masks
 
 
 def add_masks(call: Call, masks: Sequence[Tensor]) -> Call:
     """The call with further masks; a query that may then attend to nothing attends to itself."""
-    allowed, added = _together([*call.masks(), *masks], call.shape, call.query)
-    mask = allowed if added is None else torch.where(allowed, added, torch.finfo(added.dtype).min)
+    allowed, bias = _combine([*call.masks(), *masks], call.shape, call.query)
+    mask = allowed if bias is None else torch.where(allowed, bias, torch.finfo(bias.dtype).min)
     return replace(call, mask=mask, is_causal=False)
 
 
 def add_masks_to_scores(scores: Tensor, masks: Sequence[Tensor]) -> Tensor:
     """The same for scores [batch, head, query, key] in which padding is masked already."""
-    seen = scores.detach() > masked_score(scores.dtype)
-    allowed, added = _together([seen, *masks], (*scores.shape,), scores)
-    return torch.where(
-        allowed, scores if added is None else scores + added, torch.finfo(scores.dtype).min
-    )
+    visible = scores.detach() > masked_score(scores.dtype)
+    allowed, bias = _combine([visible, *masks], (*scores.shape,), scores)
+    scores = scores if bias is None else scores + bias
+    return torch.where(allowed, scores, torch.finfo(scores.dtype).min)
 
 
-def _together(
+def _combine(
     masks: Sequence[Tensor], shape: tuple[int, ...], like: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """Where all masks let attention go, at least to a query itself, and what those that are no bools add."""
+    """Which keys all masks allow (bool), and the sum of the masks that are added to the scores."""
     lowest = masked_score(like.dtype)
     allowed = torch.ones((), dtype=torch.bool, device=like.device)
-    added: Tensor | None = None
+    bias: Tensor | None = None
     for mask in masks:
         if mask.dtype == torch.bool:
             allowed = allowed & mask
         else:
             allowed = allowed & (mask.detach() > lowest)
-            finite = mask.to(like.dtype).clamp_min(lowest)
-            added = finite if added is None else added + finite
+            finite = mask.to(like.dtype).clamp_min(lowest)  # two masks of -inf must not overflow
+            bias = finite if bias is None else bias + finite
     queries, keys = shape[-2:]
-    own = (
-        torch.ones(queries, keys, dtype=torch.bool, device=like.device)
-        .triu(keys - queries)
-        .tril(keys - queries)
-    )
-    return allowed | (own & ~allowed.any(dim=-1, keepdim=True)), added
+    # A row without any key would be uniform over everything, padding included: it gets its own token instead. With a
+    # cache of earlier tokens the queries are the last keys, so that "its own" is on a shifted diagonal.
+    everywhere = torch.ones(queries, keys, dtype=torch.bool, device=like.device)
+    own = everywhere.triu(keys - queries).tril(keys - queries)
+    return allowed | (own & ~allowed.any(dim=-1, keepdim=True)), bias
 
 
 def attend_sdpa(call: Call) -> Tensor:
-    """[batch, query, head, width] by torch's own kernel, for a mask that the library does not know of."""
+    """[batch, query, head, width] by torch's own kernel, for calls with masks that the library does not know."""
     mask = call.mask
     if call.bias is not None and mask is not None:
         hidden = torch.finfo(call.query.dtype).min
@@ -146,9 +137,9 @@ def attend_eager(
     call: Call,
     edit_scores: Callable[[Tensor], Tensor],
     edit_weights: Callable[[Tensor], Tensor],
-    see: Callable[[Tensor, Tensor, Tensor], None] | None,
+    observe: Callable[[Tensor, Tensor, Tensor], None] | None,
 ) -> Tensor:
-    """[batch, query, head, width], the textbook on the whole batch at once: differentiable, any dtype, any edit."""
+    """[batch, query, head, width] as in the textbook, on the whole batch: differentiable, any dtype, any edit."""
     key, value = (states.repeat_interleave(call.groups, dim=1) for states in (call.key, call.value))
     scores = call.query @ key.transpose(-1, -2) * call.scaling
     if call.bias is not None:
@@ -157,11 +148,10 @@ def attend_eager(
         hidden = torch.finfo(scores.dtype).min
         scores = scores.masked_fill(~mask, hidden) if mask.dtype == torch.bool else scores + mask
     scores = edit_scores(scores)
-    weights = edit_weights(
-        torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-    )
-    if see is not None:
-        see(weights, scores, value)
+    precise = torch.promote_types(scores.dtype, torch.float32)
+    weights = edit_weights(torch.softmax(scores, dim=-1, dtype=precise))
+    if observe is not None:
+        observe(weights, scores, value)
     weights = nn.functional.dropout(
         weights.to(value.dtype), p=call.dropout, training=call.module.training
     )
@@ -172,30 +162,28 @@ def attend_in_chunks(
     call: Call,
     chunks: list[Chunk],
     padding: Tensor,
-    see: Callable[[Chunk, Tensor, Tensor, Tensor], None],
+    observe: Callable[[Chunk, Tensor, Tensor, Tensor], None],
     scratch: Scratch,
 ) -> Tensor:
-    """[batch, query, head, width], a run of equally long sequences at a time, without their padding keys.
+    """[batch, query, head, width], some equally long sequences at a time, without their padding keys.
 
-    In memory that is used again and stays in the cache: faster than the textbook although `see` takes every
-    statistic on the way. No gradients.
+    Works in buffers that are used again and stay in the processor's cache: faster than the textbook, although `observe`
+    computes all statistics on the way. No gradients.
     """
     batch, heads, queries, _ = call.shape
     output = call.query.new_empty(batch, queries, heads, call.value.shape[-1])
     masks = [] if call.hides_only(padding) else call.masks()
     for chunk in chunks:
         query = call.query[chunk.rows]
-        key, value = (
-            states[chunk.rows, :, chunk.key_index].repeat_interleave(call.groups, dim=1)
-            if call.groups > 1
-            else states[chunk.rows, :, chunk.key_index]
-            for states in (call.key, call.value)
-        )
-        size, keys = query.shape[0], key.shape[2]
-        scores = scratch.take("scores", (size, heads, queries, keys), query)
-        weights = scratch.take("weights", (size, heads, queries, keys), query)
-        mixed = scratch.take("mixed", (size, heads, queries, value.shape[-1]), query)
-        products = scores.view(-1, queries, keys)
+        key, value = (states[chunk.rows, :, chunk.key_index] for states in (call.key, call.value))
+        if call.groups > 1:
+            key, value = (states.repeat_interleave(call.groups, dim=1) for states in (key, value))
+        sequences, keys = query.shape[0], key.shape[2]
+        scores = scratch.take("scores", (sequences, heads, queries, keys), query)
+        weights = scratch.take("weights", (sequences, heads, queries, keys), query)
+        mixed = scratch.take("mixed", (sequences, heads, queries, value.shape[-1]), query)
+        products = scores.view(-1, queries, keys)  # [sequence * head, query, key]
+        # scores = scaling * query @ key^T: beta 0 ignores what the buffer held, alpha saves a pass over the cells.
         torch.baddbmm(
             products,
             query.flatten(0, 1),
@@ -205,26 +193,23 @@ def attend_in_chunks(
             out=products,
         )
         if call.bias is not None:
-            scores += call.bias[chunk.rows if call.bias.shape[0] > 1 else slice(None)][
-                ..., chunk.key_index
-            ]
+            scores += _of_chunk(call.bias, chunk)
         for mask in masks:
-            _apply_mask(
-                scores, mask[chunk.rows if mask.shape[0] > 1 else slice(None)][..., chunk.key_index]
-            )
+            part = _of_chunk(mask, chunk)
+            if part.dtype == torch.bool:
+                scores.masked_fill_(~part, torch.finfo(scores.dtype).min)
+            else:
+                scores += part
         torch.softmax(scores, dim=-1, out=weights)
-        torch.bmm(
-            weights.view(-1, queries, keys),
-            value.flatten(0, 1),
-            out=mixed.view(-1, *mixed.shape[2:]),
-        )
+        rows = mixed.view(-1, *mixed.shape[2:])  # [sequence * head, query, width]
+        torch.bmm(weights.view(-1, queries, keys), value.flatten(0, 1), out=rows)
         output[chunk.rows] = mixed.transpose(1, 2)
-        see(chunk, weights[:, :, chunk.query_index], scores[:, :, chunk.query_index], value)
+        # Queries that are padding need an output as well, but observers do not see them.
+        observe(chunk, weights[:, :, chunk.query_index], scores[:, :, chunk.query_index], value)
     return output
 
 
-def _apply_mask(scores: Tensor, mask: Tensor) -> None:
-    if mask.dtype == torch.bool:
-        scores.masked_fill_(~mask, torch.finfo(scores.dtype).min)
-    else:
-        scores += mask
+def _of_chunk(cells: Tensor, chunk: Chunk) -> Tensor:
+    """The chunk's sequences and keys of a bias or mask [batch or 1, …, key]."""
+    rows = chunk.rows if cells.shape[0] > 1 else slice(None)
+    return cells[rows][..., chunk.key_index]

@@ -1,9 +1,10 @@
-"""Attention that is cut: from some tokens to others, in some layers; and what tokens lose by it.
+"""Knock-out: no attention from some tokens to others, in some layers or heads.
 
-`KnockOut` is the edit. Before the softmax (`renormalise`) what a query may not see goes to its other keys: where that
-was a sink, such as a separator that takes most of a row and gives hardly anything, a large weight is put elsewhere, and
-the effect is that of the weight put there, not of the sink. After the softmax (`renormalise=False`) the edges alone are
-gone and the row sums to less than 1. They answer different questions; `knocked_out` gives both.
+`KnockOut` is the edit. Before the softmax (`renormalise`) the weight of a forbidden key goes to the query's other
+keys. If the key was a sink, such as a separator that takes most of a row and contributes hardly anything, a large
+weight is moved: the effect is that of the moved weight, not of the sink. After the softmax (`renormalise=False`) only
+the edges are removed, and the row sums to less than 1. The two answer different questions; `knockout_effects` computes
+both.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from headscope.errors import HeadscopeError, choices
 from headscope.heads import Head, Heads, HeadSet, Site, head_names
-from headscope.model.edits import Edit, masked_score
+from headscope.model.edits import Edit, head_mask, masked_score
 from headscope.model.tokens import Layout, Tokens
 
 TOKENS = ("all", "special", "classification", "separator", "punctuation", "content")
@@ -31,9 +32,9 @@ class KnockOut(Edit):
     of           the queries that do not see them, in the same ways; all by default
     layers       in these layers; in all by default
     heads        in these heads; in all by default
-    renormalise  cut before the softmax, so that a row still sums to 1; else after it
+    renormalise  remove edges before the softmax, so that a row still sums to 1; else after it
 
-    A query that would have no key left keeps them all; `spared` counts such rows, once a site.
+    A query that would have no key left keeps them all; `spared` counts such rows, once per site.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class KnockOut(Edit):
         for which in (to, of):
             if isinstance(which, str) and which not in TOKENS:
                 raise HeadscopeError(
-                    f'"{which}" is no class of tokens',
+                    f'"{which}" is not a class of tokens',
                     where="KnockOut",
                     expected=choices(which, TOKENS),
                 )
@@ -70,10 +71,10 @@ class KnockOut(Edit):
                 where="KnockOut",
                 expected=f"0 to {max(head.layer for head in heads)}",
             )
-        chosen = HeadSet(heads if self.heads is None else self.heads, among=heads).by_site()
+        by_site = HeadSet(heads if self.heads is None else self.heads, among=heads).by_site()
         self._at = {
-            site: here
-            for site, here in chosen.items()
+            site: numbers
+            for site, numbers in by_site.items()
             if self.layers is None or site.layer in self.layers
         }
 
@@ -88,47 +89,49 @@ class KnockOut(Edit):
 
     def scores(self, site: Site, scores: Tensor) -> Tensor:
         edges, queries = self._edges(site, scores)
-        cut, spared = mask_edges(scores, edges)
+        masked, spared = mask_edges(scores, edges)
         self.spared += int((queries & spared.any(dim=1)).sum())
-        return cut
+        return masked
 
     def weights(self, site: Site, weights: Tensor) -> Tensor:
         return weights.masked_fill(self._edges(site, weights)[0], 0.0)
 
     def _edges(self, site: Site, cells: Tensor) -> tuple[Tensor, Tensor]:
-        """Which cells are cut [sequence, head, query, key], and which queries [sequence, query] are real."""
+        """The removed edges [sequence, head, query, key], and which queries [sequence, query] are real."""
         sides = None if self._layout is None else self._layout.sides(site.stack)
         if sides is None:
             raise HeadscopeError(
                 f"the tokens of {site.stack} are not among the model's inputs, so it is not known which are meant",
                 fix="Pass input_ids and a mask [sequence, token], and decoder_input_ids to an encoder-decoder",
             )
-        here = torch.zeros(cells.shape[1], dtype=torch.bool, device=cells.device)
-        here[[site.index_of(head) for head in self._at[site]]] = True
         query, key = (
-            select_tokens(which, side).to(cells.device)
-            for which, side in zip((self.of, self.to), sides, strict=True)
+            select_tokens(selection, side).to(cells.device)
+            for selection, side in zip((self.of, self.to), sides, strict=True)
         )
-        edges = here[:, None, None] & query[:, None, :, None] & key[:, None, None, :]
+        heads = head_mask(site, self._at[site], cells)
+        edges = heads & query[:, None, :, None] & key[:, None, None, :]
         return edges.expand(cells.shape), sides[0].real.to(cells.device)
 
 
 def mask_edges(scores: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores [sequence, head, query, key] without these edges, and which rows [sequence, head, query] were spared."""
+    """Scores [sequence, head, query, key] without these edges, and which rows [sequence, head, query] were spared.
+
+    A row is spared if it would have no key left.
+    """
     lowest = masked_score(scores.dtype)
-    seen = scores.detach() > lowest
-    has_left = (seen & ~edges).any(dim=-1, keepdim=True)
-    return scores.masked_fill(edges & has_left & seen, lowest), (edges & ~has_left).any(dim=-1)
+    visible = scores.detach() > lowest
+    has_other_key = (visible & ~edges).any(dim=-1, keepdim=True)
+    masked = scores.masked_fill(edges & has_other_key & visible, lowest)
+    return masked, (edges & ~has_other_key).any(dim=-1)
 
 
-def select_tokens(which: TokenSelection, tokens: Tokens) -> Tensor:
-    """[sequence, token]: the tokens that are meant."""
-    if isinstance(which, Tensor):
-        return which
-    if isinstance(which, str):
-        meant: Tensor = tokens.real if which == "all" else getattr(tokens, which)
-        return meant
-    places = tokens.real.long().cumsum(dim=1) - 1
-    return tokens.real & torch.isin(
-        places, torch.tensor(sorted(which), device=places.device, dtype=places.dtype)
-    )
+def select_tokens(selection: TokenSelection, tokens: Tokens) -> Tensor:
+    """[sequence, token], bool: the selected tokens."""
+    if isinstance(selection, Tensor):
+        return selection
+    if isinstance(selection, str):
+        of_class: Tensor = tokens.real if selection == "all" else getattr(tokens, selection)
+        return of_class
+    positions = tokens.real.long().cumsum(dim=1) - 1  # counted over real tokens
+    selected = torch.tensor(sorted(selection), device=positions.device, dtype=positions.dtype)
+    return tokens.real & torch.isin(positions, selected)

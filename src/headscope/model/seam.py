@@ -1,8 +1,8 @@
-"""The one place where attention is watched and edited.
+"""The seam: the one place where attention is observed and edited.
 
-Two doors lead here: the attention function that headscope registers with transformers (`interface.py`), and the
-softmax tap (`tap.py`) for families with a softmax of their own. Behind both: which site is this, who watches, what
-is edited. With nobody watching and nothing edited at a site, the model's own kernels run.
+Two backends lead here: the attention function that headscope registers with transformers (`attention_interface`), and
+the softmax tap (`softmax_tap`) for families with a softmax of their own. The seam knows which site a call belongs to,
+who observes it and how it is edited. At sites that nobody observes or edits the model's own kernels run.
 """
 
 from __future__ import annotations
@@ -32,42 +32,40 @@ from headscope.model.kernels import (
 from headscope.model.tokens import Chunk, Layout, Marks, Tokens, layout_of
 
 Observer = Callable[[Attention], None]
-CallInspector = Callable[
-    [Site, Call], None
-]  # called before each attention call, with its queries, keys and values
-GradientObserver = Callable[
-    [Attention, Tensor], None
-]  # told of the loss' derivative by the weights, when it is known
+GradientObserver = Callable[[Attention, Tensor], None]  # in the backward pass, with dLoss/dWeights
+CallInspector = Callable[[Site, Call], None]  # before each call, with its queries, keys and values
 
 
 class Seam:
-    """What is watched and edited on one model, and where the current forward pass has got to."""
+    """The observers and edits of one model, and the state of the current forward pass.
+
+    sites            the sites of each attention module, in the order of its calls
+    layout_override  the layout of the next forward pass, if it is known better than its inputs tell
+    recorded_calls   (module name, heads) of each call, in the test forward that finds the sites; else None
+    """
 
     def __init__(
         self, root: nn.Module, *, marks: Marks, decoder_only: bool, takes_text: bool
     ) -> None:
         self.root, self.marks = root, marks
         self.decoder_only, self.takes_text = decoder_only, takes_text
-        self.sites: dict[
-            str, list[Site]
-        ] = {}  # the sites of each attention module, in the order of its calls
+        self.sites: dict[str, list[Site]] = {}
         self.observers: list[Observer] = []
-        self.gradient_observers: list[GradientObserver] = []  # observers of the way back
+        self.gradient_observers: list[GradientObserver] = []
         self.edits: list[Edit] = []
-        self.layout_override: Layout | None = None
-        self.recorded_calls: list[tuple[str, int]] | None = (
-            None  # (module, heads) of each call, in the dry run
-        )
         self.inspector: CallInspector | None = None
+        self.layout_override: Layout | None = None
+        self.recorded_calls: list[tuple[str, int]] | None = None
         self._layout = Layout()
-        self._calls: Counter[str] = Counter()
-        self._depth = 0
+        self._calls: Counter[str] = Counter()  # of each attention module, in this forward pass
+        self._depth = 0  # of nested forward passes: a model with a head on top calls its base model
         self._scratch = Scratch()
 
     # The course of a forward pass
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Forward pre-hook of the model, and of its encoder, which may be called alone."""
+        """Forward pre-hook of the model, and of those of its parts that may be called alone."""
+        # The root starts a new pass, even if an interrupted one has left the depth wrong.
         self._depth = 1 if module is self.root else self._depth + 1
         if self._depth == 1:
             self._calls.clear()
@@ -76,28 +74,29 @@ class Seam:
                 edit.begin_forward(self._layout)
 
     def end(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Forward hook, also called after an exception (then without output): was every site seen?"""
+        """Forward hook, also called after an exception (then without output): check that every site was called."""
         self._depth -= 1
         if self._depth == 0 and output is not None and self.recorded_calls is None:
             self._check_counts()
 
     def reset(self) -> None:
-        """Forget the current forward pass, whatever stopped it."""
+        """Forget the current forward pass, however it ended."""
         self._calls.clear()
         self._depth, self._layout = 0, Layout()
 
     def _check_counts(self) -> None:
-        """Each stack was seen whole or not at all: a silent miss would make every number wrong."""
-        seen: Counter[str] = Counter()
+        """Each stack must be called completely or not at all: a call missed in silence would make numbers wrong."""
+        called: Counter[str] = Counter()
         for name, calls in self._calls.items():
-            seen.update(site.stack for site in (self.sites[name] * calls)[:calls])
+            # Beyond its last site a module starts again with its first, as in next_site.
+            called.update(site.stack for site in (self.sites[name] * calls)[:calls])
         expected = Counter(site.stack for sites in self.sites.values() for site in sites)
         wrong = [
-            f"{seen[stack]} of {expected[stack]} sites in {stack}"
-            for stack in seen
-            if seen[stack] != expected[stack]
+            f"{count} of {expected[stack]} sites in {stack}"
+            for stack, count in called.items()
+            if count != expected[stack]
         ]
-        if wrong or not seen:
+        if wrong or not called:
             raise HeadscopeError(
                 f"this forward pass called {', '.join(wrong) or 'none of the attention sites'}",
                 expected="each stack whole or not at all",
@@ -108,14 +107,13 @@ class Seam:
         self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Layout:
         inputs = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
-        return layout_of(
-            {**inputs.get("kwargs", {}), **inputs}, self.marks, decoder_only=self.decoder_only
-        )
+        inputs = {**inputs.get("kwargs", {}), **inputs}
+        return layout_of(inputs, self.marks, decoder_only=self.decoder_only)
 
-    # What happens at a site
+    # The steps at a site
 
     def next_site(self, name: str, heads: int) -> Site | None:
-        """The site of this call of the module; None in the dry run that finds out which sites there are."""
+        """The site of this call of a module; None in the test forward that finds the sites."""
         occurrence = self._calls[name]
         self._calls[name] += 1
         if self.recorded_calls is not None:
@@ -130,8 +128,10 @@ class Seam:
         return [edit.allowed(site, shape, device) for edit in self.edits if edit.changes_mask(site)]
 
     def mask_scores(self, site: Site | None, scores: Tensor) -> Tensor:
-        """Scores [batch, head, query, key] with what the open edits forbid far below, for a family's own softmax."""
-        masks = [] if site is None else self._masks(site, tuple(scores.shape), scores.device)  # type: ignore[arg-type]
+        """Apply the masks of the open edits to scores [batch, head, query, key] of a family's own softmax."""
+        batch, heads, queries, keys = scores.shape
+        shape = (batch, heads, queries, keys)
+        masks = [] if site is None else self._masks(site, shape, scores.device)
         return add_masks_to_scores(scores, masks) if masks else scores
 
     def edit_scores(self, site: Site | None, scores: Tensor) -> Tensor:
@@ -155,59 +155,67 @@ class Seam:
                 output = edit.output(site, output)
         return output
 
-    def is_watched(self, site: Site | None) -> bool:
-        """Whether observers see this call: not in the dry run, nor when checkpointing computes a layer again."""
+    def is_observed(self, site: Site | None) -> bool:
+        """Whether observers get this call: not in the test forward, nor when checkpointing computes a layer again."""
         return self._has_observers and self._depth > 0 and site is not None
 
     @property
     def _has_observers(self) -> bool:
         return bool(self.observers or self.gradient_observers)
 
-    def attend(self, name: str, call: Call, own: Callable[[], Tensor]) -> Tensor:
-        """The heads' outputs [batch, query, head, width] of one call; `own` runs the library's kernel."""
+    def attend(self, name: str, call: Call, library_kernel: Callable[[], Tensor]) -> Tensor:
+        """The heads' outputs [batch, query, head, width] of one call, by the cheapest kernel that serves everybody."""
         site = self.next_site(name, call.shape[1])
-        if call.fixed is not None and site is not None and self._is_opened(site):
+        if site is None:
+            return library_kernel()
+        kernel = library_kernel
+        if call.fixed is not None and self._needs_weights(site):
             call = expand_fixed_heads(call)
-        if self.inspector is not None and site is not None:
+        if self.inspector is not None:
             self.inspector(site, call)
-        if site is not None and (masks := self._masks(site, call.shape, call.query.device)):
+        if masks := self._masks(site, call.shape, call.query.device):
             call = add_masks(call, masks)
-            own = partial(attend_sdpa, call)
-        written_out = site is not None and any(
-            edit.changes_scores(site) or edit.changes_weights(site) for edit in self.edits
+            kernel = partial(attend_sdpa, call)
+        is_edited = any(e.changes_scores(site) or e.changes_weights(site) for e in self.edits)
+        is_observed = self.is_observed(site)
+        has_graph = torch.is_grad_enabled() and any(
+            states.requires_grad for states in (call.query, call.key, call.value)
         )
-        watched = self.is_watched(site)
-        # Checkpointing computes a layer again outside the forward, and must find the operations it saw the first time.
-        again = self._has_observers and self._depth == 0 and _needs_graph(call)
-        if site is None or not (watched or written_out or again):
-            output = own()
+        # Gradient checkpointing computes a layer again after the forward pass (depth 0). It must then meet the same
+        # operations as the first time, so the same kernel has to run although nobody observes it.
+        is_recomputed = self._has_observers and self._depth == 0 and has_graph
+        if not (is_observed or is_edited or is_recomputed):
+            output = kernel()
         elif (
-            written_out
+            is_edited
             or self.gradient_observers
             or call.dropout
-            or _needs_graph(call)
-            or call.query.dtype.itemsize < 4
+            or has_graph
+            or call.query.dtype.itemsize < 4  # statistics need weights in float32
         ):
-            see = partial(self.show, site) if watched else None
+            observe = partial(self.observe_batch, site) if is_observed else None
             output = attend_eager(
-                call, partial(self.edit_scores, site), partial(self.edit_weights, site), see
+                call, partial(self.edit_scores, site), partial(self.edit_weights, site), observe
             )
         else:
             chunks, padding = self._chunks(site, call.shape, call.query.device)
-            see_chunk = partial(self._tell, site)
-            output = attend_in_chunks(call, chunks, padding, see_chunk, self._scratch)
+            output = attend_in_chunks(
+                call, chunks, padding, partial(self._notify, site), self._scratch
+            )
         return self.edit_output(site, output)
 
-    def _is_opened(self, site: Site) -> bool:
-        """Whether somebody wants to see or change more of a call than what its heads give."""
-        edited = any(
+    def _needs_weights(self, site: Site) -> bool:
+        """Whether anybody needs more of a call than the outputs of its heads."""
+        is_edited = any(
             edit.changes_mask(site) or edit.changes_scores(site) or edit.changes_weights(site)
             for edit in self.edits
         )
-        return edited or self._has_observers or self.inspector is not None
+        return is_edited or self._has_observers or self.inspector is not None
 
-    def show(self, site: Site, weights: Tensor, scores: Tensor, values: Tensor) -> None:
-        """Hand a whole batch's weights [batch, head, query, key] to the observers, padding removed."""
+    # Observers
+
+    def observe_batch(self, site: Site, weights: Tensor, scores: Tensor, values: Tensor) -> None:
+        """Pass a whole batch's weights and scores [batch, head, query, key] to the observers, padding removed."""
         batch, heads, queries, keys = weights.shape
         chunks, _ = self._chunks(site, (batch, heads, queries, keys), weights.device)
         if self.gradient_observers:
@@ -218,47 +226,50 @@ class Seam:
                     fix="Run the model under torch.enable_grad(), with parameters that require gradients",
                 )
             weights.register_hook(  # type: ignore[no-untyped-call]
-                partial(self._tell_behind, site, chunks, weights.detach(), values.detach())
+                partial(self._notify_gradient, site, chunks, weights.detach(), values.detach())
             )
         for chunk in chunks if self.observers else ():
-            part, raw = _within(chunk, weights.detach()), _within(chunk, scores.detach())
-            kept = values.detach()[chunk.rows][:, :, chunk.key_index]
-            self._tell(site, chunk, part, raw.to(part.dtype, copy=torch.is_grad_enabled()), kept)
+            part, raw = _real_cells(chunk, weights.detach()), _real_cells(chunk, scores.detach())
+            # With gradients on, the original belongs to the graph: observers get a copy.
+            raw = raw.to(part.dtype, copy=torch.is_grad_enabled())
+            self._notify(site, chunk, part, raw, values.detach()[chunk.rows][:, :, chunk.key_index])
 
-    def _tell(
+    def _notify(
         self, site: Site, chunk: Chunk, weights: Tensor, scores: Tensor, values: Tensor
     ) -> None:
+        attention = self._attention(site, chunk, weights, scores, values)
+        for observer in self.observers:
+            observer(attention)
+
+    def _notify_gradient(
+        self, site: Site, chunks: list[Chunk], weights: Tensor, values: Tensor, gradient: Tensor
+    ) -> None:
+        """In the backward pass: every chunk's weights with the loss' derivative by them."""
+        with torch.no_grad():
+            for chunk in chunks if self.gradient_observers else ():
+                part = _real_cells(chunk, weights)
+                values_of_chunk = values[chunk.rows][:, :, chunk.key_index]
+                attention = self._attention(site, chunk, part, None, values_of_chunk)
+                for observer in self.gradient_observers:
+                    observer(attention, _real_cells(chunk, gradient.detach()))
+
+    def _attention(
+        self, site: Site, chunk: Chunk, weights: Tensor, scores: Tensor | None, values: Tensor
+    ) -> Attention:
         attention = Attention(
             site, weights, chunk.query, chunk.key, scores, self._scratch, chunk.rows, values
         )
         attention.query_index = chunk.query_index
-        for observer in self.observers:
-            observer(attention)
-
-    def _tell_behind(
-        self, site: Site, chunks: list[Chunk], weights: Tensor, values: Tensor, gradient: Tensor
-    ) -> None:
-        """On the way back: every chunk's weights with the loss' derivative by them."""
-        with torch.no_grad():
-            for chunk in chunks if self.gradient_observers else ():
-                kept = values[chunk.rows][:, :, chunk.key_index]
-                part = _within(chunk, weights)
-                attention = Attention(
-                    site, part, chunk.query, chunk.key, None, self._scratch, chunk.rows, kept
-                )
-                attention.query_index = chunk.query_index
-                for observer in self.gradient_observers:
-                    observer(attention, _within(chunk, gradient.detach()))
+        return attention
 
     def _chunks(
         self, site: Site, shape: tuple[int, int, int, int], device: torch.device
     ) -> tuple[list[Chunk], Tensor]:
         """The batch in runs of equal length, and which keys [batch, key] are padding."""
         batch, heads, queries, keys = shape
-        if not self.takes_text and self._layout.encoder is None:
-            self._layout = Layout(
-                encoder=Tokens(torch.ones(batch, queries, dtype=torch.bool, device=device))
-            )
+        if not self.takes_text and self._layout.encoder is None:  # patches of images: no padding
+            real = torch.ones(batch, queries, dtype=torch.bool, device=device)
+            self._layout = Layout(encoder=Tokens(real))
         sides = self._layout.sides(site.stack)
         if sides is None:
             raise HeadscopeError(
@@ -278,12 +289,6 @@ class Seam:
         return self._layout.chunks(site.stack, heads), ~sides[1].real
 
 
-def _needs_graph(call: Call) -> bool:
-    return torch.is_grad_enabled() and any(
-        t.requires_grad for t in (call.query, call.key, call.value)
-    )
-
-
-def _within(chunk: Chunk, cells: Tensor) -> Tensor:
-    """Cells [batch, head, query, key] of the chunk's real tokens."""
+def _real_cells(chunk: Chunk, cells: Tensor) -> Tensor:
+    """[sequence, head, query, key]: the cells of a batch [batch, head, query, key] at the chunk's real tokens."""
     return cells[chunk.rows][:, :, chunk.query_index][:, :, :, chunk.key_index]

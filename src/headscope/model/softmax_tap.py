@@ -1,7 +1,7 @@
-"""The second door to the seam, for families with a softmax of their own: xlnet, mpnet, deberta-v2.
+"""The softmax tap: the seam's backend for families with a softmax of their own (XLNet, MPNet, DeBERTa-v2).
 
-While a tap is open, and only inside the attention module's own method, the one softmax over [batch, head, query,
-key] is seen and its input edited; the heads' outputs are edited where the family says they appear.
+While a tap is open, and only inside the attention module's own method, the one softmax over [batch, head, query, key]
+is intercepted: its input is edited, and its result is observed. The heads' outputs are edited where the family says.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Tap:
     """Where a family attends.
 
     module      the class name of its attention module
-    method      the method within which the softmax is taken, called once a site
-    heads       how many heads such a module has
+    method      the method that takes the softmax, called once for each site
+    heads       the number of heads of such a module
     edit        (what the method returned, editor of [batch, query, head, width]) -> what it should return
     projection  instead of `edit`: the submodule whose input is the heads' outputs side by side
     values      (what the weights are multiplied by, number of heads) -> [batch, head, key, width]
-    output      where the output projection is no module: (attention module) -> its blocks [head, out, width]
+    output      if the output projection is not a module: (attention module) -> its blocks [head, out, width]
     """
 
     module: str
@@ -47,32 +47,32 @@ class Tap:
 
 
 class _SoftmaxMode(TorchFunctionMode):
-    """Sees the attention softmax of one call of one module, and the values that its weights are multiplied by."""
+    """Intercepts the attention softmax of one call of one module, and the product of its weights with values.
+
+    Observers need weights, scores and values together, but values appear only after the softmax: weights and scores
+    wait for the next product of matrices.
+    """
 
     def __init__(self, seam: Seam, site: Site | None, tap: Tap, heads: int) -> None:
         super().__init__()
-        self.seam, self.site, self.tap, self.heads, self.hits = seam, site, tap, heads, 0
-        self.waiting: tuple[Site, Tensor, Tensor] | None = (
-            None  # weights and scores that have met no values yet
-        )
+        self.seam, self.site, self.tap, self.heads = seam, site, tap, heads
+        self.softmaxes = 0
+        self.waiting: tuple[Site, Tensor, Tensor] | None = None  # site, weights, scores
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self.waiting is not None and func in _PRODUCTS:
             site, weights, scores = self.waiting
             self.waiting = None
-            self.seam.show(site, weights, scores, self.tap.values(args[-1], self.heads))
+            self.seam.observe_batch(site, weights, scores, self.tap.values(args[-1], self.heads))
         if func not in _SOFTMAXES or not self._is_attention(args[0]):
             return func(*args, **kwargs)
-        self.hits += 1
+        self.softmaxes += 1
         scores = self.seam.edit_scores(self.site, self.seam.mask_scores(self.site, args[0]))
         weights = self.seam.edit_weights(self.site, func(scores, *args[1:], **kwargs))
-        if self.site is not None and self.seam.is_watched(self.site):
-            self.waiting = (
-                self.site,
-                weights.float() if weights.dtype.itemsize < 4 else weights,
-                scores,
-            )
+        if self.site is not None and self.seam.is_observed(self.site):
+            precise = weights.float() if weights.dtype.itemsize < 4 else weights
+            self.waiting = self.site, precise, scores
         return weights
 
     def _is_attention(self, scores: Tensor) -> bool:
@@ -84,46 +84,45 @@ def open_tap(seam: Seam, tap: Tap) -> Iterator[None]:
     """Route the model's attention through the seam while this is open."""
     with ExitStack() as stack:
         for name, module in seam.root.named_modules():
-            is_attention = any(
-                cls.__name__ == tap.module for cls in type(module).__mro__
-            )  # a cut one is a kind of it
-            if is_attention and tap.heads(module):
-                stack.enter_context(_tapped(seam, tap, name, module))
+            # Base classes count too: a module that lost all its heads has a subclass of its own, and no heads.
+            classes = {cls.__name__ for cls in type(module).__mro__}
+            if tap.module in classes and tap.heads(module):
+                stack.enter_context(_tap_module(seam, tap, name, module))
         yield
 
 
 @contextmanager
-def _tapped(seam: Seam, tap: Tap, name: str, module: nn.Module) -> Iterator[None]:
+def _tap_module(seam: Seam, tap: Tap, name: str, module: nn.Module) -> Iterator[None]:
     original = getattr(module, tap.method)
     heads = tap.heads(module)
-    current: list[Site | None] = [None]
+    current: Site | None = None
 
     def edit(output: Tensor) -> Tensor:
-        return seam.edit_output(current[0], output)
+        return seam.edit_output(current, output)
 
     @wraps(original)
     def method(*args: Any, **kwargs: Any) -> Any:
-        current[0] = site = seam.next_site(name, heads)
-        with _SoftmaxMode(seam, site, tap, heads) as mode:
+        nonlocal current
+        current = seam.next_site(name, heads)
+        with _SoftmaxMode(seam, current, tap, heads) as mode:
             result = original(*args, **kwargs)
-        if mode.hits != 1 or mode.waiting is not None:
+        if mode.softmaxes != 1 or mode.waiting is not None:
             raise HeadscopeError(
-                f"{name} took {mode.hits} attention softmaxes",
+                f"{name} took {mode.softmaxes} attention softmaxes",
                 expected="one a call, and its product with values",
             )
         return result if tap.edit is None else tap.edit(result, edit)
 
     def edit_input(projection: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
         side_by_side = args[0]
-        return (edit(side_by_side.reshape(*side_by_side.shape[:-1], heads, -1)).flatten(-2),)
+        by_head = side_by_side.reshape(*side_by_side.shape[:-1], heads, -1)
+        return (edit(by_head).flatten(-2),)
 
-    handle = None
-    if tap.projection is not None:
-        handle = module.get_submodule(tap.projection).register_forward_pre_hook(edit_input)
-    setattr(module, tap.method, method)
-    try:
+    with ExitStack() as stack:
+        if tap.projection is not None:
+            projection = module.get_submodule(tap.projection)
+            stack.callback(projection.register_forward_pre_hook(edit_input).remove)
+        # On the instance, in front of the method of the class.
+        setattr(module, tap.method, method)
+        stack.callback(delattr, module, tap.method)
         yield
-    finally:
-        delattr(module, tap.method)
-        if handle is not None:
-            handle.remove()
