@@ -104,7 +104,7 @@ def test_the_nearest_pattern_of_a_head_that_follows_one_is_that_one() -> None:
 
 
 def test_what_cannot_be_fixed_is_refused() -> None:
-    with pytest.raises(HeadscopeError, match='"spiral" is no fixed pattern'):
+    with pytest.raises(HeadscopeError, match='"spiral" is not a fixed pattern'):
         Fixed({"0.1": "spiral"})
     with (
         pytest.raises(HeadscopeError, match="cannot look ahead, as next does"),

@@ -351,7 +351,7 @@ def test_raganato_is_the_papers_order_in_every_layer() -> None:
 
 
 WRONG = {
-    "0.1=spiral": '`fix`: "spiral" is no fixed pattern',
+    "0.1=spiral": '`fix`: "spiral" is not a fixed pattern',
     "0.9=left": '"0.9" is not in this model',
     "0.1": '`fix` "0.1": "0.1" has no pattern. Expected such as 3.2=previous,encoder.*.0-6=raganato',
     "0.1=left,0.0-1=next": "encoder.0.1 is given twice",

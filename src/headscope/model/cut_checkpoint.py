@@ -13,8 +13,9 @@ from headscope.errors import HeadscopeError, reason
 from headscope.model.attention_model import family_of
 from headscope.model.checkpoint import check_missing, class_of
 from headscope.model.fixed_attention import set_fixed_heads
+from headscope.model.head_slices import update_linear_sizes
 from headscope.model.manifest import NAME, WEIGHTS, Manifest
-from headscope.model.surgery import update_head_attributes, update_linear_sizes
+from headscope.model.surgery import update_head_attributes
 from headscope.model.weights import cast
 
 if TYPE_CHECKING:

@@ -35,53 +35,59 @@ Patterns = Mapping[Any, str]  # by heads, however these are named
 @lru_cache(maxsize=512)
 def fixed_pattern(name: str, length: int, is_causal: bool = False) -> Tensor:
     """[row, key], each row sums to 1; float64."""
-    last, place = length - 1, torch.arange(length)
-    pointed = {"current": place, "previous": place - 1, "next": place + 1, "first": place * 0}
-    found = torch.zeros(length, length, dtype=torch.float64)
-    if name in pointed:
-        found[place, pointed[name].clamp(0, last)] = 1.0
-        return found
+    last, position = length - 1, torch.arange(length)
+    targets = {
+        "current": position,
+        "previous": position - 1,
+        "next": position + 1,
+        "first": position * 0,
+    }
+    pattern = torch.zeros(length, length, dtype=torch.float64)
+    if name in targets:
+        pattern[position, targets[name].clamp(0, last)] = 1.0
+        return pattern
     ramp = torch.arange(1, length + 1, dtype=torch.float64) ** 3
     for i in range(length):
-        if name == "left":  # a context that is empty is the boundary token
-            found[i, : max(i - 1, 1)] = ramp[: max(i - 1, 1)]
+        if name == "left":
+            before = max(i - 1, 1)  # at least the first token, if there is nothing to the left
+            pattern[i, :before] = ramp[:before]
         elif name == "right":
             after = max(last - i - 1, 1)
-            found[i, length - after :] = ramp[:after].flip(0)
+            pattern[i, length - after :] = ramp[:after].flip(0)
         elif name in ("end", "start"):
-            found[i] = ramp if name == "end" else ramp.flip(0)
+            pattern[i] = ramp if name == "end" else ramp.flip(0)
         else:
-            found[i, : i + 1 if is_causal else length] = 1.0
-    return found / found.sum(dim=-1, keepdim=True)
+            pattern[i, : i + 1 if is_causal else length] = 1.0
+    return pattern / pattern.sum(dim=-1, keepdim=True)
 
 
 def patterns_by_head(patterns: Patterns, heads: tuple[Head, ...]) -> dict[Head, str]:
-    """The pattern of each head, of those of a model; what cannot be is refused."""
-    found = {}
-    for named, name in patterns.items():
-        _check_name(name)
-        for head in HeadSet(named, among=heads):
+    """The pattern of each head of a model; an error if a head cannot have it."""
+    by_head = {}
+    for names, pattern in patterns.items():
+        _check_name(pattern)
+        for head in HeadSet(names, among=heads):
             if head.stack not in ("encoder", "decoder"):
                 raise HeadscopeError(
                     f"{head} reads one text and attends to another", expected="self-attention"
                 )
-            if head.stack == "decoder" and name in LOOK_AHEAD:
+            if head.stack == "decoder" and pattern in LOOK_AHEAD:
                 raise HeadscopeError(
-                    f"{head} cannot look ahead, as {name} does", expected="a pattern to the left"
+                    f"{head} cannot look ahead, as {pattern} does", expected="a pattern to the left"
                 )
-            found[head] = name
-    return found
+            by_head[head] = pattern
+    return by_head
 
 
 def _check_name(name: str) -> None:
     if name not in PATTERNS:
         raise HeadscopeError(
-            f'"{name}" is no fixed pattern', where="Fixed", expected=choices(name, PATTERNS)
+            f'"{name}" is not a fixed pattern', where="Fixed", expected=choices(name, PATTERNS)
         )
 
 
 class Fixed(Edit):
-    """Let heads attend by fixed patterns, whatever their queries and keys say: Fixed({"3.2": "previous"})."""
+    """Let heads attend by fixed patterns, regardless of their queries and keys: Fixed({"3.2": "previous"})."""
 
     def __init__(self, patterns: Patterns) -> None:
         self.patterns = dict(patterns.items())
@@ -89,12 +95,11 @@ class Fixed(Edit):
             _check_name(name)
         self._at: dict[Site, list[tuple[int, str]]] = {}
         self._layout: Layout | None = None
-        self._made: dict[tuple[str, str, int], Tensor] = {}
+        self._log_patterns: dict[tuple[str, str, int], Tensor] = {}  # of this forward pass
 
     def _fields(self) -> dict[str, Any]:
-        return super()._fields() | {
-            "patterns": [name for here in self._at.values() for _, name in here]
-        }
+        names = [name for patterns in self._at.values() for _, name in patterns]
+        return super()._fields() | {"patterns": names}
 
     def bind(self, heads: tuple[Head, ...]) -> None:
         self._at = {}
@@ -102,30 +107,30 @@ class Fixed(Edit):
             self._at.setdefault(head.site, []).append((head.head, name))
 
     def begin_forward(self, layout: Layout) -> None:
-        self._layout, self._made = layout, {}
+        self._layout, self._log_patterns = layout, {}
 
     def changes_scores(self, site: Site) -> bool:
         return site in self._at
 
     def scores(self, site: Site, scores: Tensor) -> Tensor:
-        parts = list(scores.unbind(dim=1))
+        by_head = list(scores.unbind(dim=1))
+        lowest = masked_score(scores.dtype)
         for head, name in self._at[site]:
-            place = site.index_of(head)
-            pattern = self._pattern(site.stack, name, scores)
-            # What is hidden stays hidden; a logarithm is a score, whose softmax is the pattern.
-            parts[place] = torch.where(
-                parts[place] > masked_score(scores.dtype), pattern, parts[place]
-            )
-        return torch.stack(parts, dim=1)
+            index = site.index_of(head)
+            # The logarithm of a pattern is a score whose softmax is the pattern. What is hidden stays hidden.
+            log_pattern = self._log_pattern(site.stack, name, scores)
+            by_head[index] = torch.where(by_head[index] > lowest, log_pattern, by_head[index])
+        return torch.stack(by_head, dim=1)
 
-    def _pattern(self, stack: str, name: str, scores: Tensor) -> Tensor:
+    def _log_pattern(self, stack: str, name: str, scores: Tensor) -> Tensor:
         """[sequence or 1, query, key]: logarithms of weights."""
         batch, _, queries, keys = scores.shape
         key = (stack, name, keys)
-        if key not in self._made:
-            causal = stack == "decoder"
-            found = pattern_over_layout(
-                self._layout, stack, batch, keys, lambda n: fixed_pattern(name, n, causal)
+        if key not in self._log_patterns:
+            is_causal = stack == "decoder"
+            pattern = pattern_over_layout(
+                self._layout, stack, batch, keys, lambda n: fixed_pattern(name, n, is_causal)
             )
-            self._made[key] = found.log().clamp_min(masked_score(scores.dtype)).to(scores)
-        return self._made[key][:, -queries:]
+            log_pattern = pattern.log().clamp_min(masked_score(scores.dtype))
+            self._log_patterns[key] = log_pattern.to(scores)
+        return self._log_patterns[key][:, -queries:]

@@ -1,27 +1,28 @@
-"""Heads cut out of the weights: smaller matrices, the same function as the ablated model.
+"""Surgery: heads taken out of the weights. Smaller matrices compute the same function as the ablated model.
 
-The linear layers inside an attention module make queries, keys and values: their rows belong to heads. The columns of
-its output projection do. What else has an axis of heads (a bias of positions, say) is the family's to handle. None of
-this is trusted: a cut model is compared with the ablated one, and refused where it differs.
+The linear layers inside an attention module make queries, keys and values: their rows belong to heads, as do the
+columns of its output projection. Anything else with an axis of heads (a position bias, for example) is handled by the
+family. None of this is trusted: a pruned model is compared with the ablated one, and it is an error if they differ.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, Heads, HeadSet, Site, format_heads, head_names
-from headscope.model.anatomy import anatomy, weight_of
+from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, Edit
 from headscope.model.families import Family
 from headscope.model.fixed_attention import get_fixed_heads, set_fixed_heads
+from headscope.model.head_slices import Slice, head_slices
 from headscope.model.manifest import Cut, Origin
 from headscope.model.sample_inputs import main_output, sample_inputs
 from headscope.model.weights import cast, in_float32, weights_sha256
@@ -29,22 +30,14 @@ from headscope.model.weights import cast, in_float32, weights_sha256
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-COUNTS = (
-    "num_attention_heads",
-    "num_heads",
-    "n_heads",
-    "n_head",
-)  # attributes that hold a number of heads
-WIDTHS = (
-    "all_head_size",
-    "inner_dim",
-    "split_size",
-)  # attributes that hold heads times their width
+# Attributes of attention modules: a number of heads, and that number times the width of a head.
+COUNTS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
+WIDTHS = ("all_head_size", "inner_dim", "split_size")
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}  # of the largest output
 
 
 def origin_of(model: AttentionModel) -> Origin:
-    """The model itself, where nothing was cut yet."""
+    """The model that this one was pruned from; the model itself if nothing was pruned yet."""
     if model.cut is not None:
         return model.cut.origin
     widths = {Site(site.stack, site.layer): len(site.numbers or ()) for site in model.sites}
@@ -56,38 +49,38 @@ def original_heads(model: AttentionModel) -> tuple[Head, ...]:
 
 
 def removed_heads(model: AttentionModel) -> HeadSet:
-    """The original model's heads that this one has no more."""
+    """The original model's heads that this one no longer has."""
     among = original_heads(model)
     return HeadSet(set(among) - set(model.heads), among=among)
 
 
 def units(model: AttentionModel) -> list[tuple[Head, ...]]:
-    """The heads that can only be cut together: one by one in most models.
+    """The sets of heads that can only be pruned together: single heads in most models.
 
     Layers that share a module lose the same head (ALBERT; the two streams of XLNet), and query heads that share a
-    key and value head go with it.
+    key and value head are removed with it.
     """
-    found = []
+    size = group_size(model)
+    units_of_model = []
     for sites in model.attention_modules.values():
-        groups = dict.fromkeys(number // group_size(model) for number in sites[0].numbers or ())
-        for group in groups:
-            found.append(
+        for group in dict.fromkeys(number // size for number in sites[0].numbers or ()):
+            units_of_model.append(
                 tuple(
                     Head(site.stack, site.layer, number)
                     for site in sites
                     for number in site.numbers or ()
-                    if number // group_size(model) == group
+                    if number // size == group
                 )
             )
-    places = {head: i for i, head in enumerate(model.heads)}
-    return sorted(found, key=lambda unit: places[unit[0]])
+    order = {head: i for i, head in enumerate(model.heads)}
+    return sorted(units_of_model, key=lambda unit: order[unit[0]])
 
 
 def group_size(model: AttentionModel) -> int:
-    """How many query heads share a key and value head."""
+    """The number of query heads that share a key and value head."""
     config = model.model.config
     keys = getattr(config, "num_key_value_heads", None)
-    return 1 if not keys else int(config.num_attention_heads) // int(keys)
+    return int(config.num_attention_heads) // int(keys) if keys else 1
 
 
 def prune(
@@ -101,61 +94,49 @@ def prune(
     heads   `"3.2,4.*"`, `[(3, 2), (4, 0)]`, or heads
     layers  whole attention blocks: 5, `[4, 5]`, `"5"` or `"encoder.3,cross.5"`
     """
-    remove = _asked(model, heads, layers)
+    remove = _heads_to_remove(model, heads, layers)
     check_prunable(model, remove)
     kept = {
-        site: tuple(
-            number
-            for number in site.numbers or ()
-            if Head(site.stack, site.layer, number) not in remove
-        )
+        site: tuple(head.head for head in site.heads(len(site.numbers or ())) if head not in remove)
         for site in model.sites
     }
-    origin = origin_of(model)
     smaller = copy.deepcopy(model.model)
     for part in _slices(model, smaller, kept):
         part.keep()
     for name, sites in model.attention_modules.items():
-        if kept[sites[0]] != sites[0].numbers:
+        numbers = kept[sites[0]]
+        if numbers != sites[0].numbers:
             core = smaller.get_submodule(name)
-            update_head_attributes(core, kept[sites[0]], model.family)
+            update_head_attributes(core, numbers, model.family)
             if (fixed := get_fixed_heads(core)) is not None:
-                left = tuple(fixed.patterns[sites[0].index_of(number)] for number in kept[sites[0]])
-                set_fixed_heads(core, replace(fixed, patterns=left))
-    cut = AttentionModel(
-        smaller,
-        model.tokenizer,
-        name=model.name,
-        revision=model.revision,
-        untrained=model.untrained,
-        notes=model.notes,
-        cut=Cut(origin, kept, _silent(model, kept), () if model.cut is None else model.cut.history),
-        reading=model.reading,
-    )
-    check_same_outputs(model, cut, Ablate(remove))
-    return cut
+                patterns = tuple(fixed.patterns[sites[0].index_of(number)] for number in numbers)
+                set_fixed_heads(core, replace(fixed, patterns=patterns))
+    silent = [name for name, sites in model.attention_modules.items() if not kept[sites[0]]]
+    pruned = model.wrap_changed(smaller, cut=extend_cut(model, kept, silent))
+    check_same_outputs(model, pruned, Ablate(remove))
+    return pruned
 
 
-def _silent(model: AttentionModel, kept: Mapping[Site, tuple[int, ...]]) -> tuple[str, ...]:
-    """The names of the attention modules without heads: those of now, and those of earlier cuts."""
-    before = () if model.cut is None else model.cut.silent
-    return *before, *(name for name, sites in model.attention_modules.items() if not kept[sites[0]])
+def extend_cut(
+    model: AttentionModel, kept: Mapping[Site, tuple[int, ...]], silent: Iterable[str] = ()
+) -> Cut:
+    """What a model made from this one has lost: these heads are left, and these modules lost all of theirs."""
+    before = model.cut or Cut(origin_of(model), {})
+    return Cut(before.origin, kept, (*before.silent, *silent), before.history)
 
 
 def expand(model: AttentionModel) -> PreTrainedModel:
-    """The same function in full shapes: zeros where heads were cut."""
+    """The transformers model of a pruned one in full shapes, with zeros where heads were: the same function."""
     assert model.cut is not None
     whole: PreTrainedModel = type(model.model)(copy.deepcopy(model.model.config)).eval()
     state = model.model.state_dict()
     shapes = {name: tensor.shape for name, tensor in whole.state_dict().items()}
-    whole.load_state_dict(
-        {name: one for name, one in state.items() if one.shape == shapes.get(name)}, strict=False
-    )
+    same = {name: tensor for name, tensor in state.items() if tensor.shape == shapes.get(name)}
+    whole.load_state_dict(same, strict=False)
     names = {module: name for name, module in whole.named_modules()}
     full = AttentionModel(whole, model.tokenizer, name=model.name)
-    for part in _slices(
-        full, whole, {site: model._sites[site].numbers or () for site in full.sites}
-    ):
+    kept = {site: model._sites[site].numbers or () for site in full.sites}
+    for part in _slices(full, whole, kept):
         part.fill(state.get(f"{names[part.module]}.{part.name}"))
     whole.generation_config = copy.deepcopy(getattr(model.model, "generation_config", None))
     cast(whole, model.model.dtype)
@@ -163,7 +144,7 @@ def expand(model: AttentionModel) -> PreTrainedModel:
 
 
 def update_head_attributes(core: nn.Module, numbers: tuple[int, ...], family: Family) -> None:
-    """Tell an attention module which heads it has, whether they were cut just now or long ago."""
+    """Set the attributes of an attention module to the heads it has left, after surgery or on loading."""
     for module in core.modules():
         before = next((getattr(module, name) for name in COUNTS if hasattr(module, name)), 0)
         for name in WIDTHS:
@@ -179,78 +160,72 @@ def update_head_attributes(core: nn.Module, numbers: tuple[int, ...], family: Fa
 
 
 def read_heads(model: AttentionModel, heads: str) -> HeadSet:
-    """Heads of the original model as they are written, each named once, that the model still has.
+    """Heads of the original model from text, each named once, that the model still has.
 
-    A star means those that are left; a head that is gone already cannot be named.
+    A star means those that are left; a head that was removed already cannot be named.
     """
-    seen: set[Head] = set()
+    among = original_heads(model)
+    selected: set[Head] = set()
     for item in heads.split(","):
-        here = set(HeadSet(item, among=original_heads(model)))
-        if seen & here:
+        named = set(HeadSet(item, among=among))
+        if again := selected & named:
             raise HeadscopeError(
-                f"{min(seen & here)} is given twice", where=f'heads "{heads}"', expected="each once"
+                f"{min(again)} is given twice", where=f'heads "{heads}"', expected="each once"
             )
-        seen |= here
-        if "*" not in item or not here & set(model.heads):
-            _refuse_gone(model, here)
-    return HeadSet(seen & set(model.heads), among=original_heads(model))
+        selected |= named
+        if "*" not in item or not named & set(model.heads):
+            _check_present(model, named)
+    return HeadSet(selected & set(model.heads), among=among)
 
 
-def _refuse_gone(model: AttentionModel, heads: Iterable[Head]) -> None:
-    again = sorted(set(heads) & set(removed_heads(model)))
-    if again:
-        left = HeadSet(model.heads, among=original_heads(model))
+def _check_present(model: AttentionModel, heads: Iterable[Head]) -> None:
+    removed = sorted(set(heads) & set(removed_heads(model)))
+    if removed:
+        present = HeadSet(model.heads, among=original_heads(model))
         raise HeadscopeError(
-            f"{again[0]} is already gone", where="heads", expected=f"some of {left}"
+            f"{removed[0]} is already gone", where="heads", expected=f"some of {present}"
         )
 
 
-def _asked(
+def _heads_to_remove(
     model: AttentionModel, heads: Heads | None, layers: int | str | Iterable[int | str] | None
 ) -> HeadSet:
-    if heads is None and layers is None:
+    if (heads is None) == (layers is None):
         raise HeadscopeError(
-            "nothing to remove", expected="heads, or layers", fix='prune(model, "3.2,4.*")'
-        )
-    if heads is not None and layers is not None:
-        raise HeadscopeError(
-            "heads and layers at once", expected="one of them", fix='prune(model, "3.2,4.*")'
+            "nothing to remove" if heads is None else "heads and layers at once",
+            expected="heads, or layers" if heads is None else "one of them",
+            fix='prune(model, "3.2,4.*")',
         )
     if layers is not None:
-        given = (
-            layers.split(",")
-            if isinstance(layers, str)
-            else layers
-            if isinstance(layers, Iterable)
-            else [layers]
-        )
-        return _of_layers(model, [str(layer) for layer in given])
-    if isinstance(heads, str):
-        return read_heads(model, heads)
-    named = head_names(heads or ())
-    if any(isinstance(head, str) for head in named):
-        return read_heads(model, format_heads(named))
-    twice = [head for place, head in enumerate(named) if head in named[:place]]
-    if twice:
-        raise HeadscopeError(f"{twice[0]} is given twice", where="heads", expected="each once")
-    wanted = HeadSet(named, among=original_heads(model))
-    _refuse_gone(model, wanted)
-    return wanted
+        if isinstance(layers, str):
+            layers = layers.split(",")
+        elif not isinstance(layers, Iterable):
+            layers = [layers]
+        return _heads_of_layers(model, [str(layer).strip() for layer in layers])
+    names = head_names(heads or ())
+    if isinstance(heads, str) or any(isinstance(head, str) for head in names):
+        return read_heads(model, format_heads(names))
+    again = [head for i, head in enumerate(names) if head in names[:i]]
+    if again:
+        raise HeadscopeError(f"{again[0]} is given twice", where="heads", expected="each once")
+    remove = HeadSet(names, among=original_heads(model))
+    _check_present(model, remove)
+    return remove
 
 
-def _of_layers(model: AttentionModel, layers: Sequence[str]) -> HeadSet:
-    known = {str(layer) for head in model.heads for layer in (head.layer, head.site)}
+def _heads_of_layers(model: AttentionModel, layers: list[str]) -> HeadSet:
+    present = {str(layer) for head in model.heads for layer in (head.layer, head.site)}
     for layer in layers:
-        if layer.strip() not in known:
-            there = ", ".join(dict.fromkeys(str(head.site) for head in model.heads))
+        if layer not in present:
+            sites = ", ".join(dict.fromkeys(str(head.site) for head in model.heads))
             raise HeadscopeError(
-                f'"{layer.strip()}" has no heads in this model', where="layers", expected=there
+                f'"{layer}" has no heads in this model', where="layers", expected=sites
             )
-    return read_heads(model, ",".join(f"{layer.strip()}.*" for layer in layers))
+    return read_heads(model, ",".join(f"{layer}.*" for layer in layers))
 
 
 def check_prunable(model: AttentionModel, remove: HeadSet) -> None:
-    """Refuse what cannot be cut."""
+    """Refuse heads that cannot be removed: none, all, or some of a set that can only be removed together."""
     if model.is_open:
         raise HeadscopeError(
             "the model is being watched or edited", fix="Leave the with block before cutting"
@@ -262,139 +237,60 @@ def check_prunable(model: AttentionModel, remove: HeadSet) -> None:
             "these are all heads of the model", where="heads", expected="at least one that stays"
         )
     for unit in units(model):
-        asked = [head for head in unit if head in remove]
-        if asked and len(asked) < len(unit):
+        selected = [head for head in unit if head in remove]
+        if 0 < len(selected) < len(unit):
             whole = HeadSet(unit, among=model.heads)
-            is_shared = len({head.site for head in unit}) > 1
+            reason, alternative = "query heads share a key and value head", str(whole)
+            if len({head.site for head in unit}) > 1:
+                reason, alternative = "layers share their weights", f"*.{selected[0].head}"
             raise HeadscopeError(
-                f"{asked[0]} cannot be cut alone: "
-                + (
-                    "layers share their weights"
-                    if is_shared
-                    else "query heads share a key and value head"
-                ),
+                f"{selected[0]} cannot be cut alone: {reason}",
                 where=model.name,
                 expected=f"all of {whole}, or none",
-                fix=f"Write {f'*.{asked[0].head}' if is_shared else whole}; to switch off one of them without "
-                "cutting, edit the model: Ablate",
+                fix=f"Write {alternative}; to switch off one of them without cutting, edit the model: Ablate",
             )
-
-
-@dataclass(frozen=True)
-class Slice:
-    """The part of one parameter that belongs to some heads: these cells along this axis."""
-
-    module: nn.Module
-    name: str
-    axis: int
-    indices: Tensor
-
-    def keep(self) -> None:
-        whole: Tensor = getattr(self.module, self.name)
-        left = whole.detach().index_select(self.axis, self.indices.to(whole.device)).contiguous()
-        setattr(self.module, self.name, nn.Parameter(left, requires_grad=whole.requires_grad))
-        update_linear_sizes(self.module)
-
-    def fill(self, part: Tensor | None) -> None:
-        """Put the part into the whole parameter, and zeros everywhere else."""
-        whole: Tensor = getattr(self.module, self.name)
-        with torch.no_grad():
-            whole.zero_()
-            if part is not None:
-                whole.index_copy_(self.axis, self.indices.to(whole.device), part.to(whole))
-
-
-def head_slices(
-    core: nn.Module, projection: nn.Module | None, places: list[int], heads: int, group: int
-) -> list[Slice]:
-    """What belongs to these of a module's heads: rows of its linear layers, and columns of its output projection."""
-    from transformers.pytorch_utils import Conv1D
-
-    assert projection is not None, (
-        f"{type(core).__name__} has no output projection that is a module"
-    )
-    width = weight_of(projection).shape[1] // heads
-    fixed = get_fixed_heads(core)
-    few = () if fixed is None else (core.get_submodule(fixed.query), core.get_submodule(fixed.key))
-    found = []
-    for module in core.modules():
-        if not isinstance(module, nn.Linear | Conv1D) or module is projection:
-            continue
-        axis = int(isinstance(module, Conv1D))  # a Conv1D stores [in, out]
-        blocks, shared = divmod(module.weight.shape[axis], heads * width)
-        if (
-            fixed is not None and module in few
-        ):  # rows of those heads alone that have queries and keys
-            starts = [place * width for place, head in enumerate(fixed.learned) if head in places]
-        elif not shared:  # several blocks where queries, keys and values are made together
-            starts = [
-                (block * heads + place) * width for block in range(blocks) for place in places
-            ]
-        else:  # keys and values that several query heads share
-            starts = [place * width for place in dict.fromkeys(place // group for place in places)]
-        found.append(Slice(module, "weight", axis, block_indices(starts, width)))
-        if module.bias is not None:
-            found.append(Slice(module, "bias", 0, block_indices(starts, width)))
-    columns = block_indices([place * width for place in places], width)
-    return [*found, Slice(projection, "weight", int(not isinstance(projection, Conv1D)), columns)]
-
-
-def block_indices(starts: list[int], width: int) -> Tensor:
-    return torch.tensor([start + i for start in starts for i in range(width)], dtype=torch.long)
 
 
 def _slices(
     model: AttentionModel, root: nn.Module, kept: Mapping[Site, tuple[int, ...]]
 ) -> list[Slice]:
-    """What stays of every attention module that loses heads; `root` is built like the model."""
+    """The parts that stay of every attention module that loses heads; `root` is built like the model."""
     parts = anatomy(model)
-    found = []
+    slices: list[Slice] = []
     for name, sites in model.attention_modules.items():
         site = sites[0]
-        if kept[site] != site.numbers:
-            core, projection = root.get_submodule(name), parts[site].projection
-            places = [site.index_of(number) for number in kept[site]]
-            if model.family.axes:
-                mine = torch.tensor(places, dtype=torch.long)
-                found += [
-                    Slice(core, parameter, axis, mine)
-                    for parameter, axis in model.family.axes.items()
-                ]
-            else:
-                output = None if projection is None else root.get_submodule(projection)
-                found += head_slices(
-                    core, output, places, len(site.numbers or ()), group_size(model)
-                )
-    return found
+        if kept[site] == site.numbers:
+            continue
+        core, projection = root.get_submodule(name), parts[site].projection
+        heads = [site.index_of(number) for number in kept[site]]
+        if model.family.axes:
+            indices = torch.tensor(heads, dtype=torch.long)
+            axes = model.family.axes.items()
+            slices += [Slice(core, parameter, axis, indices) for parameter, axis in axes]
+        else:
+            output = None if projection is None else root.get_submodule(projection)
+            slices += head_slices(core, output, heads, len(site.numbers or ()), group_size(model))
+    return slices
 
 
-def update_linear_sizes(module: nn.Module) -> None:
-    """Make what a linear layer says of its sizes true."""
-    from transformers.pytorch_utils import Conv1D
-
-    if isinstance(module, Conv1D):
-        module.nx, module.nf = module.weight.shape
-    elif isinstance(module, nn.Linear):
-        module.out_features, module.in_features = module.weight.shape
-
-
-def check_same_outputs(model: AttentionModel, cut: AttentionModel, edit: Edit) -> None:
-    """Compare the cut model with the edited one on a small padded batch."""
+def check_same_outputs(model: AttentionModel, changed: AttentionModel, edit: Edit) -> None:
+    """Compare a changed model with the edited one on a small padded batch; an error if they differ."""
     training, dtype = model.model.training, model.model.dtype
-    for one in (model, cut):
-        one.model.eval()
+    modules = model.model, changed.model
+    for module in modules:
+        module.eval()
     try:
-        with in_float32(model.model), in_float32(cut.model), torch.no_grad():
+        with in_float32(model.model), in_float32(changed.model), torch.no_grad():
             inputs = sample_inputs(model, batch=2)
             with model.edited(edit):
-                wanted = main_output(model, inputs)
-            found = main_output(cut, inputs)
+                expected = main_output(model, inputs)
+            actual = main_output(changed, inputs)
     finally:
-        for one in (model, cut):
-            one.model.train(training)
+        for module in modules:
+            module.train(training)
     limit = TOLERANCE.get(dtype, TOLERANCE[torch.float32])
-    difference = float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1.0))
-    if not difference <= limit:
+    difference = float((actual - expected).abs().max() / expected.abs().max().clamp_min(1.0))
+    if not difference <= limit:  # NaN must fail as well
         raise HeadscopeError(
             f"the cut model differs from the edited one by {difference:.1e} of its outputs",
             where=model.name,
