@@ -1,12 +1,12 @@
-"""What the tokens of a batch are: real or padding, special, separator, punctuation, which word, which segment.
+"""The tokens of a batch: real or padding, special, separator, punctuation, which word, which segment.
 
-`Tokens` describes one side of a batch; `Layout` says which side each stack's queries and keys come from, and
-cuts a batch into runs of sequences of equal length, so that nothing behind the seam ever meets padding.
+`Tokens` describes one side of a batch. `Layout` tells which side the queries and keys of each stack come from, and
+divides a batch into runs of sequences of equal length, so that nothing behind the seam ever meets padding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,12 +17,12 @@ from torch import Tensor
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-CHUNK_CELLS = 800_000  # weights handled at a time: little memory, yet enough of them for what an operation costs
+CHUNK_CELLS = 800_000  # weights at a time: few enough for little memory, many enough to outweigh the cost of a call
 
 
 @dataclass(frozen=True)
 class Marks:
-    """Which token ids mean what, as the tokenizer says; empty where a model has no such token."""
+    """The token ids of each class, by the tokenizer; empty if a model has no such token."""
 
     special: frozenset[int] = frozenset()
     classification: frozenset[int] = frozenset()
@@ -32,27 +32,19 @@ class Marks:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> Marks:
-        separator = (
-            tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
-        )
-        vocabulary = tokenizer.get_vocab()
+        def ids(token: int | None) -> frozenset[int]:
+            return frozenset() if token is None else frozenset([token])
+
+        vocabulary = tokenizer.get_vocab().items()
+        punctuation = frozenset(i for token, i in vocabulary if token.lstrip("▁Ġ") in (".", ","))
+        separator = tokenizer.sep_token_id
         return cls(
             special=frozenset(tokenizer.all_special_ids),
-            classification=_ids(tokenizer.cls_token_id),
-            separator=_ids(separator),
-            punctuation=frozenset(
-                i for token, i in vocabulary.items() if token.lstrip("▁Ġ") in (".", ",")
-            ),
+            classification=ids(tokenizer.cls_token_id),
+            separator=ids(tokenizer.eos_token_id if separator is None else separator),
+            punctuation=punctuation,
             padding=tokenizer.pad_token_id,
         )
-
-
-def _ids(token_id: int | None) -> frozenset[int]:
-    return frozenset() if token_id is None else frozenset([token_id])
-
-
-def _is_in(ids: Tensor, wanted: Iterable[int]) -> Tensor:
-    return torch.isin(ids, torch.tensor(sorted(wanted), dtype=ids.dtype, device=ids.device))
 
 
 @dataclass(frozen=True)
@@ -70,26 +62,28 @@ class Tokens:
     segments: Tensor | None = None
     marks: Marks = field(default_factory=Marks)
 
-    def _marked(self, wanted: frozenset[int]) -> Tensor:
-        if self.ids is None or not wanted:
+    def _of_class(self, class_ids: frozenset[int]) -> Tensor:
+        """[sequence, token], bool: the real tokens with one of these ids."""
+        if self.ids is None or not class_ids:
             return torch.zeros_like(self.real)
-        return _is_in(self.ids, wanted) & self.real
+        ids = torch.tensor(sorted(class_ids), dtype=self.ids.dtype, device=self.ids.device)
+        return torch.isin(self.ids, ids) & self.real
 
     @cached_property
     def special(self) -> Tensor:
-        return self._marked(self.marks.special)
+        return self._of_class(self.marks.special)
 
     @cached_property
     def classification(self) -> Tensor:
-        return self._marked(self.marks.classification)
+        return self._of_class(self.marks.classification)
 
     @cached_property
     def separator(self) -> Tensor:
-        return self._marked(self.marks.separator)
+        return self._of_class(self.marks.separator)
 
     @cached_property
     def punctuation(self) -> Tensor:
-        return self._marked(self.marks.punctuation)
+        return self._of_class(self.marks.punctuation)
 
     @cached_property
     def content(self) -> Tensor:
@@ -103,68 +97,55 @@ class Tokens:
 
     @cached_property
     def special_penalty(self) -> Tensor:
-        """[sequence, token]: what to add to weights so that a special key is never the largest."""
+        """[sequence, token]: added to weights, it makes sure that a special key is never the largest."""
         return self.special * -2.0
 
     @cached_property
     def content_count(self) -> int:
-        """How many content tokens there are in all sequences together."""
+        """The number of content tokens in all sequences together."""
         return int(self.content.sum())
 
     @cached_property
     def averages(self) -> Tensor:
         """[sequence, token, 3]: row values times this are their means over all, content and classification rows.
 
-        NaN where a sequence has no such row.
+        NaN if a sequence has no such row.
         """
-        chosen = torch.stack([self.real, self.content, self.classification], dim=-1)
-        return chosen / chosen.sum(dim=1, keepdim=True)
+        rows = torch.stack([self.real, self.content, self.classification], dim=-1)
+        return rows / rows.sum(dim=1, keepdim=True)
 
     @property
     def length(self) -> int:
         return self.real.shape[1]
 
-    def cut(self, rows: slice, kept: slice | Tensor) -> Tokens:
-        """These sequences without their padding."""
+    def select(self, rows: slice, index: slice | Tensor) -> Tokens:
+        """These sequences, at these tokens."""
 
         def part(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else tensor[rows][:, kept]
+            return None if tensor is None else tensor[rows][:, index]
 
-        real = self.real[rows][:, kept]
+        real = self.real[rows][:, index]
         result = Tokens(real, part(self.ids), part(self.words), part(self.segments), self.marks)
-        for name in DERIVED:  # worked out once for the batch, not for every part of it
+        for name in DERIVED:  # computed once for the batch, not for every part of it
             result.__dict__[name] = part(getattr(self, name))
         return result
 
     def to(self, device: torch.device) -> Tokens:
-        def moved(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else tensor.to(device)
-
-        return Tokens(
-            self.real.to(device),
-            moved(self.ids),
-            moved(self.words),
-            moved(self.segments),
-            self.marks,
+        ids, words, segments = (
+            None if tensor is None else tensor.to(device)
+            for tensor in (self.ids, self.words, self.segments)
         )
+        return Tokens(self.real.to(device), ids, words, segments, self.marks)
 
 
-DERIVED = (
-    "special",
-    "classification",
-    "separator",
-    "punctuation",
-    "content",
-    "classes",
-    "averages",
-    "special_penalty",
-)
 CLASSES = ("classification", "separator", "punctuation", "special")
+# Cached properties with an axis of tokens.
+DERIVED = (*CLASSES, "content", "classes", "averages", "special_penalty")
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Neighbouring sequences of one batch that are equally long, and where their real tokens are."""
+    """Neighbouring sequences of one batch that are equally long, and the indices of their real tokens."""
 
     rows: slice
     query_index: slice | Tensor
@@ -185,7 +166,7 @@ class Layout:
     )
 
     def sides(self, stack: str) -> tuple[Tokens, Tokens] | None:
-        """The query and key side of a stack; None where this batch does not tell."""
+        """The query and key side of a stack; None if this batch does not tell."""
         query, key = {
             "encoder": (self.encoder, self.encoder),
             "decoder": (self.decoder, self.decoder),
@@ -203,19 +184,20 @@ class Layout:
         return self._chunks[stack, heads]
 
     def to(self, device: torch.device) -> Layout:
-        def moved(tokens: Tokens | None) -> Tokens | None:
-            return None if tokens is None else tokens.to(device)
-
-        return Layout(moved(self.encoder), moved(self.decoder), moved(self.targets))
+        encoder, decoder, targets = (
+            None if side is None else side.to(device)
+            for side in (self.encoder, self.decoder, self.targets)
+        )
+        return Layout(encoder, decoder, targets)
 
 
 def pattern_over_layout(
     layout: Layout | None, stack: str, batch: int, keys: int, make: Callable[[int], Tensor]
 ) -> Tensor:
-    """[sequence or 1, …, key, key]: what `make` gives for each sequence's own length, at its tokens; 1 at padding.
+    """[sequence or 1, …, key, key]: the pattern that `make` gives for each sequence's length, at its real tokens.
 
-    Positions are counted over real tokens. With a cache of earlier tokens the layout tells only the last: then there is
-    no padding, as when an encoder-decoder generates.
+    1 at padding. With a cache of earlier tokens the layout tells only the last ones: then no padding is assumed, as
+    when an encoder-decoder generates.
     """
     sides = None if layout is None else layout.sides(stack)
     if sides is None or sides[0].real.shape != (batch, keys):
@@ -224,63 +206,62 @@ def pattern_over_layout(
 
 
 def pattern_over_tokens(real: Tensor, make: Callable[[int], Tensor]) -> Tensor:
-    """The same over the real ones [sequence, key] of some keys; one for all sequences where there is no padding."""
+    """The same at the real ones [sequence, key] of some keys; one pattern for all sequences if there is no padding."""
     batch, keys = real.shape
     if bool(real.all()):
         return make(keys)[None]
-    found: Tensor | None = None
+    result: Tensor | None = None
     for row, tokens in enumerate(real.cpu()):
-        place = tokens.nonzero()[:, 0]
-        own = make(len(place))
-        if found is None:
-            found = torch.ones(batch, *own.shape[:-2], keys, keys, dtype=own.dtype)
-        found[row][..., place[:, None], place[None, :]] = own
-    assert found is not None
-    return found
+        index = tokens.nonzero()[:, 0]
+        pattern = make(len(index))
+        if result is None:
+            result = torch.ones(batch, *pattern.shape[:-2], keys, keys, dtype=pattern.dtype)
+        result[row][..., index[:, None], index[None, :]] = pattern
+    assert result is not None
+    return result
 
 
 def _chunks(query: Tokens, key: Tokens, heads: int) -> list[Chunk]:
-    queries, keys = _kept(query.real), _kept(key.real)
+    queries, keys = _real_indices(query.real), _real_indices(key.real)
+    cells = heads * query.length * key.length  # of one sequence
     chunks, start = [], 0
     for stop in range(1, len(queries) + 1):
-        full = (stop - start + 1) * heads * query.length * key.length > CHUNK_CELLS
+        is_full = (stop - start + 1) * cells > CHUNK_CELLS
         if (
             stop < len(queries)
-            and not full
-            and _same(queries, start, stop)
-            and _same(keys, start, stop)
+            and not is_full
+            and _are_same_slice(queries[start], queries[stop])
+            and _are_same_slice(keys[start], keys[stop])
         ):
             continue
         rows, query_index, key_index = slice(start, stop), queries[start], keys[start]
-        cut = query.cut(rows, query_index)
-        chunks.append(
-            Chunk(
-                rows, query_index, key_index, cut, cut if key is query else key.cut(rows, key_index)
-            )
-        )
+        query_part = query.select(rows, query_index)
+        # One object for both sides tells statistics that positions can be compared (Attention.within_one_text).
+        key_part = query_part if key is query else key.select(rows, key_index)
+        chunks.append(Chunk(rows, query_index, key_index, query_part, key_part))
         start = stop
     return chunks
 
 
-def _same(kept: list[slice | Tensor], one: int, other: int) -> bool:
-    return isinstance(kept[one], slice) and kept[one] == kept[other]
+def _are_same_slice(first: slice | Tensor, second: slice | Tensor) -> bool:
+    return isinstance(first, slice) and first == second
 
 
-def _kept(real: Tensor) -> list[slice | Tensor]:
-    """Where each sequence's real tokens are: a slice, or indices if there is padding between them."""
-    kept: list[slice | Tensor] = []
+def _real_indices(real: Tensor) -> list[slice | Tensor]:
+    """Each sequence's real tokens: a slice, or indices if there is padding between them."""
+    indices: list[slice | Tensor] = []
     first, length = real.int().argmax(dim=1).tolist(), real.sum(dim=1).tolist()
     for row, start, count in zip(real, first, length, strict=True):
-        whole = bool(row[start : start + count].all())
-        kept.append(slice(start, start + count) if whole else row.nonzero()[:, 0])
-    return kept
+        is_contiguous = bool(row[start : start + count].all())
+        indices.append(slice(start, start + count) if is_contiguous else row.nonzero()[:, 0])
+    return indices
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a model is called with, and what its tokens are. `indices` are the numbers of the examples in it.
+    """The inputs of a forward pass, and what its tokens are. `indices` are the numbers of the examples in it.
 
-    labels: [sequence, token], what is right at each token, for tasks that judge single ones; -100 for no matter
+    labels: [sequence, token], the right answer at each token, for tasks that judge single tokens; -100 to ignore one
     """
 
     inputs: Mapping[str, Tensor]
@@ -297,34 +278,26 @@ def layout_of(inputs: Mapping[str, Any], marks: Marks, *, decoder_only: bool = F
     encoder = _side(inputs, marks, "")
     if decoder_only:
         return Layout(decoder=encoder)
-    mapping = inputs.get(
-        "target_mapping"
-    )  # [sequence, target, token]: the query stream's rows are the targets
     targets = None
+    mapping = inputs.get("target_mapping")  # [sequence, target, token], of XLNet
     if mapping is not None and encoder is not None:
-        targets = Tokens(
-            encoder.real & (mapping.sum(dim=1) > 0),
-            encoder.ids,
-            segments=encoder.segments,
-            marks=marks,
-        )
+        # The rows of the query stream are the targets.
+        is_target = encoder.real & (mapping.sum(dim=1) > 0)
+        targets = Tokens(is_target, encoder.ids, segments=encoder.segments, marks=marks)
     return Layout(encoder=encoder, decoder=_side(inputs, marks, "decoder_"), targets=targets)
 
 
 def _side(inputs: Mapping[str, Any], marks: Marks, prefix: str) -> Tokens | None:
     ids: Tensor | None = inputs.get(f"{prefix}input_ids")
-    embeddings: Tensor | None = inputs.get(f"{prefix}inputs_embeds")
-    given = embeddings if ids is None else ids
-    if given is None:
+    tokens: Tensor | None = inputs.get(f"{prefix}inputs_embeds") if ids is None else ids
+    if tokens is None:
         return None
     mask: Tensor | None = inputs.get(f"{prefix}attention_mask")
-    if (
-        mask is None and not prefix and inputs.get("input_mask") is not None
-    ):  # XLNet's: 1 at padding
-        mask = 1 - inputs["input_mask"]
+    if mask is None and not prefix and inputs.get("input_mask") is not None:
+        mask = 1 - inputs["input_mask"]  # XLNet's is 1 at padding
     if mask is not None and mask.dim() != 2:
         return None  # a mask between tokens does not say which of them are padding
     if mask is None:
-        mask = torch.ones(given.shape[:2])
+        mask = torch.ones(tokens.shape[:2])
     segments = None if prefix else inputs.get("token_type_ids")
-    return Tokens(real=mask.to(given.device).bool(), ids=ids, segments=segments, marks=marks)
+    return Tokens(real=mask.to(tokens.device).bool(), ids=ids, segments=segments, marks=marks)
