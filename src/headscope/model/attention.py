@@ -1,7 +1,7 @@
-"""What one site did to a few sequences: the weights, and what several statistics need of them, computed once.
+"""The attention of one site over a few sequences, and quantities that several statistics need, computed once.
 
 An `Attention` holds sequences of one length without padding. It is valid only while its observer runs: the
-weights live in buffers that the next call overwrites, so keep numbers, not tensors of it (or clone them).
+weights live in buffers that the next call overwrites, so keep numbers computed from it, or clones, not its tensors.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from headscope.model.word_attention import Pool, WordAttention, word_attention
 
 
 class Scratch:
-    """Buffers that are used again and again: fresh memory at each call costs more than the arithmetic in it."""
+    """Buffers that are used again: fresh memory at each call would cost more than the arithmetic in it."""
 
     def __init__(self) -> None:
         self._buffers: dict[tuple[object, ...], Tensor] = {}
 
     def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """An uninitialised contiguous tensor; the next `take` of this name gives the same memory."""
+        """An uninitialised contiguous tensor; the next `take` of this name returns the same memory."""
         key = self._key(name, like)
         cells = math.prod(shape)
         if key not in self._buffers or self._buffers[key].numel() < cells:
@@ -38,30 +38,32 @@ class Scratch:
         # A tensor made in inference mode cannot be written outside it, so the two do not share.
         return name, like.dtype, like.device, torch.is_inference_mode_enabled()
 
-    def skewed(self, shape: tuple[int, int, int, int], like: Tensor) -> tuple[Tensor, Tensor]:
-        """A square map written askew: (view to write [S, H, n, n], the memory [S, H, n, 2n-1] to sum over rows).
+    def skew(self, shape: tuple[int, int, int, int], like: Tensor) -> tuple[Tensor, Tensor]:
+        """A square map whose diagonals are columns in memory: (view to write [S, H, n, n], memory [S, H, n, 2n-1]).
 
-        Row i is shifted so that cell (i, j) lands in column j - i + n - 1: a diagonal becomes a column. Cells
-        that the view does not reach are 0 and stay so.
+        Cell (i, j) of the view is in column j - i + n - 1 of the memory, so that a sum over the memory's rows is a sum
+        along diagonals. Cells that the view does not reach are 0 and stay so.
         """
         sequences, heads, length, _ = shape
         width = 2 * length - 1
-        whole = (sequences, heads, length, width)
+        memory_shape = (sequences, heads, length, width)
         key = self._key("skewed", like)
         memory = self._buffers.get(key)
-        if memory is None or memory.shape != whole:
-            memory = self._buffers[key] = torch.zeros(whole, dtype=like.dtype, device=like.device)
+        if memory is None or memory.shape != memory_shape:
+            memory = torch.zeros(memory_shape, dtype=like.dtype, device=like.device)
+            self._buffers[key] = memory
+        # A row of the view begins one column further left than the row before it: its stride is width - 1.
         strides = (heads * length * width, length * width, width - 1, 1)
         return memory.as_strided(shape, strides, length - 1), memory
 
 
 @dataclass(frozen=True)
 class Layer:
-    """What a site's heads write into.
+    """The surroundings of a site's heads, for lenses that follow their results further.
 
-    blocks    [head, out, width]: the output projection; what a head writes is its values times its block
-    residual  [sequence, query, out]: what the heads' sum is added to, where it is known
-    gain      [out]: of the LayerNorm that the sum goes through on its way to the next layer; None where there is none
+    blocks    [head, out, width]: the output projection; a head writes its values times its block
+    residual  [sequence, query, out]: the states that the heads' sum is added to; None if unknown
+    gain      [out]: of the LayerNorm that the sum goes through on its way to the next layer; None if there is none
     """
 
     blocks: Tensor
@@ -72,20 +74,21 @@ class Layer:
 class Attention:
     """One site's weights over some sequences of equal length, padding removed.
 
-    site     where
+    site     the (stack, layer)
     weights  [sequence, head, query, key]; rows sum to 1
-    query    the tokens that look; key: the tokens looked at. The same object where a text attends to itself
-    scores   what the softmax was taken of, where known
+    query    the tokens that attend; key: the tokens attended to. The same object if a text attends to itself
+    scores   the input of the softmax; None if unknown
     rows     which sequences of the batch these are; query_index: which of their query tokens
-    values   what the heads gather from the keys, bias included; None where unknown
+    values   the vectors that are averaged by the weights, bias included; None if unknown
 
-    Seen through a lens (`AttentionModel.watched(…, lens=…)`), the lens' map stands in the place of the weights:
-    lens       its name; `raw` is the attention as it was (itself, where nothing is in between)
-    row_totals [sequence, head, query]: what the rows of the map summed to before they were normalised
-    layer      what the heads write into, through the norm lens
-    rank       [sequence, head]: of the values, through effective attention where a sequence is long enough for it
-    gradient   [sequence, head, query, key]: the loss' derivative by the weights, through the gradient lens
-    examples the numbers of the examples these sequences are of, as in `Batch.indices`; empty where unknown
+    With a lens (`AttentionModel.watched(…, lens=…)`) the lens' map replaces the weights:
+    lens       its name; `raw` for the attention itself
+    raw        the attention without the lens; the object itself if there is none
+    row_totals [sequence, head, query]: the sums of the map's rows before they were normalised
+    layer      the surroundings of the heads, with the norm lens
+    rank       [sequence, head]: of the values, with effective attention if a sequence is long enough for it
+    gradient   [sequence, head, query, key]: the loss' derivative by the weights, with the gradient lens
+    examples   the numbers of the examples of these sequences, as in `Batch.indices`; empty if unknown
     """
 
     examples: tuple[int, ...] = ()
@@ -114,17 +117,13 @@ class Attention:
         self._between_words: dict[Pool, WordAttention] = {}
 
     def through(self, lens: str, weights: Tensor) -> Attention:
-        """The same call seen through a lens, with its map in the place of the weights."""
-        seen = Attention(
+        """The same call with a lens' map in the place of the weights."""
+        mapped = Attention(
             self.site, weights, self.query, self.key, None, self._scratch, self.rows, self._values
         )
-        seen.lens, seen.raw, seen.examples, seen.query_index = (
-            lens,
-            self,
-            self.examples,
-            self.query_index,
-        )
-        return seen
+        mapped.lens, mapped.raw = lens, self
+        mapped.examples, mapped.query_index = self.examples, self.query_index
+        return mapped
 
     def buffer(self, name: str) -> Tensor:
         """Memory of the weights' shape that the next call of this name overwrites."""
@@ -147,7 +146,7 @@ class Attention:
 
     @cached_property
     def allowed(self) -> Tensor:
-        """[sequence, head, query, key], bool: the keys that a query may attend to; all where no scores are known."""
+        """[sequence, head, query, key], bool: the keys that a query may attend to; all if no scores are known."""
         if self._scores is None:
             return torch.ones_like(self.weights, dtype=torch.bool)
         return self._scores > masked_score(self._scores.dtype)
@@ -156,29 +155,28 @@ class Attention:
     def visible(self) -> Tensor:
         """[sequence or 1, head or 1, query, key], bool: the keys that a query may attend to.
 
-        An axis has size 1 where all its sequences or heads agree, so that most models pay for one map instead of all.
-        Without scores (through the gradient lens) a decoder is taken to be causal and any other stack to see all keys.
+        An axis has size 1 if all its sequences or heads agree, so that most models pay for one map instead of all.
+        Without scores (with the gradient lens) a decoder is taken to be causal and any other stack to see all keys.
         """
         scores = self.raw._scores
         if scores is None:
             everywhere = torch.ones_like(self.weights[:1, :1], dtype=torch.bool)
             return everywhere.tril() if self.site.stack == "decoder" else everywhere
         lowest = masked_score(scores.dtype)
-        for axes in (
-            (0, 1),
-            (1,),
-        ):  # extremes over heads are ten times faster than comparing every cell
-            seen_by_all = scores.amin(dim=axes, keepdim=True) > lowest
-            if torch.equal(seen_by_all, scores.amax(dim=axes, keepdim=True) > lowest):
-                return seen_by_all
+        # The axes agree if the smallest and the largest score are visible at the same cells. Extremes over heads are
+        # ten times faster than comparing every cell.
+        for axes in ((0, 1), (1,)):
+            visible_to_all = scores.amin(dim=axes, keepdim=True) > lowest
+            if torch.equal(visible_to_all, scores.amax(dim=axes, keepdim=True) > lowest):
+                return visible_to_all
         return self.raw.allowed
 
     @cached_property
     def uniform(self) -> Tensor:
-        """[sequence, head or 1, query, key]: weights that are equal on all keys a query may attend to."""
+        """[sequence, head or 1, query, key]: equal weights on all keys a query may attend to."""
         visible = self.visible.to(self.weights.dtype)
-        even = visible / visible.sum(dim=-1, keepdim=True)
-        return even.expand(self.weights.shape[0], -1, -1, -1)
+        uniform = visible / visible.sum(dim=-1, keepdim=True)
+        return uniform.expand(self.weights.shape[0], -1, -1, -1)
 
     @cached_property
     def row_max(self) -> Tensor:
@@ -193,22 +191,23 @@ class Attention:
     @cached_property
     def _content_weights(self) -> Tensor:
         """The weights, exact at content keys and below 0 at special ones."""
-        buffer = self._scratch.take("content", tuple(self.weights.shape), self.weights)
-        return torch.add(self.weights, self.key.special_penalty[:, None, None, :], out=buffer)
+        penalty = self.key.special_penalty[:, None, None, :]
+        return torch.add(self.weights, penalty, out=self.buffer("content"))
 
     @cached_property
     def row_entropy(self) -> Tensor:
         """[sequence, head, query]: entropy in nats.
 
-        From the scores: with s = score - row maximum, H = -log(max weight) - sum_j A_ij s_ij, one logarithm a row
-        instead of one a cell, and ten times faster; agrees with the textbook form to 1e-6.
+        From the scores: with s = score - row maximum, log A_ij = s_ij + log(max weight), so that
+        H = -sum_j A_ij log A_ij = -log(max weight) - sum_j A_ij s_ij. One logarithm a row instead of one a cell: ten
+        times faster than the textbook form, and equal to it within 1e-6.
         """
-        scratch = self._scratch.take("product", tuple(self.weights.shape), self.weights)
+        buffer = self.buffer("product")
         if self._scores is None:  # only weights are known: -sum A log A, with 0 log 0 = 0
             log = torch.log(self.weights.clamp_min(torch.finfo(self.weights.dtype).tiny))
-            return -torch.mul(self.weights, log, out=scratch).sum(dim=-1)
+            return -torch.mul(self.weights, log, out=buffer).sum(dim=-1)
         # Scores of forbidden keys may be -inf, and 0 times that is not a number: their weights are 0 either way.
-        shifted = torch.sub(self._scores, self._scores.amax(dim=-1, keepdim=True), out=scratch)
+        shifted = torch.sub(self._scores, self._scores.amax(dim=-1, keepdim=True), out=buffer)
         product = shifted.clamp_min_(-1e4).mul_(self.weights).sum(dim=-1)
         return -self.row_max.log() - product
 
@@ -223,7 +222,7 @@ class Attention:
         return torch.bmm(self.column_mass, self.key.classes.to(self.weights.dtype)) / self.length
 
     def between_words(self, pool: Pool = "mean") -> WordAttention:
-        """The attention between words instead of pieces, computed once for each way to pool them."""
+        """The attention between words instead of pieces, computed once for each pooling."""
         if pool not in self._between_words:
             self._between_words[pool] = word_attention(self.weights, self.query, self.key, pool)
         return self._between_words[pool]
@@ -239,25 +238,26 @@ class Attention:
 
     @cached_property
     def content_argmax_offsets(self) -> Tensor:
-        """[sequence, head, offset]: how many content rows have their largest content weight at this offset.
+        """[sequence, head, offset]: the number of content rows with their largest content weight at this offset.
 
-        Equal maxima share the row's credit. No index is taken (not vectorised, the slowest step there was): where
-        a weight equals its row's maximum there is a 1, and the diagonals are summed.
+        Equal maxima share the row's credit. No argmax is taken, which is not vectorised and was the slowest step of
+        all: the cells that equal their row's maximum are 1, and the diagonals are summed.
         """
-        top = (
-            self.content_row_max - self.query.special_penalty[:, None]
-        )  # never reached in special rows
-        view, memory = self._scratch.skewed(self._square(), self.weights)
-        torch.eq(self._content_weights, top[..., None], out=view)
+        # Special rows get a maximum that no weight reaches.
+        row_max = self.content_row_max - self.query.special_penalty[:, None]
+        view, memory = self._scratch.skew(self._square(), self.weights)
+        torch.eq(self._content_weights, row_max[..., None], out=view)
         counts = memory.sum(dim=-2)
-        if counts.sum().item() != self.weights.shape[1] * self.query.content_count:
+        if (
+            counts.sum().item() != self.weights.shape[1] * self.query.content_count
+        ):  # there are ties
             view /= view.sum(dim=-1, keepdim=True).clamp_min(1.0)
             counts = memory.sum(dim=-2)
         return counts
 
     def _by_offset(self, cells: Tensor) -> Tensor:
         """[sequence, head, offset]: cells [sequence, head, query, key] summed along their diagonals."""
-        view, memory = self._scratch.skewed(self._square(), cells)
+        view, memory = self._scratch.skew(self._square(), cells)
         view.copy_(cells)
         return memory.sum(dim=-2)
 

@@ -1,8 +1,8 @@
-"""Attention flow (Abnar and Zuidema 2020): how much could reach a token from an input token, layers as pipes.
+"""Attention flow (Abnar and Zuidema 2020): how much could reach a token from an input token, with layers as pipes.
 
-The layers of `rollout` are a graph: from every token to those below it an edge, as wide as the weight (half attention,
-half residual). The flow from a token down to an input token is the largest that the graph lets through, one exact
-maximum flow for each pair. As published, a row of flows is divided by its sum.
+The layers of `rollout` form a graph: an edge from every token to those below it, with the weight as its capacity (half
+attention, half residual). The flow from a token down to an input token is the maximum flow of the graph, computed
+exactly for each pair. As published, a row of flows is divided by its sum.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from headscope.heads import Site
 from headscope.model.one_input import Weights
 from headscope.model.rollout import RolloutStep, Sides, rollout_steps, stack_blocks
 
-UNIT = 2**30  # what a capacity of 1 is as a whole number: widths are rounded to 1e-9
-MOST_WORK = 4e8  # edges that all maximum flows together may meet: some two minutes
+UNIT = 2**30  # a capacity of 1 as an integer: capacities are rounded to 1e-9
+MOST_WORK = 4e8  # edges that all maximum flows together may visit: about two minutes
 HOW = (
     "Attention flow: rollout's layers as a graph of pipes as wide as their weights; the largest flow from a token "
     "after the layer down to an input token, divided by the row's sum{sums}."
@@ -29,15 +29,15 @@ HOW = (
 
 def flow(weights: Weights, sites: Iterable[Site]) -> dict[str, NDArray[np.float32]]:
     """For each stack [layer, 1, query, key]: the flows to the input tokens, as shares of their row."""
-    found, sides = rollout_steps(weights, sites)
-    check_size(found, sides)
-    return stack_blocks(_flows(found, sides), sides)
+    steps, sides = rollout_steps(weights, sites)
+    check_size(steps, sides)
+    return stack_blocks(_flows(steps, sides), sides)
 
 
-def check_size(found: list[RolloutStep], sides: Sides) -> None:
+def check_size(steps: list[RolloutStep], sides: Sides) -> None:
     """Refuse what would take hours: a flow for every pair of tokens, each over all pairs in every layer below."""
     tokens = sides.encoder + sides.decoder
-    layers = sum(layer + 1 for layer in range(len(found)))
+    layers = sum(layer + 1 for layer in range(len(steps)))
     if tokens**4 * layers > MOST_WORK:
         raise HeadscopeError(
             f"{tokens} tokens: there is one maximum flow for each of their {tokens**2:,} pairs and each layer",
@@ -47,12 +47,12 @@ def check_size(found: list[RolloutStep], sides: Sides) -> None:
         )
 
 
-def _flows(found: list[RolloutStep], sides: Sides) -> Iterator[tuple[Site, NDArray[np.float64]]]:
+def _flows(steps: list[RolloutStep], sides: Sides) -> Iterator[tuple[Site, NDArray[np.float64]]]:
     tokens = sides.encoder + sides.decoder
-    for layer, step in enumerate(found):
+    for layer, step in enumerate(steps):
         if step.site.stack == "decoder" and sides.encoder:
             continue  # its layer ends with the attention to the encoder
-        graph = _graph([one.matrix for one in found[: layer + 1]])
+        graph = _graph([below.matrix for below in steps[: layer + 1]])
         rows = range(tokens)[sides.rows(step.site.stack)]
         flows = np.zeros((tokens, tokens))
         for query in rows:
@@ -64,14 +64,14 @@ def _flows(found: list[RolloutStep], sides: Sides) -> Iterator[tuple[Site, NDArr
 
 
 def _graph(matrices: list[NDArray[np.float64]]) -> csr_array:
-    """Nodes in order of layers, the input first; an edge from every token to those it draws on one layer below."""
+    """Nodes in order of layers, the input first; an edge from every token to those it attends to one layer below."""
     tokens = len(matrices[0])
     size = tokens * (len(matrices) + 1)
-    rows, columns, widths = [], [], []
+    rows, columns, capacities = [], [], []
     for layer, matrix in enumerate(matrices):
         query, key = np.nonzero(matrix)
         rows.append(query + tokens * (layer + 1))
         columns.append(key + tokens * layer)
-        widths.append(np.rint(matrix[query, key] * UNIT).astype(np.int32))
-    places = np.concatenate(rows), np.concatenate(columns)
-    return csr_array((np.concatenate(widths), places), shape=(size, size))
+        capacities.append(np.rint(matrix[query, key] * UNIT).astype(np.int32))
+    edges = np.concatenate(rows), np.concatenate(columns)
+    return csr_array((np.concatenate(capacities), edges), shape=(size, size))

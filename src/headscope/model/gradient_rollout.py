@@ -1,8 +1,8 @@
 """Rollout of gradient-weighted attention (Chefer et al. 2021b), for self attention and from decoder to encoder.
 
-Of each site the mean over heads of (A · ∂F/∂A)⁺ is taken, F being what the model says (`said`); relevance starts at the
-identity and every site adds its mean times what is there. Where a decoder attends to the encoder, what both sides have
-gathered so far, its rows normalised, stands on either side.
+Each site contributes the mean over heads of (A · ∂F/∂A)⁺, where F is a scalar output of the model. Relevance R starts
+as the identity, and every site adds its mean times R. If a decoder attends to the encoder, the mean is multiplied by
+the row-normalised relevance of both sides.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from headscope.heads import Site
 from headscope.model.one_input import Weights
+from headscope.model.rollout import in_forward_order
+from headscope.model.value_zeroing import normalize_rows
 
 HOW = (
-    "Gradient-weighted rollout (Chefer 2021): the mean over heads of attention times the gradient of {said}, what is "
+    "Gradient-weighted rollout (Chefer 2021): the mean over heads of attention times the gradient of {output}, what is "
     "below 0 left out, gathered over the layers, the 1 that a token starts from taken off. Rows have no given sum."
 )
 
@@ -30,30 +32,27 @@ def gradient_rollout(
         stack: np.eye(lengths[stack][0]) for stack in ("encoder", "decoder") if stack in lengths
     }
     across = np.zeros(lengths["cross"]) if "cross" in lengths else None
-    found: dict[str, list[NDArray[np.float64]]] = {}
-    order = {"encoder": 0, "decoder": 1, "cross": 2}
-    there = [site for site in sites if site.stack in lengths and site.stack in order]
-    for site in sorted(
-        there, key=lambda site: (site.stack != "encoder", site.layer, order[site.stack])
-    ):
+    by_stack: dict[str, list[NDArray[np.float64]]] = {}
+    for site in in_forward_order(sites, lengths):
         mean = np.zeros(lengths[site.stack])
         if site in weights:
             mean = np.maximum(weights[site] * gradients[site], 0).mean(axis=0)
         if site.stack == "cross":
+            # R_cross += norm(R_decoder)ᵀ · mean · norm(R_encoder)
             assert across is not None
-            across = across + _normalised(own["decoder"]).T @ mean @ _normalised(own["encoder"])
-            found.setdefault("cross", []).append(across)
+            across = across + _normalize(own["decoder"]).T @ mean @ _normalize(own["encoder"])
+            by_stack.setdefault("cross", []).append(across)
             continue
         if site.stack == "decoder" and across is not None:
             across = across + mean @ across
         own[site.stack] = own[site.stack] + mean @ own[site.stack]
-        found.setdefault(site.stack, []).append(own[site.stack] - np.eye(len(mean)))
-    return {stack: np.stack(layers)[:, None].astype(np.float32) for stack, layers in found.items()}
+        by_stack.setdefault(site.stack, []).append(own[site.stack] - np.eye(len(mean)))
+    return {
+        stack: np.stack(layers)[:, None].astype(np.float32) for stack, layers in by_stack.items()
+    }
 
 
-def _normalised(gathered: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What was gathered beyond the identity with rows that sum to 1 (a row of nothing stays so), and the identity."""
-    start = np.eye(len(gathered))
-    beyond = gathered - start
-    sums = beyond.sum(axis=1, keepdims=True)
-    return beyond / np.where(sums > 0, sums, 1) + start
+def _normalize(relevance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The relevance beyond the identity with rows that sum to 1 (rows of zeros stay so), plus the identity."""
+    identity = np.eye(len(relevance))
+    return normalize_rows(relevance - identity) + identity

@@ -1,14 +1,13 @@
-"""Attention rollout (Abnar and Zuidema 2020): attention followed down through all layers to the input tokens.
+"""Attention rollout (Abnar and Zuidema 2020): attention followed through all layers down to the input tokens.
 
-A layer is half what its heads' mean attention mixes and half what the residual connection passes on; the layers'
-matrices are multiplied. In an encoder-decoder the tokens of both sides stand in one row: a decoder layer mixes its own
-tokens, then half of it comes from the encoder's last layer, so that a target token's shares of target and source
-together sum to 1.
+A layer is half the mean attention of its heads and half the residual connection; the matrices of the layers are
+multiplied. In an encoder-decoder one matrix covers the tokens of both sides: a decoder layer first mixes its own
+tokens, then takes half from the encoder's last layer. A target token's shares of target and source together sum to 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,7 +39,7 @@ class RolloutStep:
 
 @dataclass(frozen=True)
 class Sides:
-    """How many tokens the encoder and the decoder have; 0 where there is none."""
+    """The number of tokens of the encoder and the decoder; 0 if there is none."""
 
     encoder: int
     decoder: int
@@ -49,74 +48,73 @@ class Sides:
         return slice(0, self.encoder) if stack == "encoder" else slice(self.encoder, None)
 
     def columns(self, stack: str) -> slice:
-        return (
-            slice(0, self.encoder) if stack in ("encoder", "cross") else slice(self.encoder, None)
-        )
+        return slice(self.encoder, None) if stack == "decoder" else slice(0, self.encoder)
+
+
+def in_forward_order(sites: Iterable[Site], lengths: Mapping[str, object]) -> list[Site]:
+    """The sites of the stacks that attended, in the order of a forward pass."""
+    order = {"encoder": 0, "decoder": 1, "cross": 2}
+    attended = [site for site in sites if site.stack in lengths and site.stack in order]
+    return sorted(attended, key=lambda s: (s.stack != "encoder", s.layer, order[s.stack]))
 
 
 def rollout_steps(weights: Weights, sites: Iterable[Site]) -> tuple[list[RolloutStep], Sides]:
-    """The sites in the order in which a forward pass comes by, those of stacks that did not attend left out.
+    """The sites as matrices over all tokens, in the order of a forward pass.
 
     A site without heads is the residual connection alone.
     """
-    lengths = {site.stack: mixed.shape[1:] for site, mixed in weights.items()}
-    sides = Sides(
-        lengths["encoder"][0] if "encoder" in lengths else 0,
-        lengths["decoder"][0] if "decoder" in lengths else 0,
-    )
-    order = {"encoder": 0, "decoder": 1, "cross": 2}
-    there = [site for site in sites if site.stack in lengths and site.stack in order]
-    there.sort(key=lambda site: (site.stack != "encoder", site.layer, order[site.stack]))
-    return [RolloutStep(site, _matrix(site, weights, sides)) for site in there], sides
-
-
-def _matrix(site: Site, weights: Weights, sides: Sides) -> NDArray[np.float64]:
-    whole = np.eye(sides.encoder + sides.decoder)
-    if site in weights:
-        rows, columns = sides.rows(site.stack), sides.columns(site.stack)
-        whole[rows, columns] += weights[site].mean(axis=0)
-        whole /= whole.sum(axis=1, keepdims=True)
-    return whole
+    lengths = {site.stack: cells.shape[1:] for site, cells in weights.items()}
+    encoder, decoder = (lengths.get(stack, (0,))[0] for stack in ("encoder", "decoder"))
+    sides = Sides(encoder, decoder)
+    steps = []
+    for site in in_forward_order(sites, lengths):
+        matrix = np.eye(encoder + decoder)
+        if site in weights:
+            matrix[sides.rows(site.stack), sides.columns(site.stack)] += weights[site].mean(axis=0)
+            matrix /= matrix.sum(axis=1, keepdims=True)
+        steps.append(RolloutStep(site, matrix))
+    return steps, sides
 
 
 def rollout(weights: Weights, sites: Iterable[Site]) -> dict[str, NDArray[np.float32]]:
     """For each stack [layer, 1, query, key]: the shares of the input tokens after each layer."""
-    found, sides = rollout_steps(weights, sites)
-    return stack_blocks(_products(found, sides), sides)
+    steps, sides = rollout_steps(weights, sites)
+    return stack_blocks(_products(steps, sides), sides)
 
 
 def uniform_weights(weights: Weights) -> dict[Site, NDArray[np.float64]]:
-    """[1, query, key] of each site: the same weight on every token that a row sees (some head's weight is above 0)."""
-    seen = {site: (mixed > 0).any(axis=0, keepdims=True) for site, mixed in weights.items()}
+    """[1, query, key] of each site: equal weights on all tokens that a row sees (some head's weight is above 0)."""
+    visible = {site: (cells > 0).any(axis=0, keepdims=True) for site, cells in weights.items()}
     return {
         site: cells / np.maximum(cells.sum(axis=-1, keepdims=True), 1)
-        for site, cells in seen.items()
+        for site, cells in visible.items()
     }
 
 
 def is_masked(weights: Weights) -> bool:
     """Whether some row does not see all tokens."""
-    return any(not (mixed > 0).any(axis=0).all() for mixed in weights.values())
+    return any(not (cells > 0).any(axis=0).all() for cells in weights.values())
 
 
-def _products(found: list[RolloutStep], sides: Sides) -> Iterator[tuple[Site, NDArray[np.float64]]]:
+def _products(steps: list[RolloutStep], sides: Sides) -> Iterator[tuple[Site, NDArray[np.float64]]]:
     product = np.eye(sides.encoder + sides.decoder)
-    for step in found:
+    for step in steps:
         product = step.matrix @ product
         yield step.site, product
 
 
 def stack_blocks(
-    reached: Iterable[tuple[Site, NDArray[np.float64]]], sides: Sides
+    products: Iterable[tuple[Site, NDArray[np.float64]]], sides: Sides
 ) -> dict[str, NDArray[np.float32]]:
-    """The parts of matrices over all tokens that are each stack's, at the end of each layer."""
+    """For each stack [layer, 1, query, key]: its part of the matrices over all tokens, at the end of each layer."""
     layers: dict[str, dict[int, NDArray[np.float64]]] = {}
-    for site, matrix in reached:
+    for site, matrix in products:
+        # A decoder's layer ends with the attention to the encoder, which also changes its shares of its own tokens.
         stacks = ("decoder", "cross") if site.stack == "cross" else (site.stack,)
-        for stack in stacks:  # the attention to the encoder ends a decoder's layer
+        for stack in stacks:
             part = matrix[sides.rows(stack), sides.columns(stack)]
             layers.setdefault(stack, {})[site.layer] = part
     return {
-        stack: np.stack([found[layer] for layer in sorted(found)])[:, None].astype(np.float32)
-        for stack, found in layers.items()
+        stack: np.stack([parts[layer] for layer in sorted(parts)])[:, None].astype(np.float32)
+        for stack, parts in layers.items()
     }

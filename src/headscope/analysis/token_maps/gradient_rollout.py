@@ -14,5 +14,5 @@ def compute_map(text: OneInput) -> TokenMap:
     """Gradient-weighted rollout of one input."""
     weights, gradients, output = text.gradients
     maps = gradient_rollout.gradient_rollout(weights, gradients, text.model.sites)
-    how = gradient_rollout.HOW.format(said=output)
+    how = gradient_rollout.HOW.format(output=output)
     return TokenMap("gradient-rollout", maps, how, text.tokens(maps), shares=False)
