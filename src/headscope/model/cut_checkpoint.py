@@ -1,4 +1,4 @@
-"""The weights of a cut model, of shapes that no configuration gives: each tensor of the file is put in its place."""
+"""The weights of a pruned model, whose shapes follow from no configuration: each tensor of the file replaces one."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def read_cut_weights(
     dtype: torch.dtype,
     labels: Sequence[str] = (),
 ) -> tuple[PreTrainedModel, tuple[str, ...], tuple[str, ...]]:
-    """The model, its untrained parameters, and notes for the user; as `read_weights` does for whole ones."""
+    """The model, its untrained parameters, and notes for the user; as `read_weights` does for whole models."""
     cls, notes = class_of(config, model_class)
-    tensors = _tensors(folder)
-    model = _built(cls, folder, labels)
+    tensors = _read_tensors(folder)
+    model = _build_model(cls, folder, labels)
     names = _Names(model, tensors)
     _fill(model, names, tensors)
     family = family_of(config["model_type"], where=folder / "config.json")
@@ -46,30 +46,32 @@ def read_cut_weights(
     if missing:
         for module in {model.get_submodule(name.rpartition(".")[0]) for name in missing}:
             model._init_weights(module)
-        _fill(model, names, tensors)  # what was there of these modules, and what is tied to it
+        _fill(
+            model, names, tensors
+        )  # again: _init_weights also changed these modules' other parameters
         model.tie_weights()
     cast(model, dtype)
     check_missing(model, missing, folder, may_be_new=model_class is not None)
     return model, missing, tuple(notes)
 
 
-def _tensors(folder: Path) -> dict[str, Tensor]:
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
-        found: dict[str, Tensor] = load_file(folder / WEIGHTS)
+        tensors: dict[str, Tensor] = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as cause:
         raise HeadscopeError(
             f"the weights cannot be read ({reason(cause)})",
             where=folder / WEIGHTS,
             expected="a whole file",
         ) from cause
-    return found
+    return tensors
 
 
-def _built(cls: Any, folder: Path, labels: Sequence[str]) -> PreTrainedModel:
-    """A model of full shapes, of which no weight is set yet."""
+def _build_model(cls: Any, folder: Path, labels: Sequence[str]) -> PreTrainedModel:
+    """A model in full shapes, without initialised weights."""
     from transformers import AutoConfig
     from transformers.initialization import no_init_weights
 
@@ -95,11 +97,13 @@ def _built(cls: Any, folder: Path, labels: Sequence[str]) -> PreTrainedModel:
 
 
 class _Names:
-    """What a tensor is called in the file and in the model: with a head on top all others get a prefix."""
+    """Maps names of tensors in the model to those in the file: in a model with a task head, most have a prefix."""
 
     def __init__(self, model: PreTrainedModel, tensors: dict[str, Tensor]) -> None:
         model.tie_weights()
-        self.aliases: dict[str, list[str]] = {}  # the names of each tensor that has several
+        self.aliases: dict[
+            str, list[str]
+        ] = {}  # all names of the tensor with this name: tied ones have several
         by_tensor: dict[int, list[str]] = {}
         for name, tensor in model.state_dict(keep_vars=True).items():
             by_tensor.setdefault(id(tensor), []).append(name)
@@ -110,12 +114,12 @@ class _Names:
         self.is_bare = model.base_model is model
 
     def in_file(self, name: str) -> str | None:
-        """What the file calls a tensor of the model; of one with several names it has only one."""
-        for alias in [name, *self.aliases.get(name, ())]:
-            plain = str(alias).removeprefix(self.prefix)
-            for one in (str(alias), plain, self.prefix + plain):
-                if one in self.tensors:
-                    return one
+        """The name in the file of a tensor of the model; a tied tensor is in the file under one of its names."""
+        for alias in map(str, (name, *self.aliases.get(name, ()))):
+            bare = alias.removeprefix(self.prefix)
+            for candidate in (alias, bare, self.prefix + bare):
+                if candidate in self.tensors:
+                    return candidate
         return None
 
     def in_model(self, name: str) -> str:
@@ -125,27 +129,26 @@ class _Names:
 
 def _submodule(model: PreTrainedModel, name: str, folder: Path) -> nn.Module:
     try:
-        found: nn.Module = model.get_submodule(name)
+        module: nn.Module = model.get_submodule(name)
     except AttributeError as cause:
         raise HeadscopeError(
             f"names a module {name!r} that {type(model).__name__} does not have",
             where=folder / NAME,
         ) from cause
-    return found
+    return module
 
 
 def _fill(model: PreTrainedModel, names: _Names, tensors: dict[str, Tensor]) -> None:
-    """Every tensor of the file in its place, of whatever shape."""
+    """Set every parameter and buffer to its tensor of the file, whatever its shape."""
     for module_name, module in model.named_modules():
         for name in [*module._parameters, *module._buffers]:
             source = names.in_file(f"{module_name}.{name}".lstrip("."))
-            if source is not None:
-                _put(module, name, tensors[source])
+            if source is None:
+                continue
+            value = tensors[source]
+            if name in module._parameters:
+                parameter = nn.Parameter(value, requires_grad=value.is_floating_point())
+                setattr(module, name, parameter)
+            else:
+                module._buffers[name] = value
         update_linear_sizes(module)
-
-
-def _put(module: nn.Module, name: str, value: Tensor) -> None:
-    if name in module._parameters:
-        setattr(module, name, nn.Parameter(value, requires_grad=value.is_floating_point()))
-    else:
-        module._buffers[name] = value

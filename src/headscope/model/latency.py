@@ -1,8 +1,8 @@
-"""What can head pruning gain on this machine, and what did it? Measured, never counted in operations.
+"""Latency: what head pruning can gain on this machine, and what it did. Measured, never counted in operations.
 
-The model is run with ever fewer heads in every layer; without (almost) any, what is left is the time of everything that
-is no attention: the bound. Measurements are interleaved, so that a busy moment hits all alike: a ratio is the median of
-the ratios within a turn, with the interval of a median by ranks; times are those of the fastest quarter.
+The model is run with ever fewer heads in every layer. Without (almost) any heads, the remaining time is that of
+everything except attention: the bound. Measurements are interleaved, so that a busy moment affects all models alike: a
+ratio is the median of the ratios within a turn, with an interval by ranks; times are those of the fastest quarter.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ from headscope.model.surgery import prune, units
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-WARM = 2  # runs that are not timed
-TIMED = (8, 64)  # sequences and tokens that a cut model is timed with in passing: soon done
-SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the heads of every layer that are left
+WARM = 2  # first turns, which are not timed
+TIMED = (8, 64)  # sequences and tokens for timing a pruned model in passing: takes little time
+SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the heads of every layer
 
 
 @dataclass(frozen=True)
 class Speed:
-    """One model as it was measured.
+    """The measurements of one model.
 
-    megabytes  of its weights; working: the most that is taken beside them while a batch is computed
+    seconds    per batch; throughput: sequences per second
+    megabytes  of its weights; working: peak memory in addition to them while a batch is computed
+    ratio      its time over that of the first model measured with it, with the interval [low, high]
     """
 
     name: str
@@ -48,17 +50,17 @@ class Speed:
     parameters: int
     megabytes: float
     working: float
-    ratio: float  # its time over that of the first that was measured with it
+    ratio: float
     low: float
     high: float
 
 
 @dataclass(frozen=True)
 class LayerTimes:
-    """The model's time by the share of heads that every layer has left, of the whole model's time.
+    """The model's time relative to the whole model's, by the share of heads that every layer has left.
 
-    share   from 1 down, as they were cut: heads that share weights go together, and one stays in the model
-    time    measured; the last, with no heads at all, is the bound for head pruning alone
+    share   descending, as pruned: heads that share weights are removed together, and one stays in the model
+    time    measured; the last, with (almost) no heads, is the bound for head pruning alone
     """
 
     share: tuple[float, ...]
@@ -69,7 +71,7 @@ class LayerTimes:
         return 1 / self.time[-1]
 
     def at(self, share: float) -> float:
-        """The time with this share of heads, between what was measured."""
+        """The time with this share of heads, interpolated between the measurements."""
         return float(np.interp(share, self.share[::-1], self.time[::-1]))
 
 
@@ -88,22 +90,22 @@ def sample_batch(model: AttentionModel, batch_size: int, length: int) -> dict[st
             where="`length`",
             expected=f"at most {longest_input(model, length)}",
         )
-    sample = sample_inputs(model, batch=1)
-    found = {}
-    for name, value in sample.items():
+    inputs = {}
+    for name, value in sample_inputs(model, batch=1).items():
         if value.dim() == 2:
-            wide = value.repeat(batch_size, -(-length // value.shape[1]))[:, :length]
-            found[name] = torch.ones_like(wide) if "mask" in name else wide
-    return found
+            repeats = -(-length // value.shape[1])  # rounded up
+            tokens = value.repeat(batch_size, repeats)[:, :length]
+            inputs[name] = torch.ones_like(tokens) if "mask" in name else tokens
+    return inputs
 
 
-def longest_input(model: AttentionModel, wanted: int) -> int:
-    """The wanted number of tokens, or the most that the model can read."""
+def longest_input(model: AttentionModel, length: int) -> int:
+    """This number of tokens, or the most that the model can read."""
     config = model.model.config
-    most = getattr(config, "max_position_embeddings", None)
-    if not model.family.takes_text or most is None or most < 1:
-        return wanted
-    return min(wanted, int(most) - model.family.positions_lost(config))
+    positions = getattr(config, "max_position_embeddings", None)
+    if not model.family.takes_text or positions is None or positions < 1:
+        return length
+    return min(length, int(positions) - model.family.positions_lost(config))
 
 
 def measure(
@@ -120,7 +122,7 @@ def measure(
     runs = [timed_forward(model, batch) for model in models]
     by_turn = time_interleaved(runs, repeats, progress)  # [turn, model]
     times = fastest_quarter(by_turn)
-    ratios = [median_interval(by_turn[:, place] / by_turn[:, 0]) for place in range(len(models))]
+    ratios = [median_interval(seconds / by_turn[:, 0]) for seconds in by_turn.T]
     return [
         Speed(
             name=model.name,
@@ -147,47 +149,45 @@ def measure_layers(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> LayerTimes:
     """How the model's time falls as every layer loses the same share of its heads."""
-    models = {len(one.heads): one for one in (prune_share(model, share) for share in SHARES)}
-    found = measure(
+    by_share = (prune_share(model, share) for share in SHARES)
+    models = {len(pruned.heads): pruned for pruned in by_share}
+    speeds = measure(
         list(models.values()),
         batch_size=batch_size,
         length=length,
         repeats=repeats,
         progress=progress,
     )
-    return LayerTimes(
-        tuple(count / len(model.heads) for count in models), tuple(one.ratio for one in found)
-    )
+    shares = tuple(count / len(model.heads) for count in models)
+    return LayerTimes(shares, tuple(speed.ratio for speed in speeds))
 
 
 def prune_share(model: AttentionModel, share: float) -> AttentionModel:
-    """Every site with the first `share` of its heads; of the whole model the last head stays, as one must."""
+    """Prune every site to the first `share` of its heads; one head of the model stays, as not all can be removed."""
     if share == 1.0:
         return model
-    gone: list[Head] = []
-    seen: dict[Site, int] = {}
+    remove: list[Head] = []
+    counts: dict[Site, int] = {}  # heads of each site in the units so far
     widths = {site: len(site.numbers or ()) for site in model.sites}
     for unit in units(model):
         site = unit[0].site
-        here = [head for head in unit if head.site == site]
-        seen[site] = seen.get(site, 0) + len(here)
-        if seen[site] > round(share * widths[site]):
-            gone += unit
-    if len(gone) == len(model.heads):
+        counts[site] = counts.get(site, 0) + sum(head.site == site for head in unit)
+        if counts[site] > round(share * widths[site]):
+            remove += unit
+    if len(remove) == len(model.heads):
         last = units(model)[-1]
-        gone = [head for head in gone if head not in last]
-    return prune(model, gone) if gone else model
+        remove = [head for head in remove if head not in last]
+    return prune(model, remove) if remove else model
 
 
 def timed_forward(model: AttentionModel, batch: dict[str, Tensor]) -> Callable[[], Any]:
-    """One forward pass, to be timed."""
-    place = {name: value.to(model.device) for name, value in batch.items()}
-
-    return timed_call(lambda: model(place), model.device)
+    """A function that runs one forward pass, to be timed."""
+    inputs = {name: value.to(model.device) for name, value in batch.items()}
+    return timed_call(lambda: model(inputs), model.device)
 
 
 def timed_call(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
-    """The work without gradients, over when the device is done with it."""
+    """A function that does the work without gradients and returns when the device is done with it."""
 
     def run() -> None:
         with torch.inference_mode():
@@ -199,34 +199,31 @@ def timed_call(work: Callable[[], Any], device: torch.device) -> Callable[[], An
 
 
 def peak_bytes(run: Callable[[], Any], device: torch.device) -> int:
-    """The most bytes that one run holds at a time, beyond what was there before it."""
+    """The most bytes that one run allocates at a time, beyond what was allocated before it."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
         run()
         return torch.cuda.max_memory_allocated(device) - before
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler reports its own start
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
-    ) as profile:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
         run()
-    events = [
-        event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"
-    ]
-    held = np.cumsum(
-        [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
-    )
-    return int(held.max(initial=0))
+    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    events.sort(key=lambda event: event.start_ns())
+    allocated = np.cumsum([event.nbytes() for event in events])  # negative where memory is freed
+    return int(allocated.max(initial=0))
 
 
 def fastest_quarter(by_turn: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[run]: the mean of the fastest quarter of the turns, which others on the machine held up least."""
-    found: NDArray[np.float64] = np.sort(by_turn, axis=0)[: max(1, len(by_turn) // 4)].mean(axis=0)
-    return found
+    """[run]: the mean of the fastest quarter of the turns, which other processes disturbed least."""
+    ranked = np.sort(by_turn, axis=0)
+    means: NDArray[np.float64] = ranked[: max(1, len(by_turn) // 4)].mean(axis=0)
+    return means
 
 
 def median_interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
-    """The median and its interval: the ranks that it lies between 95 times of 100, whatever the distribution."""
+    """The median and its 95 % interval by ranks, which holds whatever the distribution."""
     ranked, count = np.sort(values), len(values)
     rank = max(int(binom.ppf(0.025, count, 0.5)) - 1, 0)
     return float(np.median(ranked)), float(ranked[rank]), float(ranked[count - 1 - rank])
@@ -238,15 +235,17 @@ def time_interleaved(
     progress: Callable[[int, int], None],
     clock: Callable[[], float] | None = None,
 ) -> NDArray[np.float64]:
-    """[turn, run]: seconds, by the clock on the wall or another one (time.process_time: that of the processor)."""
+    """[turn, run]: seconds of wall-clock time, or by another clock (time.process_time: of the processor).
+
+    Every other turn goes backwards, so that no run always comes after the same one.
+    """
     clock = clock or time.perf_counter
-    times = np.zeros((repeats + WARM, len(runs)))
+    seconds = np.zeros((repeats + WARM, len(runs)))
     for turn in range(repeats + WARM):
-        order = range(len(runs)) if turn % 2 else reversed(range(len(runs)))
-        for place in order:
-            begun = clock()
-            runs[place]()
-            times[turn, place] = clock() - begun
+        for i in range(len(runs)) if turn % 2 else reversed(range(len(runs))):
+            start = clock()
+            runs[i]()
+            seconds[turn, i] = clock() - start
         progress(turn + 1, repeats + WARM)
-    found: NDArray[np.float64] = times[WARM:]
-    return found
+    timed: NDArray[np.float64] = seconds[WARM:]
+    return timed

@@ -1,4 +1,4 @@
-"""load, the verb: from a zoo name, a directory or a hub id to an `AttentionModel`."""
+"""Load a model: from a zoo name, a directory or a hub id to an `AttentionModel`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def load(
     reading: TextReading | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> AttentionModel:
-    """Load a model to watch and edit.
+    """Load a model to observe and edit.
 
     spec         a zoo name (`minilm`), a directory, or a hub id (`org/name`, `org/name@revision`)
     model_class  a transformers class or its name, instead of the one the checkpoint names
@@ -56,22 +56,22 @@ def load(
     labels       the classes of a new classifier, with a `model_class` that has one
     pooling      how token states become one vector, instead of what its files state: mean, first, last, max …
     prompt       the text put before every text of a task that compares vectors, or the name of one of its prompts
-    reading      all of that as another model has it
-    say          told what is being fetched
+    reading      pooling, prompts and length, instead of what its files state
+    say          called with a line about what is being downloaded
     """
     if not isinstance(spec, str | Path):
-        what = (
-            "this model is loaded already"
-            if isinstance(spec, AttentionModel)
-            else f"{spec!r} is not a model"
+        is_loaded = isinstance(spec, AttentionModel)
+        raise HeadscopeError(
+            "this model is loaded already" if is_loaded else f"{spec!r} is not a model",
+            where="model",
+            expected="its name, directory or hub id",
         )
-        raise HeadscopeError(what, where="model", expected="its name, directory or hub id")
     if dtype not in DTYPES:
         raise HeadscopeError(
             f'"{dtype}" is not a dtype', where="`dtype`", expected=choices(dtype, DTYPES)
         )
-    place = resolve_device(device)
-    if dtype == "bfloat16" and place.type == "cpu":
+    target = resolve_device(device)
+    if dtype == "bfloat16" and target.type == "cpu":
         ensure_bfloat16()
     root, name, revision = find_folder(spec, revision, say)
     folder = transformer_folder(root)
@@ -79,29 +79,28 @@ def load(
     config = read_config(folder)
     family = family_of(config["model_type"], where=folder / "config.json")
     manifest = read_manifest(folder)
+    cut = None
     with silence_transformers():
         if manifest is None:
             model, untrained, notes = read_weights(
                 folder, config, model_class, DTYPES[dtype], labels
             )
         else:
+            cut = Cut(manifest.origin, manifest.kept, manifest.silent, manifest.history)
             model, untrained, notes = read_cut_weights(
                 folder, config, manifest, model_class, DTYPES[dtype], labels
             )
         tokenizer = read_tokenizer(folder, model) if family.takes_text else None
     check_finite(model, folder, dtype)
-    model = model.to(place).eval()
     return AttentionModel(
-        model,
+        model.to(target).eval(),
         tokenizer,
         name=name,
         path=folder,
         revision=revision,
         untrained=untrained,
         notes=notes,
-        cut=None
-        if manifest is None
-        else Cut(manifest.origin, manifest.kept, manifest.silent, manifest.history),
+        cut=cut,
         reading=reading,
     )
 
@@ -131,25 +130,25 @@ def as_model(model: Loadable, model_class: str | None = None) -> AttentionModel:
 
 
 def resolve_device(device: str) -> torch.device:
-    """The device of this name, or a refusal; auto is a GPU if there is one."""
+    """The device of this name, or an error; auto is a GPU if there is one."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        chosen = torch.device(device)
-        torch.empty(1, device=chosen).item()  # "meta" is a device that holds nothing
-    except Exception as cause:  # each backend that is not there says so in its own way
-        there = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
-        there += ["mps"] if torch.backends.mps.is_available() else []
+        resolved = torch.device(device)
+        torch.empty(1, device=resolved).item()  # "meta" is a device that holds nothing
+    except Exception as cause:  # each missing backend fails in its own way
+        available = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+        available += ["mps"] if torch.backends.mps.is_available() else []
         raise HeadscopeError(
-            f'"{device}" cannot be used here{_why_not(device)}',
+            f'"{device}" cannot be used here{_why_no_cuda(device)}',
             where="`device`",
-            expected=choices(device, ["auto", "cpu", *there]),
+            expected=choices(device, ["auto", "cpu", *available]),
         ) from cause
-    return chosen
+    return resolved
 
 
-def _why_not(device: str) -> str:
-    """Why there is no such CUDA device, where that is what was asked for."""
+def _why_no_cuda(device: str) -> str:
+    """Why there is no such CUDA device, if the name is of one."""
     if not device.startswith("cuda"):
         return ""
     if not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
@@ -159,7 +158,7 @@ def _why_not(device: str) -> str:
 
 @contextmanager
 def silence_transformers() -> Iterator[None]:
-    """Without transformers' progress bars and load reports: what matters of them is said by us."""
+    """Without transformers' progress bars and load reports, whose important parts headscope reports itself."""
     from transformers.utils import logging as reports
 
     level, bars = reports.get_verbosity(), reports.is_progress_bar_enabled()
