@@ -352,7 +352,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
             "model.safetensors",
             b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n",
         ),
-        f"{SAFE}: the file is a pointer of git-lfs. Expected weights. Fetch the file itself, with git lfs pull say.",
+        f"{SAFE}: the file is a pointer of git-lfs. Expected weights. Fetch the file itself: git lfs pull.",
     ),
     "safetensors with a huge header": (
         content("model.safetensors", struct.pack("<Q", 2**40) + b"{}" * 99),
@@ -577,7 +577,7 @@ def test_a_class_that_is_no_model_of_this_type_is_not_used(
     said = analyze("bert")
     assert said.status == 0, said.err
     assert (
-        f"note: architectures in config.json names {named!r}, which is no bert class of transformers: "
+        f"note: architectures in config.json names {named!r}, which is not a bert class of transformers: "
         "loaded as the bare model" in said.err
     )
 

@@ -305,7 +305,7 @@ def test_a_directory_that_is_there_is_not_written_over(
     with pytest.raises(HeadscopeError, match="neither a cut model nor empty"):
         cut.save(tmp_path / "out")
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
-    with pytest.raises(HeadscopeError, match='"tiny" is no form'):
+    with pytest.raises(HeadscopeError, match='"tiny" is not a form'):
         cut.save(tmp_path / "new", form="tiny")
     assert not (tmp_path / "new").exists()
 

@@ -1,7 +1,7 @@
-"""A checkpoint's configuration, weights and tokenizer, or a refusal that names the file and what is wrong with it.
+"""Reading a checkpoint: its configuration and weights, or an error that names the file and what is wrong with it.
 
-Nothing in a checkpoint is ever executed: no remote code, no pickled objects. What transformers would let pass in
-silence (missing weights replaced by random ones, a tokenizer of five entries, NaN weights) is refused here.
+Nothing in a checkpoint is ever executed: no remote code, no pickled objects. What transformers would accept in silence
+(missing weights replaced by random ones, NaN weights) is an error here.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ _WEIGHTS = (  # in transformers' order of preference
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-_MOST_LAYERS = (
-    1000  # a damaged number of layers would build modules for hours before any file is read
-)
+# A damaged number of layers would build modules for hours before any file is read.
+_MOST_LAYERS = 1000
 _LAYERS = (
     "num_hidden_layers",
     "num_layers",
@@ -66,9 +65,11 @@ def read_config_file(path: Path) -> dict[str, Any]:
         raise HeadscopeError("not a JSON object", where=path, expected=expected, fix=_AGAIN)
     kind = config.get("model_type")
     if not isinstance(kind, str):
-        said = "no model_type" if kind is None else f"model_type is {json.dumps(kind)[:40]}"
         raise HeadscopeError(
-            said, where=path, expected='one that transformers knows, such as "bert"', fix=_AGAIN
+            "no model_type" if kind is None else f"model_type is {json.dumps(kind)[:40]}",
+            where=path,
+            expected='one that transformers knows, such as "bert"',
+            fix=_AGAIN,
         )
     if "auto_map" in config and kind not in families():
         raise HeadscopeError(
@@ -77,18 +78,12 @@ def read_config_file(path: Path) -> dict[str, Any]:
             expected=f"one of {', '.join(families())}",
         )
     for name, number in config.items():
+        if not name.endswith(("layer", "layers")) or not isinstance(number, int):
+            continue
         least = 1 if name in _LAYERS else 0
-        if (
-            name.endswith(("layer", "layers"))
-            and isinstance(number, int)
-            and not least <= number <= _MOST_LAYERS
-        ):
-            raise HeadscopeError(
-                f"{name} is {number}",
-                where=path,
-                expected=f"{least} to {_MOST_LAYERS}",
-                fix=_AGAIN,
-            )
+        if not least <= number <= _MOST_LAYERS:
+            expected = f"{least} to {_MOST_LAYERS}"
+            raise HeadscopeError(f"{name} is {number}", where=path, expected=expected, fix=_AGAIN)
     return config
 
 
@@ -107,15 +102,15 @@ def read_weights(
         notes.append(
             "config.json names code of its own (auto_map), which was not run: loaded as transformers' own class"
         )
-    model, missing, unused = _from_pretrained(cls, folder, dtype, labels)
+    model, missing, unused = _load_pretrained(cls, folder, dtype, labels)
     if missing and model_class is None and cls is not transformers.AutoModel:
         # Some files hold the bare encoder although the configuration names a model with a head.
-        bare, still_missing, unused_then = _from_pretrained(transformers.AutoModel, folder, dtype)
-        if len(still_missing) < len(missing):
+        bare, bare_missing, bare_unused = _load_pretrained(transformers.AutoModel, folder, dtype)
+        if len(bare_missing) < len(missing):
             notes.append(
                 f"the file has no weights for the head of {type(model).__name__}: loaded as {type(bare).__name__}"
             )
-            model, missing, unused = bare, still_missing, unused_then
+            model, missing, unused = bare, bare_missing, bare_unused
     check_missing(model, missing, folder, may_be_new=model_class is not None)
     if unused:
         notes.append(
@@ -127,18 +122,16 @@ def read_weights(
 def class_of(
     config: dict[str, Any], model_class: str | type[PreTrainedModel] | None
 ) -> tuple[Any, list[str]]:
-    """The asked-for class, else the one that config.json names if it fits the type, else the bare model."""
+    """The requested class, else the one that config.json names if it fits the type, else the bare model; and notes."""
     import transformers
 
     def is_model(cls: object) -> bool:
         return isinstance(cls, type) and issubclass(cls, transformers.PreTrainedModel)
 
     if model_class is not None:
-        cls = (
-            getattr(transformers, model_class, None)
-            if isinstance(model_class, str)
-            else model_class
-        )
+        cls: Any = model_class
+        if isinstance(model_class, str):
+            cls = getattr(transformers, model_class, None)
         if not is_model(cls) and not str(model_class).startswith("AutoModel"):
             raise HeadscopeError(
                 f'transformers has no model class "{model_class}"', where="model_class"
@@ -147,10 +140,10 @@ def class_of(
     listed = config.get("architectures")
     named = listed[0] if isinstance(listed, list) and listed else None
     cls = getattr(transformers, named, None) if isinstance(named, str) else None
-    if is_model(cls) and getattr(cls.config_class, "model_type", None) == config["model_type"]:  # type: ignore[union-attr]
+    if is_model(cls) and getattr(cls.config_class, "model_type", None) == config["model_type"]:
         return cls, []
     why = (
-        f"names {named!r}, which is no {config['model_type']} class of transformers"
+        f"names {named!r}, which is not a {config['model_type']} class of transformers"
         if named
         else "is missing"
     )
@@ -160,13 +153,10 @@ def class_of(
 def check_missing(
     model: PreTrainedModel, missing: tuple[str, ...], folder: Path, *, may_be_new: bool
 ) -> None:
-    """An untrained pooler is harmless; a head is new when the caller asked for one; the rest is damage."""
-    inside = [
-        key
-        for key in missing
-        if key.startswith(model.base_model_prefix + ".") or model.base_model is model
-    ]
-    wrong = [key for key in (inside if may_be_new else missing) if "pooler" not in key]
+    """Refuse missing weights, except a pooler, which is harmless, and a task head if the caller asked for a new one."""
+    prefix, is_bare = f"{model.base_model_prefix}.", model.base_model is model
+    in_base = [key for key in missing if is_bare or key.startswith(prefix)]
+    wrong = [key for key in (in_base if may_be_new else missing) if "pooler" not in key]
     if wrong:
         raise HeadscopeError(
             f"the weights lack {len(wrong)} tensors of {type(model).__name__}, {wrong[0]!r} first; "
@@ -176,10 +166,10 @@ def check_missing(
         )
 
 
-def _from_pretrained(
+def _load_pretrained(
     cls: Any, folder: Path, dtype: torch.dtype, labels: Sequence[str] = ()
 ) -> tuple[PreTrainedModel, tuple[str, ...], tuple[str, ...]]:
-    """The model, its parameters that the file lacks, and the file's that it lacks; nothing in the file is run."""
+    """The model, its parameters that the file lacks, and the file's that the model lacks. No code of the file is run."""
     weights = _weights_file(folder)
     classes = {
         "id2label": dict(enumerate(labels)),
@@ -223,10 +213,9 @@ def _refusal(cause: Exception, weights: Path, name: str) -> HeadscopeError:
         return HeadscopeError(
             f"{name} needs more memory than there is", where=weights.parent, fix=fix
         )
-    of_weights: tuple[type[Exception], ...] = (SafetensorError, OSError, EOFError, RuntimeError)
-    if isinstance(cause, of_weights) or (
-        weights.suffix == ".bin" and isinstance(cause, LookupError)
-    ):
+    damage: tuple[type[Exception], ...] = (SafetensorError, OSError, EOFError, RuntimeError)
+    is_bad_pickle = weights.suffix == ".bin" and isinstance(cause, LookupError)
+    if is_bad_pickle or isinstance(cause, damage):
         what = "the weights cannot be read"
         what += "" if isinstance(cause, LookupError) else f" ({reason(cause)})"
         return HeadscopeError(what, where=weights, expected="a whole file", fix=_AGAIN)
@@ -242,7 +231,7 @@ def _shape(sizes: Any) -> str:
 
 
 def _weights_file(folder: Path) -> Path:
-    """The file transformers will read, or a refusal where it is plainly something else."""
+    """The file transformers will read; an error if it is plainly something else."""
     path = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
     if path is None and (folder / "model.onnx").is_file():
         raise HeadscopeError(
@@ -270,12 +259,11 @@ def _weights_file(folder: Path) -> Path:
         b"<!doctype": "a web page",
         b"<html": "a web page",
     }
-    what = next(
-        (kind for mark, kind in kinds.items() if start.startswith(mark)), None if start else "empty"
-    )
-    if what is not None:
-        fix = "Fetch the file itself, with git lfs pull say" if "git-lfs" in what else _AGAIN
-        raise HeadscopeError(f"the file is {what}", where=path, expected="weights", fix=fix)
+    kind = next((kind for mark, kind in kinds.items() if start.startswith(mark)), None)
+    if kind is not None or not start:
+        fix = _AGAIN if kind != "a pointer of git-lfs" else "Fetch the file itself: git lfs pull"
+        what = f"the file is {kind or 'empty'}"
+        raise HeadscopeError(what, where=path, expected="weights", fix=fix)
     return path
 
 

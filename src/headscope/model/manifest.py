@@ -1,4 +1,4 @@
-"""cut.json: what was cut from a model, beside the weights that are left."""
+"""cut.json: what was pruned from a model, next to the weights that are left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headscope.model.fixed_attention import FixedHeads
 from headscope.model.zoo.wheels import sha256_of
 
 NAME, WEIGHTS, SCHEMA = "cut.json", "model.safetensors", 1
-_MEND = "Cut the model again, or get the whole directory: " + command_line(
+_FIX = "Cut the model again, or get the whole directory: " + command_line(
     "prune", "MODEL", heads="HEADS", out="DIR"
 )
 
@@ -36,11 +36,11 @@ class Origin:
 
 @dataclass(frozen=True)
 class Cut:
-    """What a model has lost.
+    """What a pruned model has lost.
 
     kept    the numbers of the heads that each site has left
     silent  the names of the attention modules that have none
-    history what was done to it before it was saved the last time, a sentence for each cut
+    history what was done to it before it was last saved, one sentence for each time
     """
 
     origin: Origin
@@ -75,11 +75,11 @@ class Manifest:
 
     @property
     def history(self) -> tuple[str, ...]:
-        """What was done up to here, this cut included."""
+        """What was done so far, this time included."""
         before = tuple(map(str, self.chosen.get("history", ())))
-        done = [f"Without {self.removed}."] if self.removed else []
-        done += [f"{self.count_fixed} heads with fixed patterns."] if self.fixed else []
-        return (*before, f"{' '.join(done)} {self.chosen.get('how', '')}".strip())
+        steps = [f"Without {self.removed}."] if self.removed else []
+        steps += [f"{self.count_fixed} heads with fixed patterns."] if self.fixed else []
+        return (*before, f"{' '.join(steps)} {self.chosen.get('how', '')}".strip())
 
     @property
     def count_fixed(self) -> int:
@@ -87,85 +87,59 @@ class Manifest:
 
     @property
     def removed(self) -> HeadSet:
-        stay = {
-            head
+        kept = {
+            Head(site.stack, site.layer, number)
             for site, numbers in self.kept.items()
-            for head in Site(site.stack, site.layer, numbers).heads(len(numbers))
+            for number in numbers
         }
-        return HeadSet(
-            [head for head in self.origin.heads if head not in stay], among=self.origin.heads
-        )
+        heads = self.origin.heads
+        return HeadSet([head for head in heads if head not in kept], among=heads)
 
 
 def write_manifest(manifest: Manifest, folder: Path, form: str) -> None:
-    """Beside the weights, which must be there: their digest is part of it."""
-    content = {
+    """Write cut.json. The weights must be there already: it contains their digests."""
+    origin = manifest.origin
+    content: dict[str, Any] = {
         "schema": SCHEMA,
         "form": form,
         "class": manifest.model_class,
         "removed": str(manifest.removed),
         "parent": {
-            "name": manifest.origin.name,
-            "sha256": manifest.origin.sha256,
-            "heads": {str(site): width for site, width in manifest.origin.widths.items()},
+            "name": origin.name,
+            "sha256": origin.sha256,
+            "heads": {str(site): width for site, width in origin.widths.items()},
         },
         "kept": {str(site): list(numbers) for site, numbers in manifest.kept.items()},
         "modules": {name: list(numbers) for name, numbers in manifest.modules.items()},
-        **(
-            {"fixed": {name: asdict(fixed) for name, fixed in manifest.fixed.items()}}
-            if manifest.fixed
-            else {}
-        ),
-        "chosen": manifest.chosen,
-        **({"left_out": list(manifest.left_out)} if manifest.left_out else {}),
-        "weights": {
-            path.name: sha256_of(path)
-            for path in sorted(folder.iterdir())
-            if path.suffix in (".safetensors", ".onnx")
-        },
     }
-    content["sum"] = _sum(content)
+    if manifest.fixed:
+        content["fixed"] = {name: asdict(fixed) for name, fixed in manifest.fixed.items()}
+    content["chosen"] = manifest.chosen
+    if manifest.left_out:
+        content["left_out"] = list(manifest.left_out)
+    weights = [p for p in sorted(folder.iterdir()) if p.suffix in (".safetensors", ".onnx")]
+    content["weights"] = {path.name: sha256_of(path) for path in weights}
+    content["sum"] = _checksum(content)
     (folder / NAME).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """None where there is none; a refusal where it is torn, was edited, or is of other weights."""
+    """The manifest of a directory; None if there is none. An error if it is damaged, edited, or of other weights."""
     path = folder / NAME
     if not path.is_file():
         return None
+    expected = "what headscope prune wrote"
     try:
         content = json.loads(path.read_text("utf-8"))
-        found = Manifest(
-            model_class=str(content["class"]),
-            origin=Origin(
-                str(content["parent"]["name"]),
-                str(content["parent"]["sha256"]),
-                {_site(name): int(width) for name, width in content["parent"]["heads"].items()},
-            ),
-            modules={
-                str(name): tuple(map(int, numbers)) for name, numbers in content["modules"].items()
-            },
-            kept={
-                _site(name): tuple(map(int, numbers)) for name, numbers in content["kept"].items()
-            },
-            chosen=dict(content["chosen"]),
-            fixed={str(name): _fixed(told) for name, told in content.get("fixed", {}).items()},
-        )
-        weights, said = dict(content["weights"]), content["sum"]
+        manifest = _parse(content)
+        weights, checksum = dict(content["weights"]), content.pop("sum")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
         raise HeadscopeError(
-            f"not readable ({reason(cause)})",
-            where=path,
-            expected="what headscope prune wrote",
-            fix=_MEND,
+            f"not readable ({reason(cause)})", where=path, expected=expected, fix=_FIX
         ) from cause
-    if said != _sum({name: value for name, value in content.items() if name != "sum"}):
-        raise HeadscopeError(
-            "was edited: its checksum differs",
-            where=path,
-            expected="what headscope prune wrote",
-            fix=_MEND,
-        )
+    if checksum != _checksum(content):
+        what = "was edited: its checksum differs"
+        raise HeadscopeError(what, where=path, expected=expected, fix=_FIX)
     if content["form"] != "small":
         return None  # full shapes: any loader reads them
     for name, digest in weights.items():
@@ -174,13 +148,28 @@ def read_manifest(folder: Path) -> Manifest | None:
                 f"{name} is not the file this was written for",
                 where=path,
                 expected=f"sha256 {digest[:8]}…",
-                fix=_MEND,
+                fix=_FIX,
             )
-    return found
+    return manifest
 
 
-def _fixed(told: dict[str, Any]) -> FixedHeads:
-    return FixedHeads(**{**told, "patterns": tuple(told["patterns"])})
+def _parse(content: dict[str, Any]) -> Manifest:
+    def numbers_by_name(section: str) -> dict[str, tuple[int, ...]]:
+        return {str(name): tuple(map(int, numbers)) for name, numbers in content[section].items()}
+
+    parent = content["parent"]
+    widths = {_site(name): int(width) for name, width in parent["heads"].items()}
+    return Manifest(
+        model_class=str(content["class"]),
+        origin=Origin(str(parent["name"]), str(parent["sha256"]), widths),
+        modules=numbers_by_name("modules"),
+        kept={_site(name): numbers for name, numbers in numbers_by_name("kept").items()},
+        chosen=dict(content["chosen"]),
+        fixed={
+            str(name): FixedHeads(**{**fields, "patterns": tuple(fields["patterns"])})
+            for name, fields in content.get("fixed", {}).items()
+        },
+    )
 
 
 def _site(name: str) -> Site:
@@ -188,5 +177,5 @@ def _site(name: str) -> Site:
     return Site(stack, int(layer))
 
 
-def _sum(content: dict[str, Any]) -> str:
+def _checksum(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

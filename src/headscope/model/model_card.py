@@ -1,4 +1,4 @@
-"""The card of a cut model: README.md beside its weights."""
+"""The model card of a pruned model: README.md next to its weights."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ tokenizer = AutoTokenizer.from_pretrained("this directory")""",
 
 session = onnxruntime.InferenceSession("model.onnx")""",
 }
-_SAID = {
+_FORMS = {
     "small": "The weights of these heads are gone from the file: `headscope.load` reads it, `from_pretrained` cannot.",
     "plain": "The shapes are those of the original; where these heads were, the weights are zero. It is not faster.",
     "onnx": "A graph without these heads, compared with torch at two batch sizes and lengths.",
@@ -42,58 +42,41 @@ _FIXED = (
 
 
 def format_card(model: AttentionModel, form: str, chosen: dict[str, Any]) -> str:
+    """The text of README.md. chosen: how the heads were chosen and what that did, as in the manifest."""
     origin, removed, fixed = origin_of(model), removed_heads(model), model.fixed
-    title = (
-        [f"without {len(removed)} of {len(origin.heads)} attention heads"]
-        if removed or not fixed
-        else []
-    )
-    title += [f"with {len(fixed)} of {len(origin.heads)} attention heads fixed"] if fixed else []
-    cls = type(model.model).__name__
+    cls, total = type(model.model).__name__, len(origin.heads)
+    titles, details = [], []
+    if removed or not fixed:
+        titles.append(f"without {len(removed)} of {total} attention heads")
+        details += [f"Removed (LAYER.HEAD, counted from 0): `{removed}`", ""]
+    if fixed:
+        titles.append(f"with {len(fixed)} of {total} attention heads fixed")
+        patterns = format_patterns(fixed, model.heads).splitlines()
+        details += [_FIXED, "", *(f"- {line}" for line in patterns), ""]
     lines = [
         "---",
         "library_name: transformers",
         "tags: [headscope, pruned]",
         "---",
-        f"# {origin.name} {' and '.join(title)}",
+        f"# {origin.name} {' and '.join(titles)}",
         "",
-        f"Cut from `{origin.name}` (sha256 `{origin.sha256[:16]}…`), class `{cls}`. {_SAID[form]}",
+        f"Cut from `{origin.name}` (sha256 `{origin.sha256[:16]}…`), class `{cls}`. {_FORMS[form]}",
         "",
-        *(
-            [f"Removed (LAYER.HEAD, counted from 0): `{removed}`", ""]
-            if removed or not fixed
-            else []
-        ),
-        *(
-            [
-                _FIXED,
-                "",
-                *(f"- {line}" for line in format_patterns(fixed, model.heads).splitlines()),
-                "",
-            ]
-            if fixed
-            else []
-        ),
+        *details,
         "```python",
         _LOAD[form].replace("{cls}", cls),
         "```",
     ]
-    return "\n".join([*lines, *_vectors(model, form), *_told(chosen)]) + "\n"
+    return "\n".join([*lines, *_vectors(model, form), *_choice(chosen)]) + "\n"
 
 
 def _vectors(model: AttentionModel, form: str) -> list[str]:
     """How token states become one vector of a text, if that is stated, and which files were not copied."""
-    reading, lines = model.reading, []
-    if reading.is_stated:
-        lines = [
-            "",
-            "## Vectors of texts",
-            "",
-            *(f"- {name}: {value}" for name, value in reading.lines()),
-            "",
-        ]
-        lines.append(_POOL[form])
-    if (left_out := describe_left_out(reading)) is not None:
+    lines = []
+    if model.reading.is_stated:
+        facts = (f"- {name}: {value}" for name, value in model.reading.lines())
+        lines = ["", "## Vectors of texts", "", *facts, "", _POOL[form]]
+    if (left_out := describe_left_out(model.reading)) is not None:
         lines += ["", f"Files {left_out}."]
     return lines
 
@@ -103,42 +86,30 @@ def times_as_fast(time: float, low: float, high: float) -> str:
     return f"{1 / time:.2f} times as fast [{1 / high:.2f}, {1 / low:.2f}]"
 
 
-def _told(chosen: dict[str, Any]) -> list[str]:
-    """How it was chosen and what that did, where that is known."""
+def _choice(chosen: dict[str, Any]) -> list[str]:
+    """How the heads were chosen and what that did, as far as known."""
     lines: list[str] = []
     if "how" in chosen:
         lines += ["", "## How the heads were chosen", "", str(chosen["how"])]
     if chosen.get("warning"):
         lines += ["", str(chosen["warning"])]
     if chosen.get("history"):
-        lines += [
-            "",
-            "Before, it had been cut already:",
-            "",
-            *(f"- {one}" for one in chosen["history"]),
-        ]
-    metrics = chosen.get("metrics")
-    if metrics:
-        lines += [
-            "",
-            f"## What it costs ({chosen['judged_on']})",
-            "",
-            "| | before | after |",
-            "|---|---|---|",
-        ]
+        steps = (f"- {step}" for step in chosen["history"])
+        lines += ["", "Before, it had been cut already:", "", *steps]
+    if metrics := chosen.get("metrics"):
+        lines += ["", f"## What it costs ({chosen['judged_on']})", ""]
+        lines += ["| | before | after |", "|---|---|---|"]
         for name, (before, after) in metrics.items():
             lines.append(f"| {name} | {_number(before)} | {_number(after)} |")
         lines += ["", str(chosen["verdict"])] if "verdict" in chosen else []
     if chosen.get("speed"):
         whole, cut = chosen["speed"]
-        lines += [
-            "",
-            "## What it gains",
-            "",
-            f"{times_as_fast(cut['ratio'], cut['low'], cut['high'])}, measured with "
-            f"{chosen['timed']} on the machine that cut it; {whole['parameters'] / 1e6:.2f} to "
-            f"{cut['parameters'] / 1e6:.2f} million parameters.",
-        ]
+        millions = [speed["parameters"] / 1e6 for speed in (whole, cut)]
+        lines += ["", "## What it gains", ""]
+        lines.append(
+            f"{times_as_fast(cut['ratio'], cut['low'], cut['high'])}, measured with {chosen['timed']} "
+            f"on the machine that cut it; {millions[0]:.2f} to {millions[1]:.2f} million parameters."
+        )
     return lines
 
 

@@ -1,14 +1,13 @@
-"""A cut model on disk, in three forms.
+"""A pruned model on disk, in three forms.
 
 small  the weights that are left, and cut.json: loaded by `headscope.load`
-plain  full shapes, zeros where heads were: loaded by transformers as it is
+plain  full shapes, with zeros where heads were: loaded by transformers as it is
 onnx   a graph for onnxruntime, compared with torch before it is kept
 """
 
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from headscope.atomic_dir import atomic_directory
 from headscope.errors import HeadscopeError, choices, note, reason
 from headscope.model.attention_model import AttentionModel
-from headscope.model.fixed_attention import get_fixed_heads
+from headscope.model.fixed_attention import FixedHeads, get_fixed_heads
 from headscope.model.load import silence_transformers
 from headscope.model.manifest import NAME, WEIGHTS, Manifest, write_manifest
 from headscope.model.model_card import format_card
@@ -44,7 +43,7 @@ def save(
     chosen: dict[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write a model that others can load; whole or not at all.
+    """Write a model that others can load; complete or not at all.
 
     form    small, plain or onnx
     chosen  how its heads were chosen, for the manifest and the card
@@ -58,13 +57,15 @@ def save(
 
 def check_form(form: str) -> None:
     if form not in FORMS:
-        raise HeadscopeError(f'"{form}" is no form', where="`form`", expected=choices(form, FORMS))
+        raise HeadscopeError(
+            f'"{form}" is not a form', where="`form`", expected=choices(form, FORMS)
+        )
     if form == "onnx":
-        _runtime()  # refuses at once what would fail at the end
+        _import_onnx()  # fails at once, not at the end
 
 
 def check_form_fits(model: AttentionModel, form: str) -> None:
-    """Refuse a form that cannot hold this model, and a model with modules that cannot be written next to it."""
+    """Refuse a form that cannot contain this model, and a model whose pooling cannot be written next to it."""
     model.reading.check(model.name)
     if form != "small" and model.fixed:
         raise HeadscopeError(
@@ -81,7 +82,7 @@ def write_model(
     form: str = "small",
     chosen: dict[str, Any] | None = None,
 ) -> None:
-    """The files of a model in a folder that is there. One that was not cut is written as transformers does."""
+    """Write the files of a model into an existing folder; a whole model is written as transformers does."""
     check_form_fits(model, form)
     chosen = dict(chosen or {})
     if model.cut is not None and model.cut.history:
@@ -108,24 +109,24 @@ def write_model(
 
 def make_manifest(model: AttentionModel, chosen: dict[str, Any]) -> Manifest:
     origin = origin_of(model)
-    lost = {
-        name: sites[0].numbers or ()
-        for name, sites in model.attention_modules.items()
-        if len(sites[0].numbers or ()) < origin.widths[sites[0]]
-    }
-    silent = dict.fromkeys(model.cut.silent if model.cut is not None else (), ())
+    modules: dict[str, tuple[int, ...]] = {}
+    fixed: dict[str, FixedHeads] = {}
+    for name, sites in model.attention_modules.items():
+        numbers = sites[0].numbers or ()
+        if len(numbers) < origin.widths[sites[0]]:
+            modules[name] = numbers
+        if (heads := get_fixed_heads(model.model.get_submodule(name))) is not None:
+            fixed[name] = heads
+    silent = () if model.cut is None else model.cut.silent
+    kept = {site: site.numbers or () for site in model.sites}
     return Manifest(
-        type(model.model).__name__,
-        origin,
-        {**lost, **silent},
-        {site: site.numbers or () for site in model.sites},
-        chosen,
-        {
-            name: fixed
-            for name in model.attention_modules
-            if (fixed := get_fixed_heads(model.model.get_submodule(name))) is not None
-        },
-        model.reading.left_out,
+        model_class=type(model.model).__name__,
+        origin=origin,
+        modules=modules | dict.fromkeys(silent, ()),
+        kept=kept,
+        chosen=chosen,
+        fixed=fixed,
+        left_out=model.reading.left_out,
     )
 
 
@@ -142,52 +143,53 @@ def _write_small(model: AttentionModel, folder: Path) -> None:
 
 def _own_tensors(model: PreTrainedModel) -> dict[str, Tensor]:
     """Every tensor once: of those that share memory the first, as loading ties the others to it again."""
-    found: dict[str, Tensor] = {}
-    seen: set[tuple[int, tuple[int, ...]]] = set()
+    tensors: dict[str, Tensor] = {}
+    stored: set[tuple[int, tuple[int, ...]]] = set()
     for name, tensor in model.state_dict().items():
-        place = tensor.data_ptr(), tuple(tensor.shape)
-        if tensor.numel() and place in seen:
+        memory = tensor.data_ptr(), tuple(tensor.shape)
+        if tensor.numel() and memory in stored:
             continue
-        seen.add(place)
-        found[name] = tensor.detach().cpu().contiguous()
-    return found
+        stored.add(memory)
+        tensors[name] = tensor.detach().cpu().contiguous()
+    return tensors
 
 
 # onnx
 
 
-class _Whole(nn.Module):
-    """The model as a function of tensors alone: named inputs in their order, the main output out."""
+class _TensorFunction(nn.Module):
+    """The model as a function of tensors alone: inputs in the order of their names, the main output."""
 
     def __init__(self, model: PreTrainedModel, names: list[str]) -> None:
         super().__init__()
         self.model, self.names = model, names
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        found: Tensor = self.model(**dict(zip(self.names, inputs, strict=True)), return_dict=False)[
-            0
-        ]
-        return found
+        by_name = dict(zip(self.names, inputs, strict=True))
+        output: Tensor = self.model(**by_name, return_dict=False)[0]
+        return output
 
 
 def _write_onnx(model: AttentionModel, folder: Path) -> None:
-    """Export, and compare with torch at two batch sizes and lengths; refuse what differs."""
-    run = _runtime()
+    """Export, and compare with torch at two batch sizes and lengths; an error if they differ."""
+    from torch.export import Dim
+
+    run = _import_onnx()
     example = {name: value.cpu() for name, value in _example(model).items()}
-    names = list(example)
-    here = model.model if model.device.type == "cpu" else copy.deepcopy(model.model).cpu()
-    whole = _Whole(here, names).eval()
-    shapes = tuple(_dynamic(name, value) for name, value in example.items())
+    on_cpu = model.model if model.device.type == "cpu" else copy.deepcopy(model.model).cpu()
+    function = _TensorFunction(on_cpu, list(example)).eval()
+    # Batch and length may vary.
+    shapes = tuple(dict.fromkeys(range(min(x.dim(), 2)), Dim.AUTO) for x in example.values())
     path = folder / "model.onnx"
-    talk = logging.getLogger("torch.onnx")  # of packages that it could use too
-    level = talk.level
+    logger = logging.getLogger("torch.onnx")  # it lists packages that it could use too
+    level = logger.level
     try:
-        talk.setLevel(logging.ERROR)
+        logger.setLevel(logging.ERROR)
         torch.onnx.export(
-            whole,
+            function,
             tuple(example.values()),
             str(path),
-            input_names=names,
+            input_names=list(example),
             output_names=["output"],
             dynamic_shapes=(shapes,),
             dynamo=True,
@@ -201,14 +203,15 @@ def _write_onnx(model: AttentionModel, folder: Path) -> None:
             expected="small or plain",
         ) from cause
     finally:
-        talk.setLevel(level)
+        logger.setLevel(level)
     for batch, length in ((1, 5), (3, 9)):
-        inputs = {name: _resized(value, batch, length) for name, value in example.items()}
+        inputs = {name: _resize(value, batch, length) for name, value in example.items()}
         with torch.inference_mode():
-            wanted = whole(*inputs.values())
-        found = torch.from_numpy(run(path, {name: value.numpy() for name, value in inputs.items()}))
-        difference = float((found - wanted).abs().max() / wanted.abs().max().clamp_min(1.0))
-        if not difference < ONNX_TOLERANCE:
+            expected = function(*inputs.values())
+        arrays = {name: value.numpy() for name, value in inputs.items()}
+        actual = torch.from_numpy(run(path, arrays))
+        difference = float((actual - expected).abs().max() / expected.abs().max().clamp_min(1.0))
+        if not difference < ONNX_TOLERANCE:  # NaN must fail as well
             raise HeadscopeError(
                 f"the exported graph differs from torch by {difference:.1e} with {batch} sequences of {length} tokens",
                 where='`form="onnx"`',
@@ -216,30 +219,24 @@ def _write_onnx(model: AttentionModel, folder: Path) -> None:
             )
 
 
-def _dynamic(name: str, value: Tensor) -> dict[int, Any]:
-    from torch.export import Dim
-
-    return dict.fromkeys(range(min(value.dim(), 2)), Dim.AUTO)
-
-
 def _example(model: AttentionModel) -> dict[str, Tensor]:
-    """Two sequences, the second padded; with the segments of pairs where the model tells them apart."""
+    """Two sequences, the second padded; with the segments of pairs if the model has them."""
     inputs = sample_inputs(model, batch=2)
     segments = getattr(model.model.config, "type_vocab_size", 0) or 0
-    takes = "token_type_ids" in inspect.signature(model.model.forward).parameters
-    if takes and segments > 1:
+    if model.takes_segments and segments > 1:
         inputs["token_type_ids"] = torch.zeros_like(inputs["input_ids"])
         inputs["token_type_ids"][:, inputs["input_ids"].shape[1] // 2 :] = 1
     return inputs
 
 
-def _resized(value: Tensor, batch: int, length: int) -> Tensor:
-    """So many of the sequences in turns, the padded ones among them, cut to a length."""
+def _resize(value: Tensor, batch: int, length: int) -> Tensor:
+    """A batch of this size, of the sequences in turn (the padded one included), truncated to a length."""
     rows = value[torch.arange(batch) % len(value)]
     return (rows[:, :length] if rows.dim() == 2 else rows).contiguous()
 
 
-def _runtime() -> Callable[[Path, dict[str, Any]], Any]:
+def _import_onnx() -> Callable[[Path, dict[str, Any]], Any]:
+    """A function that runs a graph: (path, arrays by name) -> main output. An error if packages are missing."""
     try:
         import onnx  # noqa: F401
         import onnxruntime
@@ -253,9 +250,7 @@ def _runtime() -> Callable[[Path, dict[str, Any]], Any]:
 
     def run(path: Path, inputs: dict[str, Any]) -> Any:
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        wanted = {one.name for one in session.get_inputs()}
-        return session.run(None, {name: value for name, value in inputs.items() if name in wanted})[
-            0
-        ]
+        names = {argument.name for argument in session.get_inputs()}
+        return session.run(None, {name: inputs[name] for name in inputs if name in names})[0]
 
     return run
