@@ -61,15 +61,15 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (
             "minilmm",
             f'no model "minilmm". Expected {A_HUB_ID}, or one of {NAMED}; did you mean "minilm"? '
-            "headscope models says more of the named ones.",
+            "headscope models describes the named ones.",
         ),
         (
             "zzz",
-            f'no model "zzz". Expected {A_HUB_ID}, or one of {NAMED}. headscope models says more of the named ones.',
+            f'no model "zzz". Expected {A_HUB_ID}, or one of {NAMED}. headscope models describes the named ones.',
         ),
         (
             "",
-            f'no model "". Expected {A_HUB_ID}, or one of {NAMED}. headscope models says more of the named ones.',
+            f'no model "". Expected {A_HUB_ID}, or one of {NAMED}. headscope models describes the named ones.',
         ),
         ("/nowhere/model", f"/nowhere/model: {NO_DIRECTORY}"),
         ("./bertt", f"./bertt: {NO_DIRECTORY}"),

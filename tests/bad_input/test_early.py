@@ -175,7 +175,7 @@ WRONG: dict[str, str] = {
     "serve model --study gone": "gone: there is no such directory. Expected a study that a command wrote.",
     "speed model --against gone": 'no model "gone". Expected a directory, a hub id such as google-bert/bert-base-uncased, '
     "or one of minilm, mpnet, opus-mt-en-fr, opus-mt-fr-en, rxnfp, rxnfp-classes, rxnfp-ft, rxnmapper or smollm2. headscope models "
-    "says more of the named ones.",
+    "describes the named ones.",
     "masks show stra": 'MASK "stra": "stra" is no mask. Expected bigbird, dense, diagonal, first-and-last, fixed, '
     'logsparse, longformer, no-diagonal, random, star, strided or window; did you mean "star"?',
     "masks show star --out star.gif": 'star.gif: the name of a picture must end in .svg or .png, got ".gif".',

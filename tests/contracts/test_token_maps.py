@@ -306,7 +306,7 @@ def test_what_is_said_of_one_token_follows_the_target() -> None:
     classifier = tiny("bert", head=AutoModelForSequenceClassification)
     with pytest.raises(
         HeadscopeError,
-        match="target: BertForSequenceClassification says something of the whole input",
+        match="target: BertForSequenceClassification has one output for the whole input",
     ):
         scalar_output(classifier, batch, 0)
 

@@ -45,9 +45,7 @@ y = torch.nn.Linear(64, 64, dtype=torch.bfloat16)(x)
 z = torch.nn.functional.scaled_dot_product_attention(y[:, None], y[:, None], y[:, None])[:, 0]
 torch.bmm(z, y.transpose(1, 2)).float().sum().backward()
 """  # forward and backward: a linear layer, fused attention and a batched product
-REMEDY = (
-    "For full speed set ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 before Python starts, or use float32"
-)
+FIX = "For full speed set ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 before Python starts, or use float32"
 
 
 def prepare_bfloat16(*values: Tensor) -> None:
@@ -57,13 +55,13 @@ def prepare_bfloat16(*values: Tensor) -> None:
 
 
 def ensure_bfloat16() -> None:
-    """Switch oneDNN off, with a warning, where bfloat16 products fault; refuse where nothing helps."""
+    """Switch oneDNN off, with a warning, if bfloat16 products fault; an error if that does not help."""
     state = bfloat16_state()
     if state == "unusable":
         raise HeadscopeError(f"bfloat16 {STATES[state]}", where="`dtype`")
     if state != "works" and torch.backends.mkldnn.enabled:
         torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
-        note(f"bfloat16 {STATES[state]}. {REMEDY}.")
+        note(f"bfloat16 {STATES[state]}. {FIX}.")
 
 
 @cache
@@ -89,7 +87,7 @@ def bfloat16_state() -> str:
 
 
 def probe() -> str:
-    """Run the products in a child process; where it dies, once more without oneDNN."""
+    """Run the products in a child process; if it dies, once more without oneDNN."""
     status = run_child("on")
     if status == 0:
         return "works"
@@ -126,16 +124,13 @@ def _is_signal(status: int) -> bool:
 
 def _key(cpu: dict[str, str]) -> str:
     parts = [cpu.get(name, "") for name in ("model name", "microcode", "flags")]
-    parts += [
-        platform.release(),
-        torch.__version__,
-        *(os.environ.get(name, "") for name in VARIABLES),
-    ]
+    parts += [platform.release(), torch.__version__]
+    parts += [os.environ.get(name, "") for name in VARIABLES]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _remember(file: Path, record: dict[str, str]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f"{file.name}.{os.getpid()}")
-    draft.write_text(json.dumps(record), "utf-8")
-    draft.replace(file)
+    temporary = file.with_name(f"{file.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(record), "utf-8")
+    temporary.replace(file)

@@ -169,7 +169,7 @@ def check_missing(
 def _load_pretrained(
     cls: Any, folder: Path, dtype: torch.dtype, labels: Sequence[str] = ()
 ) -> tuple[PreTrainedModel, tuple[str, ...], tuple[str, ...]]:
-    """The model, its parameters that the file lacks, and the file's that the model lacks. No code of the file is run."""
+    """The model, its parameters that the file lacks, and the file's that the model lacks; no code in it is run."""
     weights = _weights_file(folder)
     classes = {
         "id2label": dict(enumerate(labels)),

@@ -1,4 +1,4 @@
-"""Heads and maximum length of a model as its config.json states them, without loading torch."""
+"""The heads and the maximum length of a model by its config.json, without loading torch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Shape:
 
 
 def read_shape(model: str, revision: str | None = None) -> Shape | None:
-    """The shape of a whole encoder on this machine; None for a hub id, and where the files do not tell for sure."""
+    """The shape of a whole encoder on this machine; None for a hub id, or if the files do not tell it for certain."""
     folder, name, _ = read_spec(model, revision)
     folder = folder or (zoo.find(name) if name in zoo.MODELS else None)
     if folder is None:
@@ -36,30 +36,23 @@ def read_shape(model: str, revision: str | None = None) -> Shape | None:
     folder = transformer_folder(folder)
     config, tokenizer = _read(folder / "config.json"), _read(folder / "tokenizer_config.json")
     keys = LAYERS_AND_HEADS.get(str(config.get("model_type")))
-    if (
-        keys is None
-        or config.get("is_decoder")
-        or config.get("pruned_heads")
-        or (folder / "cut.json").exists()
-    ):
+    is_pruned = config.get("pruned_heads") or (folder / "cut.json").exists()
+    if keys is None or is_pruned or config.get("is_decoder"):
         return None
     numbers = [config.get(key) for key in (*keys, "max_position_embeddings")]
-    known = [number for number in numbers if isinstance(number, int) and 0 < number < 1e6]
-    if len(known) < len(numbers):
+    valid = [number for number in numbers if isinstance(number, int) and 0 < number < 1e6]
+    if len(valid) < len(numbers):
         return None
-    layers, width, positions = known
+    layers, heads, longest = valid
     stated = tokenizer.get("model_max_length")
-    longest = (
-        int(min(positions, stated)) if isinstance(stated, int | float) and stated > 0 else positions
-    )
-    return Shape(
-        tuple(Head("encoder", layer, head) for layer in range(layers) for head in range(width)),
-        longest,
-    )
+    if isinstance(stated, int | float) and stated > 0:
+        longest = int(min(longest, stated))
+    every_head = (Head("encoder", layer, head) for layer in range(layers) for head in range(heads))
+    return Shape(tuple(every_head), longest)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; empty if there is none. What is wrong with it is said when the model is loaded."""
+    """A JSON object; empty if there is none. Errors are reported when the model is loaded."""
     try:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Attention that has lost all its heads: what is left is the bias of its output projection."""
+"""Attention modules that have lost all their heads: only the bias of the output projection is left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 @cache
 def headless_class(attention: Any) -> Any:
-    """The class of such a module, with the forward of the common form: states in, (states, no weights) out."""
+    """A subclass of such a module with the usual forward method: states in, (states, no weights) out."""
 
     class HeadlessAttention(attention):  # type: ignore[misc]
         def forward(self, hidden_states: Tensor, *args: Any, **others: Any) -> tuple[Tensor, None]:
@@ -23,35 +23,37 @@ def headless_class(attention: Any) -> Any:
 
 
 def silence(core: nn.Module) -> None:
-    """Make this module of the common form silent."""
+    """Give a module with the usual forward method the class of one without heads."""
     kind: Any = type(core)
     core.__class__ = headless_class(kind)
 
 
 def output_without_heads(core: nn.Module, hidden: Tensor) -> Tensor:
-    """Nothing [.., .., 0] where the output projection is outside of the module, else what that adds to nothing."""
+    """The bias of the output projection; without a projection in the module nothing [.., .., 0]."""
     from transformers.pytorch_utils import Conv1D
 
     for module in core.modules():
-        if isinstance(module, nn.Linear | Conv1D):
-            taken, given = (
-                module.weight.shape if isinstance(module, Conv1D) else module.weight.T.shape
-            )
-            if taken == 0 and given > 0:
-                if isinstance(module, nn.Linear):
-                    found: Tensor = module(hidden[..., :0])
-                    return found
-                nothing = hidden.new_zeros(*hidden.shape[:-1], given)  # Conv1D cannot take nothing
-                return nothing if module.bias is None else nothing + module.bias
+        if not isinstance(module, nn.Linear | Conv1D):
+            continue
+        weight = module.weight if isinstance(module, Conv1D) else module.weight.T
+        width, out = weight.shape
+        if width == 0 and out > 0:  # the output projection: no head is left to read from
+            if isinstance(module, nn.Linear):
+                output: Tensor = module(hidden[..., :0])
+                return output
+            zeros = hidden.new_zeros(
+                *hidden.shape[:-1], out
+            )  # Conv1D cannot take inputs of width 0
+            return zeros if module.bias is None else zeros + module.bias
     return hidden[..., :0]
 
 
 def advance_cache(core: nn.Module, hidden: Tensor, past: Any, other_side: Tensor | None) -> int:
-    """Let a cache of earlier tokens know that these were seen, as lengths are read from it; how many were before."""
-    own = getattr(past, "self_attention_cache", past)
-    if own is None or other_side is not None:
+    """Add these tokens to a cache of earlier ones, from which lengths are read; returns how many it had before."""
+    cache = getattr(past, "self_attention_cache", past)
+    if cache is None or other_side is not None:
         return 0
-    before = int(own.get_seq_length(core.layer_idx))
-    stub = hidden.new_zeros(hidden.shape[0], 1, hidden.shape[1], 1)
-    own.update(stub, stub, core.layer_idx)
+    before = int(cache.get_seq_length(core.layer_idx))
+    stub = hidden.new_zeros(hidden.shape[0], 1, hidden.shape[1], 1)  # [batch, head, token, width]
+    cache.update(stub, stub, core.layer_idx)
     return before

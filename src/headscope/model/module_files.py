@@ -9,7 +9,7 @@ from typing import Any
 from headscope.errors import reason
 
 MODULES = "modules.json"
-MOST_BYTES = 10_000_000  # of a JSON file or a licence
+MOST_BYTES = 10_000_000  # size limit of a JSON file or a licence
 
 
 class CannotRead(Exception):
@@ -17,7 +17,7 @@ class CannotRead(Exception):
 
 
 def transformer_folder(folder: Path) -> Path:
-    """Where the transformer of a model's directory is: the directory itself, or `0_Transformer` in old ones."""
+    """The directory of the transformer in a model's directory: the same, or `0_Transformer` in old ones."""
     if (folder / "config.json").is_file() or not (folder / MODULES).is_file():
         return folder
     try:
@@ -29,25 +29,21 @@ def transformer_folder(folder: Path) -> Path:
 
 def list_modules(folder: Path) -> list[dict[str, Any]]:
     """The entries of modules.json, with paths that stay inside the folder."""
-    listed = read_json(folder, MODULES)
-    if (
-        not isinstance(listed, list)
-        or not listed
-        or not all(isinstance(module, dict) for module in listed)
-    ):
+    modules: list[dict[str, Any]] = read_json(folder, MODULES)
+    is_list = isinstance(modules, list) and all(isinstance(module, dict) for module in modules)
+    if not is_list or not modules:
         raise CannotRead(f"{MODULES} is not a list of modules")
-    for module in listed:
+    for module in modules:
         path, kind = module.get("path"), module.get("type")
         if not isinstance(path, str) or not isinstance(kind, str):
             raise CannotRead(f"{MODULES}: a module has no path or no type")
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts or "\\" in path:
             raise CannotRead(f'{MODULES}: the path "{path}" leads out of the directory')
-    for module in listed[
-        1:
-    ]:  # only the transformer may be in the directory itself: config.json is its own
+    for module in modules[1:]:
+        # Only the transformer may be in the directory itself: config.json is its own.
         if PurePosixPath(module["path"]) == PurePosixPath("."):
             raise CannotRead(f"{MODULES}: {module['type']} has no directory of its own")
-    return listed
+    return modules
 
 
 def read_json(folder: Path, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Is a vocabulary made of words of a natural language, or of atoms, amino acids, codons or other symbols?
+"""Tell vocabularies of a natural language from those of atoms, amino acids, codons or other symbols.
 
 In a text "." and "," are punctuation; in SMILES "." separates molecules, and protein vocabularies have "." as a gap.
 Whether attention to them may be called punctuation is decided by the vocabulary alone:
@@ -30,7 +30,7 @@ def is_natural_language(tokens: Iterable[str]) -> bool:
     """Whether these entries of a vocabulary, special tokens left out, are of a natural language."""
     entries = list(tokens)
     if any(token.startswith(BYTE_LEVEL) for token in entries):
-        entries = list(_decoded(entries))
+        entries = list(_decode(entries))
     stems = [stem for stem in map(_stem, entries) if any(c.isalpha() for c in stem)]
     words = [stem for stem in stems if _is_word(stem)]
     letters = {c for word in words for c in word.lower()}
@@ -38,9 +38,8 @@ def is_natural_language(tokens: Iterable[str]) -> bool:
 
 
 def _is_word(stem: str) -> bool:
-    if not all(
-        unicodedata.category(c)[0] in "LM" for c in stem
-    ):  # letters, and marks such as Hindi vowels
+    # Letters, and marks such as Hindi vowels.
+    if not all(unicodedata.category(c)[0] in "LM" for c in stem):
         return False
     has_case = any(c.lower() != c.upper() for c in stem)
     return not has_case or (len(stem) >= SHORTEST_WORD and any(c.islower() for c in stem))
@@ -54,9 +53,9 @@ def _stem(token: str) -> str:
     return token.strip()
 
 
-def _decoded(tokens: Iterable[str]) -> Iterator[str]:
+def _decode(tokens: Iterable[str]) -> Iterator[str]:
     """Byte-level entries as text; those that are only part of a character are left out."""
-    byte_of = _byte_of()
+    byte_of = _byte_table()
     for token in tokens:
         try:
             yield bytes(byte_of[c] for c in token).decode("utf-8")
@@ -64,13 +63,10 @@ def _decoded(tokens: Iterable[str]) -> Iterator[str]:
             continue
 
 
-def _byte_of() -> dict[str, int]:
-    """GPT-2's table: printable bytes stand for themselves, the others for signs from U+0100 on."""
-    printable = [
-        *range(ord("!"), ord("~") + 1),
-        *range(ord("¡"), ord("¬") + 1),
-        *range(ord("®"), ord("ÿ") + 1),
-    ]
+def _byte_table() -> dict[str, int]:
+    """GPT-2's table: printable bytes represent themselves, the others are characters from U+0100 on."""
+    ranges = (("!", "~"), ("¡", "¬"), ("®", "ÿ"))
+    printable = [byte for first, last in ranges for byte in range(ord(first), ord(last) + 1)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {
         chr(256 + i): byte for i, byte in enumerate(others)

@@ -1,4 +1,4 @@
-"""A model as it is before any training: a configuration, in the asked-for size, with new weights."""
+"""Untrained models: a configuration, in the requested size, with newly drawn weights; and the random-weight control."""
 
 from __future__ import annotations
 
@@ -23,35 +23,13 @@ from headscope.model.weights import cast
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-# What families call these; all of a configuration's own that are listed are set.
+# The families' names of these sizes; all that a configuration has are set.
 NAMES = {
-    "layers": (
-        "num_hidden_layers",
-        "n_layers",
-        "n_layer",
-        "num_layers",
-        "num_decoder_layers",
-        "encoder_layers",
-        "decoder_layers",
-    ),
-    "heads": (
-        "num_attention_heads",
-        "n_heads",
-        "n_head",
-        "num_heads",
-        "encoder_attention_heads",
-        "decoder_attention_heads",
-        "num_key_value_heads",
-    ),
-    "hidden": ("hidden_size", "dim", "d_model", "n_embd"),
-    "intermediate": (
-        "intermediate_size",
-        "hidden_dim",
-        "encoder_ffn_dim",
-        "decoder_ffn_dim",
-        "d_ff",
-        "n_inner",
-    ),
+    "layers": "num_hidden_layers n_layers n_layer num_layers num_decoder_layers encoder_layers decoder_layers",
+    "heads": "num_attention_heads n_heads n_head num_heads encoder_attention_heads decoder_attention_heads "
+    "num_key_value_heads",
+    "hidden": "hidden_size dim d_model n_embd",
+    "intermediate": "intermediate_size hidden_dim encoder_ffn_dim decoder_ffn_dim d_ff n_inner",
 }
 WIDTHS = ("head_dim", "d_kv")  # of one head
 KINDS = "layer_types"  # one for each layer: which attend to a window and which to all
@@ -60,14 +38,14 @@ MARKS = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_to
 
 @dataclass(frozen=True)
 class Source:
-    """Where a new model comes from: a configuration, and the directory it was found in, where there is one."""
+    """The origin of a new model: a configuration, and the directory that contains it, if there is one."""
 
     name: str
     config: PreTrainedConfig
     folder: Path | None = None
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """That of its directory."""
+        """The tokenizer of the directory."""
         if self.folder is None:
             raise HeadscopeError(
                 "this configuration comes without a tokenizer",
@@ -88,17 +66,17 @@ def read_source(
     folder, name, _ = find_folder(spec, revision, say)
     if read_manifest(folder) is not None:
         fix = "Take the model that it was cut from, and `layers`, `heads`"
-        raise HeadscopeError("a cut model is no place to begin from", where=name, fix=fix)
+        raise HeadscopeError("a pruned model cannot be trained from scratch", where=name, fix=fix)
     return Source(name, _config(read_config(folder), folder / "config.json"), folder)
 
 
-def _config(given: dict[str, Any], path: Path) -> PreTrainedConfig:
+def _config(fields: dict[str, Any], path: Path) -> PreTrainedConfig:
     from transformers import AutoConfig
 
-    family_of(given["model_type"], where=path)
+    family_of(fields["model_type"], where=path)
     try:
         with silence_transformers():
-            return AutoConfig.for_model(**{**given, "dtype": "float32"})
+            return AutoConfig.for_model(**{**fields, "dtype": "float32"})
     except Exception as cause:  # wrong values fail in every configuration in its own way
         what = f"no configuration can be made of it ({reason(cause)})"
         raise HeadscopeError(
@@ -107,35 +85,37 @@ def _config(given: dict[str, Any], path: Path) -> PreTrainedConfig:
 
 
 def resize_config(config: PreTrainedConfig, sizes: ModelSizes) -> PreTrainedConfig:
-    """The configuration in another size; what a family has no name for is refused."""
-    wanted = {name: value for name, value in sizes.sizes().items() if value is not None}
-    if "hidden" in wanted:
-        wanted.setdefault("intermediate", 4 * wanted["hidden"])
-    made = copy.deepcopy(config)
+    """The configuration in another size; an error if the family has no name for a size."""
+    requested = {name: value for name, value in sizes.sizes().items() if value is not None}
+    resized = copy.deepcopy(config)
+    if not requested:
+        return resized
+    if "hidden" in requested:
+        requested.setdefault("intermediate", 4 * requested["hidden"])
     own = config.to_dict()
-    for name, value in wanted.items():
-        here = [one for one in NAMES[name] if one in own]
-        if not here:
+    for name, value in requested.items():
+        keys = [key for key in NAMES[name].split() if key in own]
+        if not keys:
             raise HeadscopeError(f"{config.model_type} has no such size", where=f"`{name}`")
-        for one in here:
-            setattr(made, one, value)
+        for key in keys:
+            setattr(resized, key, value)
     heads, hidden = (
-        next(getattr(made, one) for one in NAMES[name] if one in own)
+        next(getattr(resized, key) for key in NAMES[name].split() if key in own)
         for name in ("heads", "hidden")
     )
-    if wanted and hidden % heads:
+    if hidden % heads:
         raise HeadscopeError(
             f"{heads} heads do not share {hidden} evenly",
             where="`heads`, `hidden`",
             expected="a multiple of the heads",
         )
-    for one in WIDTHS:
-        if wanted and own.get(one) is not None:
-            setattr(made, one, hidden // heads)
-    if "layers" in wanted and own.get(KINDS):
+    for key in WIDTHS:
+        if own.get(key) is not None:
+            setattr(resized, key, hidden // heads)
+    if "layers" in requested and own.get(KINDS):
         kinds = own[KINDS]
-        setattr(made, KINDS, [kinds[i % len(kinds)] for i in range(wanted["layers"])])
-    return made
+        setattr(resized, KINDS, [kinds[i % len(kinds)] for i in range(requested["layers"])])
+    return resized
 
 
 def new_model(
@@ -148,10 +128,10 @@ def new_model(
     labels: Sequence[str] = (),
     device: str = "auto",
 ) -> AttentionModel:
-    """The model with new weights, drawn by torch's own chance: set its seed before.
+    """The model with new weights from torch's random numbers: set the seed before.
 
-    tokenizer   another than its own: the vocabulary and the special tokens follow it
-    max_length  as many positions as can be learned: the configuration's own where None
+    tokenizer   a tokenizer other than the model's own: vocabulary size and special tokens are set from it
+    max_length  number of positions; by default the configuration's own
     labels      the classes of a classifier
     """
     import transformers
@@ -161,9 +141,9 @@ def new_model(
     if tokenizer is None:
         tokenizer = source.tokenizer()
     else:
-        _follow(config, tokenizer)
+        _set_vocabulary(config, tokenizer)
     if max_length is not None:
-        _shorten(config, tokenizer, max_length)
+        _set_max_length(config, tokenizer, max_length)
     if labels:
         config.id2label = dict(enumerate(labels))
         config.label2id = {name: i for i, name in enumerate(labels)}
@@ -178,55 +158,50 @@ def new_model(
     try:
         with silence_transformers():
             model = kind.from_config(config).float()
-            if (
-                is_own
-                and source.folder is not None
-                and (source.folder / "generation_config.json").is_file()
-            ):
-                # translations are searched for as the trained model does
-                model.generation_config = transformers.GenerationConfig.from_pretrained(
-                    source.folder
-                )
+            folder = source.folder
+            if is_own and folder is not None and (folder / "generation_config.json").is_file():
+                # Translations are searched for with the trained model's settings.
+                model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
     except Exception as cause:  # as above
         what = f"no model can be built of this size ({reason(cause)})"
         raise HeadscopeError(
             what, where=source.name, expected="sizes that fit each other"
         ) from cause
-    fixed = getattr(model.get_input_embeddings(), "padding_idx", None)
-    if fixed is not None and fixed != tokenizer.pad_token_id:
+    padding = getattr(model.get_input_embeddings(), "padding_idx", None)
+    if padding is not None and padding != tokenizer.pad_token_id:
         raise HeadscopeError(
-            f"{config.model_type} takes token {fixed} for padding, the tokenizer token {tokenizer.pad_token_id}",
+            f"{config.model_type} takes token {padding} for padding, the tokenizer token {tokenizer.pad_token_id}",
             where=source.name,
             fix="Take a tokenizer of its own kind",
         )
     return AttentionModel(model.to(resolve_device(device)).eval(), tokenizer, name=source.name)
 
 
-def _follow(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
-    """As many embeddings as the tokenizer has tokens, and its special ones."""
+def _set_vocabulary(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Set the number of embeddings and the special tokens to those of a tokenizer."""
     config.vocab_size = size = max(tokenizer.get_vocab().values()) + 1
     for name in MARKS:
         setattr(config, name, getattr(tokenizer, name, None))
     if config.is_encoder_decoder:
         config.decoder_start_token_id = tokenizer.pad_token_id
-        for name, value in {
-            "decoder_vocab_size": size,
-            "forced_eos_token_id": tokenizer.eos_token_id,
-        }.items():
-            if hasattr(config, name):
-                setattr(config, name, value)
+        if hasattr(config, "decoder_vocab_size"):
+            config.decoder_vocab_size = size
+        if hasattr(config, "forced_eos_token_id"):
+            config.forced_eos_token_id = tokenizer.eos_token_id
 
 
-def _shorten(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
-    """Positions that are never seen would stay random: there are none, and the tokenizer knows it."""
-    longest = getattr(config, "max_position_embeddings", None)
-    if longest is not None:
+def _set_max_length(
+    config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, max_length: int
+) -> None:
+    """Leave out positions that training never reaches, which would stay random."""
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is not None:
         lost = family_of(config.model_type).positions_lost(config)
-        if max_length > longest - lost:
+        if max_length > positions - lost:
             raise HeadscopeError(
                 f"{max_length} tokens are more than there are positions",
                 where="`max_length`",
-                expected=f"at most {longest - lost}",
+                expected=f"at most {positions - lost}",
             )
         config.max_position_embeddings = max_length + lost
     tokenizer.model_max_length = max_length

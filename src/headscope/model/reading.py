@@ -1,7 +1,7 @@
 """How a text becomes one vector: prompt, length, pooling, and the modules that follow it.
 
 `TextReading` holds what the files of a sentence-transformers model state (`model.reading_files` reads and writes
-them), or what the user said instead. Tasks on pairs of texts, relevance, gradients and the explorer pool through it.
+them), or what the user chose instead. Tasks on pairs of texts, relevance, gradients and the explorer pool with it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,9 @@ IN_WORDS = {
     "mean_sqrt_len": "the sum of its tokens' states over the root of their number",
     "weightedmean": "the mean of its tokens' states, weighted by position",
 }
-ROLES = {
-    "query": ("query",),
-    "document": ("document", "passage", "corpus"),
-}  # prompts by what a text is in retrieval
-BY_OPTION = "`pooling`"  # what states a pooling that the user chose
+# Names of prompts by the role of a text in retrieval.
+ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
+BY_OPTION = "`pooling`"  # `stated_by` of a pooling that the user chose
 
 
 @dataclass(frozen=True)
@@ -67,10 +65,9 @@ class Dense:
                 where=f"{self.folder}/config.json",
             )
         bias = None if self.bias is None else self.bias.to(vectors)
-        moved: Tensor = ACTIVATIONS[self.activation](
-            torch.nn.functional.linear(vectors, self.weight.to(vectors), bias)
-        )
-        return moved
+        linear = torch.nn.functional.linear(vectors, self.weight.to(vectors), bias)
+        output: Tensor = ACTIVATIONS[self.activation](linear)
+        return output
 
     def __str__(self) -> str:
         size = f"{self.weight.shape[1]} to {self.weight.shape[0]}"
@@ -160,22 +157,21 @@ class TextReading:
         real = real.to(states.device).bool()
         positions = real.int().cumsum(dim=1)  # 1 at the first real token
         limit = skipped[:, None].to(positions) if isinstance(skipped, Tensor) else skipped
-        chosen = real & (positions > limit)
+        pooled = real & (positions > limit)
         rows = torch.arange(len(states), device=states.device)
         pooling = self.pooling or "mean"
         if pooling == "first":
-            return states[rows, chosen.int().argmax(dim=1)]
+            return states[rows, pooled.int().argmax(dim=1)]
         if pooling == "last":
-            return states[rows, chosen.shape[1] - 1 - chosen.flip(1).int().argmax(dim=1)]
+            return states[rows, pooled.shape[1] - 1 - pooled.flip(1).int().argmax(dim=1)]
         if pooling == "max":
-            return states.masked_fill(~chosen[..., None], -torch.inf).max(dim=1).values
-        weights = chosen.to(states)[..., None]
+            return states.masked_fill(~pooled[..., None], -torch.inf).max(dim=1).values
+        weights = pooled.to(states)[..., None]
         if pooling == "weightedmean":
             weights = weights * positions.to(states)[..., None]
         total = weights.sum(dim=1).clamp_min(1e-9)
-        return (states * weights).sum(dim=1) / (
-            total.sqrt() if pooling == "mean_sqrt_len" else total
-        )
+        divisor = total.sqrt() if pooling == "mean_sqrt_len" else total
+        return (states * weights).sum(dim=1) / divisor
 
     def vectors(
         self, states: Tensor, real: Tensor, skipped: Tensor | int = 0, *, hold_lengths: bool = False
@@ -199,7 +195,7 @@ class TextReading:
             )
 
     def record(self) -> dict[str, Any]:
-        """What the run record holds of it."""
+        """The reading as it is written to the run record."""
         return {
             "pooling": self.pooling,
             "stated_by": self.stated_by,
@@ -218,19 +214,19 @@ class TextReading:
         """The reading for people: (name, value) pairs."""
         pooling = f"{self.pooling} ({self.stated_by})" if self.is_stated else "not stated"
         prompts = [f"{name} {text!r}" for name, text in self.prompts.items() if text]
-        default = (
-            "" if self.default_prompt_name is None else f"; default: {self.default_prompt_name}"
-        )
-        override = [] if self.prompt is None else [f"`prompt` {self.prompt!r}"]
+        if self.prompt is not None:
+            prompt = f"`prompt` {self.prompt!r}"
+        else:
+            default = self.default_prompt_name
+            prompt = (", ".join(prompts) or "none") + (
+                "" if default is None else f"; default: {default}"
+            )
         tokens = "" if self.include_prompt else "; its tokens are left out of pooling"
         length = "the tokenizer's limit" if self.max_length is None else f"{self.max_length} tokens"
         return [
             ("pooling", pooling if self.problem is None else f"cannot be applied: {self.problem}"),
             ("then", ", ".join(map(str, self.modules)) or "nothing"),
-            (
-                "prompts",
-                (", ".join(override or prompts) or "none") + ("" if override else default) + tokens,
-            ),
+            ("prompts", prompt + tokens),
             ("length", length + (", lower-cased" if self.lower_case else "")),
             ("similarity", self.similarity or "not stated"),
         ]

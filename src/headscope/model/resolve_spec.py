@@ -1,4 +1,4 @@
-"""Which directory does a spec mean: a zoo name, a directory, or a hub id?"""
+"""Find the directory that a name of a model means: a zoo name, a directory, or a hub id."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "LICEN*", "NOT
 def find_folder(
     spec: str | Path, revision: str | None = None, say: Callable[[str], None] = lambda line: None
 ) -> tuple[Path, str, str | None]:
-    """The directory a spec means, its name and revision; fetched if it must be and may be.
+    """The directory that a spec means, the model's name and revision; downloaded if necessary and allowed.
 
     A zoo name and a directory come before the old short name of a hub model (`bert-base-uncased`).
     """
@@ -59,11 +59,11 @@ def find_folder(
         return folder, name, None
     if name not in zoo.MODELS:
         return _from_hub(name, str(spec).partition("@")[0], revision, say), name, revision
-    if (there := zoo.find(name)) is None:
+    if (cached := zoo.find(name)) is None:
         return zoo.fetch(name, say), name, None
     if zoo.is_damaged(name):  # wrong numbers otherwise; hashing 100 MB takes a fifth of a second
         zoo.verify(name)
-    return there, name, None
+    return cached, name, None
 
 
 def read_spec(spec: str | Path, revision: str | None = None) -> tuple[Path | None, str, str | None]:
@@ -88,7 +88,6 @@ def read_spec(spec: str | Path, revision: str | None = None) -> tuple[Path | Non
             )
         return folder, text, None
     typed, _, tail = text.partition("@")
-    identifier = _hub_id(typed)
     if (
         isinstance(spec, Path)
         or os.path.exists(folder)  # noqa: PTH110
@@ -101,17 +100,16 @@ def read_spec(spec: str | Path, revision: str | None = None) -> tuple[Path | Non
             where=f'`revision` "{revision}"',
             expected="one of them",
         )
-    return None, identifier, revision or tail or None
+    return None, _hub_id(typed), revision or tail or None
 
 
 def _no_model(text: str, folder: Path) -> HeadscopeError:
     if os.path.exists(folder) and text:  # noqa: PTH110 - Path.exists raises for a name that is too long
-        fix = "Give the directory it is in"
         return HeadscopeError(
             "this is a file",
             where=text,
             expected="the directory of a transformers model",
-            fix=fix,
+            fix="Give the directory it is in",
         )
     if os.sep in text:
         fix = "Check the path; a hub id has the form org/name, and headscope models lists the named models"
@@ -120,7 +118,7 @@ def _no_model(text: str, folder: Path) -> HeadscopeError:
         f'no model "{text}"',
         expected="a directory, a hub id such as google-bert/bert-base-uncased, or one of "
         + choices(text.partition("@")[0], zoo.MODELS),
-        fix="headscope models says more of the named ones",
+        fix="headscope models describes the named ones",
     )
 
 
@@ -148,9 +146,8 @@ def _from_hub(
     )
     offline = any(switch in ("1", "TRUE", "YES", "ON") for switch in switches)
     if not offline:
-        say(
-            f"{typed}: no such directory here, asking the hub{'' if typed == identifier else f' for {identifier}'}"
-        )
+        name = "" if typed == identifier else f" for {identifier}"
+        say(f"{typed}: no such directory here, asking the hub{name}")
     try:
         for patterns in (_FILES, ("pytorch_model*.bin*",)):
             folder = Path(
@@ -166,17 +163,12 @@ def _from_hub(
         if not (transformer_folder(folder) / "config.json").is_file():
             raise FileNotFoundError("it has no config.json")
         return folder
-    except (
-        Exception
-    ) as cause:  # the hub library raises a dozen unrelated types for "not there" and "no network"
+    except Exception as cause:
+        # The hub library raises a dozen unrelated types for "not found" and "no network".
         at = f" at revision {revision}" if revision else ""
+        why = "it is not in the local cache and HF_HUB_OFFLINE is set" if offline else reason(cause)
         named = "of this name" if typed == identifier else identifier
         raise HeadscopeError(
-            f'there is no directory "{typed}", and the hub\'s model {named} cannot be had{at}: '
-            + (
-                "it is not in the local cache and HF_HUB_OFFLINE is set"
-                if offline
-                else reason(cause)
-            ),
+            f'there is no directory "{typed}", and the hub\'s model {named} cannot be had{at}: {why}',
             fix="Check the name and the network, or give a directory or a named model (headscope models)",
         ) from cause

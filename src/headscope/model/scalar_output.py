@@ -1,8 +1,8 @@
-"""What a model says of one input, as one number that gradients are taken of.
+"""One number that summarises a model's output for one input, so that gradients of it can be taken.
 
-A classifier's largest logit; of models that say something of every token the sum of each token's largest logit, or
-that of one token; of a bare encoder how far its vector of the text (`model.reading`) reaches in its own direction or,
-of a pair, in that of the other text's vector, lengths being held fixed (a cosine's gradient knows nothing of length).
+A classifier's largest logit. For models with an output for every token, the sum of the tokens' largest logits, or that
+of one token. For a bare encoder, the length of its vector of the text (`model.reading`) along its own direction; for a
+pair, along the direction of the other text's vector. Lengths are held constant, as in the gradient of a cosine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headscope.model.tokens import Batch
 def scalar_output(
     model: AttentionModel, batch: Batch, target: int | None = None
 ) -> tuple[Tensor, str]:
-    """The number, and in words what it is. target: the token it is about, counted from 0; all by default."""
+    """The number, and what it is, in words. target: the token it is about, counted from 0; all by default."""
     output = model(batch)
     logits = getattr(output, "logits", None)
     if logits is None:
@@ -30,14 +30,14 @@ def scalar_output(
         return logits.max(dim=-1).values.sum(), "the logit of the class it predicts"
     if logits.dim() != 3:
         raise HeadscopeError(
-            f"{type(model.model).__name__} says something of the whole input, not of single tokens",
+            f"{type(model.model).__name__} has one output for the whole input, not for single tokens",
             where="target",
             expected="no target",
         )
     largest = logits[0].max(dim=-1).values
     if target is None:
         return largest.sum(), "the sum of every token's largest logit"
-    return largest[_checked(target, len(largest))], f"the largest logit at token {target}"
+    return largest[_check_target(target, len(largest))], f"the largest logit at token {target}"
 
 
 def _of_states(
@@ -53,8 +53,8 @@ def _of_states(
             expected="a classifier, a language model or a bare encoder",
         )
     if target is not None:
-        here = states[:, _checked(target, states.shape[1])]
-        return component_along(here).sum(), f"the state of token {target} in its own direction"
+        state = states[:, _check_target(target, states.shape[1])]
+        return component_along(state).sum(), f"the state of token {target} in its own direction"
     reading = model.reading
     reading.check(model.name)
     if tokens.segments is None or not bool((tokens.segments[0] == 1).any()):
@@ -74,7 +74,7 @@ def _length(vector: Tensor) -> Tensor:
     return length.clamp_min(torch.finfo(vector.dtype).tiny)
 
 
-def _checked(target: int, tokens: int) -> int:
+def _check_target(target: int, tokens: int) -> int:
     if not 0 <= target < tokens:
         raise HeadscopeError(
             f"there is no token {target}", where="target", expected=f"0 to {tokens - 1}"

@@ -1,4 +1,4 @@
-"""How much every token of one input draws on every other, layer by layer: what all token maps have in common."""
+"""Token maps: how much every token of one input draws on every other, layer by layer."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 class TokenMap:
     """The token maps of one input.
 
-    by      the lens they were made by
-    maps    for each stack [layer, form, query, key]: what row `query` draws on column `key`
-    how     in a sentence or two, what a number means and what its row sums to
+    by      the lens
+    maps    for each stack [layer, form, query, key]: how much row `query` draws on column `key`
+    how     one or two sentences: what a number means and what its row sums to
     tokens  for each stack the tokens along both axes, as the tokenizer prints them
-    forms   what stands beside each other for every layer; mostly one
-    shares  whether a number is a share: from 0 to 1, a row's sum at most 1
-    layers  what the rows of `maps` are called, where they are not the layers counted from 0
+    forms   names of the maps of one layer; usually there is one
+    shares  whether a number is a share: from 0 to 1, the sum of a row at most 1
+    layers  names of the layers, if they are not their numbers
     """
 
     by: str
@@ -54,7 +54,7 @@ class TokenMap:
 
         parts = []
         for stack, values in self.maps.items():
-            layer, form, query, key = (places.ravel() for places in np.indices(values.shape))
+            layer, form, query, key = (index.ravel() for index in np.indices(values.shape))
             queries, keys = (np.array(names, dtype=object) for names in self.tokens[stack])
             columns = {
                 "stack": stack,

@@ -1,8 +1,8 @@
 """Attention between words instead of pieces.
 
 A word's columns are summed over its pieces; its rows are averaged over them (Clark et al. 2019; their released code
-takes the first piece only, which `pool="first"` imitates). What goes to special tokens is kept apart, so that a
-word's row and its mass outside still make 1.
+takes the first piece only, which `pool="first"` imitates). Attention to special tokens is counted separately, so that
+a word's row and its mass outside sum to 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class WordAttention:
     """One site's attention between words, over sequences that may have different numbers of words.
 
     weights     [sequence, head, query word, key word]; 0 in rows and columns of words a sequence does not have
-    outside     [sequence, head, query word]: what a word gives to special tokens
+    outside     [sequence, head, query word]: the attention of a word to special tokens
     queries     [sequence, query word]: whether the sequence has this word; keys: the same for the key side
     """
 
@@ -34,13 +34,13 @@ class WordAttention:
     keys: Tensor
 
 
-SAME_WEIGHT = 1e-6  # relative: rounding differs from batch to batch by more than nothing, and must not break ties
+SAME_WEIGHT = 1e-6  # relative: rounding differs from batch to batch, and must not break ties
 
 
 def check_pool(pool: str) -> None:
     if pool not in get_args(Pool):
         raise HeadscopeError(
-            f'"{pool}" is not a way to join pieces',
+            f'"{pool}" is not a pooling of pieces',
             where="pool",
             expected=choices(pool, get_args(Pool)),
         )
@@ -49,9 +49,10 @@ def check_pool(pool: str) -> None:
 def word_attention(
     weights: Tensor, query_tokens: Tokens, key_tokens: Tokens, pool: Pool = "mean"
 ) -> WordAttention:
-    """From weights [sequence, head, query, key] between tokens; what several ask for is `Attention.between_words`.
+    """Attention between words from weights [sequence, head, query, key] between tokens.
 
-    `pool` says how the rows of a word's pieces become one: their mean, the first, or the largest, renormalised.
+    `pool` combines the rows of a word's pieces: their mean, the first, or the largest weights, renormalised. Statistics
+    use `Attention.between_words`, which is computed once for all of them.
     """
     check_pool(pool)
     query = pieces_of_words(query_tokens)
@@ -61,17 +62,15 @@ def word_attention(
     inside = by_key.sum(dim=-1, keepdim=True)
     rows = torch.cat([by_key, weights.sum(dim=-1, keepdim=True) - inside], dim=-1)
     if pool == "max":
-        pooled = torch.stack(
-            [
-                rows.masked_fill(~query[:, None, :, word, None], 0.0).amax(dim=2)
-                for word in range(query.shape[-1])
-            ],
-            dim=2,
-        )
+        by_word = [
+            rows.masked_fill(~is_piece[:, None, :, None], 0.0).amax(dim=2)
+            for is_piece in query.unbind(dim=-1)
+        ]
+        pooled = torch.stack(by_word, dim=2)
         pooled = pooled / pooled.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(pooled.dtype).tiny)
     else:
-        chosen = query & (query.cumsum(dim=1) == 1) if pool == "first" else query
-        share = chosen / chosen.sum(dim=1, keepdim=True).clamp_min(1)
+        pieces = query & (query.cumsum(dim=1) == 1) if pool == "first" else query
+        share = pieces / pieces.sum(dim=1, keepdim=True).clamp_min(1)
         pooled = share.transpose(1, 2)[:, None].to(rows.dtype) @ rows
     return WordAttention(pooled[..., :-1], pooled[..., -1], queries, keys)
 
