@@ -1,8 +1,9 @@
 """The files of a sentence-transformers model: read into a `TextReading`, and written next to saved weights.
 
-Only JSON, licences and the safetensors of Dense modules are read, and nothing is executed: a module is known by the
-name of its class. Files are kept in memory, because a model may be saved after its source directory is gone. A saved
-model gets these files and no others of its source: another weight file would hold the weights of another model.
+Only JSON, licences and the safetensors of Dense modules are read, and nothing is executed: a module is recognised by
+the name of its class. The contents of files are kept in memory, because a model may be saved after its source
+directory is gone. A saved model gets these files and no others of its source: another weight file would be of another
+model.
 """
 
 from __future__ import annotations
@@ -30,19 +31,14 @@ from headscope.model.module_files import (
 from headscope.model.reading import ACTIVATIONS, BY_OPTION, Dense, Normalize, TextReading
 
 PROMPTS = "config_sentence_transformers.json"
-LENGTHS = (  # in the order of sentence-transformers
-    "sentence_bert_config.json",
-    "sentence_roberta_config.json",
-    "sentence_distilbert_config.json",
-    "sentence_camembert_config.json",
-    "sentence_albert_config.json",
-    "sentence_xlm-roberta_config.json",
-    "sentence_xlnet_config.json",
+LENGTHS = tuple(  # in the order of sentence-transformers
+    f"sentence_{family}_config.json"
+    for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
+LICENCES = re.compile(r"(licen[cs]e|copying|notice)([-_.].*)?", re.IGNORECASE)
 _TEXT = re.compile(
     r"(\.(txt|md|rst|\d+))?", re.IGNORECASE
-)  # endings of a licence: never weights or code
-LICENCES = re.compile(r"(licen[cs]e|copying|notice)([-_.].*)?", re.IGNORECASE)
+)  # suffixes of a licence: never weights or code
 _BOOLEANS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -52,14 +48,14 @@ _BOOLEANS = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 _TO_FILE = {ours: theirs for theirs, ours in ALIASES.items()}
-_ARGUMENTS = (
+_ARGUMENTS = [
     "model_args",
     "model_kwargs",
     "tokenizer_args",
     "processor_kwargs",
     "config_args",
     "config_kwargs",
-)
+]
 # Arguments that do not change a vector, or that are read from elsewhere.
 _HARMLESS = {
     "attn_implementation",
@@ -69,76 +65,49 @@ _HARMLESS = {
     "torch_dtype",
     "trust_remote_code",
 }
-# Written by transformers and headscope themselves for the saved model, and records of what made the source.
-_WRITTEN_ANEW = {
-    "config.json",
-    "generation_config.json",
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "headscope.json",
-    "cut.json",
-    "README.md",
-    "run.json",
-    "training.json",
-    "plan.json",
-    "study",
-    "checkpoints",
-    "added_tokens.json",
-    "chat_template.jinja",
-    "merges.txt",
-    "sentencepiece.bpe.model",
-    "source.spm",
-    "special_tokens_map.json",
-    "spiece.model",
-    "spm.model",
-    "target.spm",
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "vocab.json",
-    "vocab.txt",
-}
+# Written by transformers and headscope for the saved model, and records of what made the source.
+_NAMES_WRITTEN_ANEW = """
+    config.json generation_config.json model.safetensors model.safetensors.index.json headscope.json cut.json
+    README.md run.json training.json plan.json study checkpoints added_tokens.json chat_template.jinja merges.txt
+    sentencepiece.bpe.model source.spm special_tokens_map.json spiece.model spm.model target.spm tokenizer.json
+    tokenizer.model tokenizer_config.json vocab.json vocab.txt
+"""
+_WRITTEN_ANEW = frozenset(_NAMES_WRITTEN_ANEW.split())
 
 
 def read_reading(folder: Path) -> TextReading:
-    """How the files of a model's directory say it is read; nothing stated in one without `modules.json`.
+    """The reading that the files of a model's directory state; without `modules.json` nothing is stated.
 
-    What cannot be applied is the reading's `problem`; attention can be looked at all the same.
+    What cannot be applied is the reading's `problem`; attention can be observed all the same.
     """
     reading = TextReading()
     if (folder / MODULES).is_file():
         try:
-            reading = _stated(folder)
+            reading = _read_modules(folder)
         except CannotRead as cause:
             reading = TextReading(problem=str(cause))
     files = {path.name: path.read_bytes() for path in _licences(folder)} | dict(reading.files)
     return replace(reading, files=files, left_out=tuple(sorted(_others(folder, set(files)))))
 
 
-def _stated(folder: Path) -> TextReading:
+def _read_modules(folder: Path) -> TextReading:
     modules = list_modules(folder)
     if _kind(modules[0]) != "Transformer":
         raise CannotRead(f"{MODULES}: the first module is {modules[0]['type']}, not a Transformer")
     if len(modules) < 2 or _kind(modules[1]) != "Pooling":
         raise CannotRead(f"{MODULES}: no Pooling follows the Transformer")
-    files = {MODULES: _written_modules(modules)}
+    # In a saved model the transformer is in the directory itself. Every step below adds the files that it reads.
+    files = {MODULES: _as_bytes([{**modules[0], "path": ""}, *modules[1:]])}
     reading = _pooling(folder, modules[1]["path"], files)
-    reading = replace(
-        reading, modules=tuple(_module(folder, module, files) for module in modules[2:])
-    )
-    reading = _lengths(folder, modules[0]["path"], reading, files)
+    following = tuple(_module(folder, module, files) for module in modules[2:])
+    reading = _lengths(folder, modules[0]["path"], replace(reading, modules=following), files)
     return replace(_prompts(folder, reading, files), files=files)
 
 
 def _kind(module: Mapping[str, Any]) -> str:
-    """The class of a module of sentence-transformers, wherever its versions keep it; else the whole type."""
+    """The class of a module, in whichever package of sentence-transformers it is; else the whole type."""
     package, _, name = str(module["type"]).rpartition(".")
     return name if package.partition(".")[0] == "sentence_transformers" else str(module["type"])
-
-
-def _written_modules(modules: list[dict[str, Any]]) -> bytes:
-    """modules.json of a saved model, whose transformer is in the directory itself."""
-    return _as_bytes([{**modules[0], "path": ""}, *modules[1:]])
 
 
 def _pooling(folder: Path, path: str, files: dict[str, bytes]) -> TextReading:
@@ -208,18 +177,17 @@ def _lengths(folder: Path, path: str, reading: TextReading, files: dict[str, byt
         return reading
     inside: dict[str, bytes] = {}
     content = _object(folder / path, name, inside)
-    files |= inside
+    files |= inside  # in a saved model they are in the directory itself
     if content.get("transformer_task", "feature-extraction") != "feature-extraction":
         raise CannotRead(
             f"{name}: transformer_task {content['transformer_task']!r} is not supported"
         )
-    given = {
-        key: value for group in _ARGUMENTS for key, value in (content.get(group) or {}).items()
-    }
-    unknown = sorted(set(given) - _HARMLESS)
+    groups = (content.get(group) or {} for group in _ARGUMENTS)
+    arguments = {key: value for group in groups for key, value in group.items()}
+    unknown = sorted(set(arguments) - _HARMLESS)
     if unknown:
         raise CannotRead(f"{name}: the argument {unknown[0]!r} is not supported")
-    length = given.get("model_max_length", content.get("max_seq_length"))
+    length = arguments.get("model_max_length", content.get("max_seq_length"))
     if length is not None and (not isinstance(length, int) or length < 1):
         raise CannotRead(f"{name}: max_seq_length must be a positive number, got {length!r}")
     return replace(reading, max_length=length, lower_case=bool(content.get("do_lower_case", False)))
@@ -245,9 +213,9 @@ def _prompts(folder: Path, reading: TextReading, files: dict[str, bytes]) -> Tex
 
 
 def write_reading(reading: TextReading, folder: Path, *, where: str, width: int | None) -> None:
-    """The files that make sentence-transformers read the saved model in the same way, and licences.
+    """Write the files that make sentence-transformers read the saved model in the same way, and licences.
 
-    A model whose pooling nothing states gets none that would state one. width: of a token's state
+    A model whose pooling nothing states gets no file that would state one. width: of a token's state
     """
     reading.check(where)
     for name, content in files_of(reading, width).items():
@@ -257,7 +225,7 @@ def write_reading(reading: TextReading, folder: Path, *, where: str, width: int 
 
 
 def files_of(reading: TextReading, width: int | None) -> dict[str, bytes]:
-    """The files by their paths, with what was overridden in them."""
+    """The contents of the files by their paths, changed where the reading was overridden."""
     files = dict(reading.files)
     if reading.stated_by == BY_OPTION or (reading.prompt is not None and MODULES not in files):
         path = "1_Pooling"
@@ -272,19 +240,15 @@ def files_of(reading: TextReading, width: int | None) -> dict[str, bytes]:
             "pooling_mode": mode,
             "include_prompt": reading.include_prompt,
         }
-        booleans = {
-            key: value == mode for key, value in _BOOLEANS.items()
-        }  # for versions before 5.4
-        files[f"{path}/config.json"] = _as_bytes(
-            {**stated, "word_embedding_dimension": width, **booleans}
-        )
+        # For versions before 5.4.
+        old: dict[str, Any] = {key: value == mode for key, value in _BOOLEANS.items()}
+        content = {**stated, "word_embedding_dimension": width, **old}
+        files[f"{path}/config.json"] = _as_bytes(content)
     if reading.prompt is not None:
         content = json.loads(files.get(PROMPTS, b"{}"))
         names = dict.fromkeys(("default", "query", "document"), reading.prompt)
-        content |= {
-            "prompts": {**(content.get("prompts") or {}), **names},
-            "default_prompt_name": "default",
-        }
+        content["prompts"] = {**(content.get("prompts") or {}), **names}
+        content["default_prompt_name"] = "default"
         files[PROMPTS] = _as_bytes(content)
     return files
 
@@ -301,44 +265,40 @@ def _new_modules() -> list[dict[str, Any]]:
 
 
 def _licences(folder: Path) -> list[Path]:
-    named = (
+    return [
         path
         for path in sorted(folder.iterdir())
-        if LICENCES.fullmatch(path.name) and _TEXT.fullmatch(path.suffix)
-    )
-    return [path for path in named if path.is_file() and path.stat().st_size <= MOST_BYTES]
+        if LICENCES.fullmatch(path.name)
+        and _TEXT.fullmatch(path.suffix)
+        and path.is_file()
+        and path.stat().st_size <= MOST_BYTES
+    ]
 
 
-def _others(folder: Path, taken: set[str]) -> list[str]:
-    """What else is in the source directory: files by name, directories of which nothing is taken with a slash."""
+def _others(folder: Path, copied: set[str]) -> list[str]:
+    """What else is in the source directory: files by name; with a slash directories of which nothing is copied."""
     transformer = transformer_folder(folder)
-    found = []
+    others = []
     for path in folder.iterdir():
-        if path.name.startswith(".") or path.name in taken or _is_written_anew(path.name):
+        if path.name.startswith(".") or path.name in copied or _is_written_anew(path.name):
             continue
-        is_taken_from = path == transformer or any(
-            name.startswith(f"{path.name}/") for name in taken
-        )
-        if (
-            not path.is_dir() or not is_taken_from
-        ):  # other directories are not walked: they may be large
-            found.append(f"{path.name}/" if path.is_dir() else path.name)
+        is_copied_from = any(name.startswith(f"{path.name}/") for name in copied)
+        # Other directories are not walked: they may be large.
+        if not path.is_dir() or not (path == transformer or is_copied_from):
+            others.append(f"{path.name}/" if path.is_dir() else path.name)
             continue
-        inside = {one.relative_to(folder).as_posix() for one in path.rglob("*") if one.is_file()}
-        found += [
+        inside = {file.relative_to(folder).as_posix() for file in path.rglob("*") if file.is_file()}
+        others += [
             name
-            for name in inside - taken
+            for name in inside - copied
             if path != transformer or not _is_written_anew(Path(name).name)
         ]
-    return found
+    return others
 
 
 def _is_written_anew(name: str) -> bool:
-    return (
-        name in _WRITTEN_ANEW
-        or name in LENGTHS
-        or bool(re.fullmatch(r"model-\d+-of-\d+\.safetensors", name))
-    )
+    is_part = re.fullmatch(r"model-\d+-of-\d+\.safetensors", name) is not None
+    return is_part or name in _WRITTEN_ANEW or name in LENGTHS
 
 
 def _object(folder: Path, name: str, files: dict[str, bytes]) -> dict[str, Any]:
