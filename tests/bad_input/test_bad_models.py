@@ -37,7 +37,7 @@ NO_DIRECTORY = (
 AGAIN = "Expected a model configuration. Download it again."
 WHOLE = "Expected a whole file. Download it again."
 SAVED_WITH = "Expected the configuration the weights were saved with."
-TOKENIZER_FILES = "Expected tokenizer.json, or the files the family uses, beside the weights."
+TOKENIZER_FILES = "Expected tokenizer.json, or the files the family uses, next to the weights."
 
 # Names
 
