@@ -68,7 +68,9 @@ def say_first(command: str, values: Mapping[str, Any]) -> None:
     """Print one line on stderr: the model or files that are being read."""
     line = FIRST.get(command, "")
     if not line and not command.startswith("models"):  # which need no torch
-        line = next((f"{verb} {{{name}}} …" for name, verb in VERBS.items() if name in values), "")
+        line = next(
+            (f"{verb} {{{name}}} …" for name, verb in VERBS.items() if values.get(name)), ""
+        )
     if line:
         say(line.format(**{name: _joined(value) for name, value in values.items()}))
 

@@ -24,7 +24,7 @@ def check_command(command: str, values: Values) -> None:
 
 def check_models(command: str, values: Values) -> None:
     """Refuse what is neither a named model, a directory nor written as a hub id."""
-    if "model" in values:
+    if values.get("model") is not None:
         read_spec(values["model"], values.get("revision"))
     for model in values.get("models") or ():
         read_spec(model)

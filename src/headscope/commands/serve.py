@@ -5,15 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
+from typing import Annotated
 
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, say
+from headscope.commands._options import argument, say
 from headscope.config.serve import ServeConfig
 from headscope.config.shared import Reading, Run
 
+Model = Annotated[
+    str | None,
+    argument(
+        "MODEL", "A named model, a directory, or a hub id; without it smollm2, a small decoder"
+    ),
+]
+
 
 @command()
-def serve(model: Model, config: ServeConfig, reading: Reading, run: Run) -> None:
+def serve(config: ServeConfig, reading: Reading, run: Run, model: Model = None) -> None:
     """Explore a model in the browser: every head on any text, and its predictions without some of them."""
     from headscope.explorer.serving import print_line
     from headscope.explorer.serving import serve as start

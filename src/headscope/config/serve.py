@@ -22,6 +22,7 @@ class ServeConfig(Config):
     command = "serve"
     group = "Look"
     examples = (
+        "headscope serve",
         "headscope serve minilm",
         "headscope serve minilm --study study --study which --compare small",
     )

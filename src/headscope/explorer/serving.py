@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,11 +28,15 @@ from headscope.explorer.server import Server
 from headscope.explorer.session import Session, States
 from headscope.explorer.study_view import StudyView
 from headscope.masks.open_model import open_model
+from headscope.model import zoo
 from headscope.model.attention_model import AttentionModel
 from headscope.report.study_access import model_name
 from headscope.study.study import Study
 
 TRIED_PORTS = 20
+DEFAULT_MODEL = (
+    "smollm2"  # predicts the next word, so that ablating a head has an effect anybody can read
+)
 StudySource = Study | str | Path  # a study, or the directory of one
 
 
@@ -101,7 +105,7 @@ class Explorer:
 
 
 def serve(
-    model: AttentionModel | str | Path,
+    model: AttentionModel | str | Path | None = None,
     config: ServeConfig | None = None,
     *,
     reading: Reading | None = None,
@@ -113,7 +117,8 @@ def serve(
     Parameters
     ----------
     model
-        A loaded model, or the name, directory or hub id of one.
+        A loaded model, or the name, directory or hub id of one. Without it smollm2 is opened, a small decoder; if it
+        cannot be downloaded, a named model that is on this machine.
     config, reading, run
         Options; see `ServeConfig`, `Reading` and `Run`. Lines such as the address go to `run.log`; they are printed
         by default.
@@ -165,13 +170,26 @@ def serve(
     return explorer
 
 
+def _default_model(log: Callable[[str], None]) -> str:
+    """The model to open if none is named: the default one or, if it cannot be downloaded, one that is here."""
+    try:
+        zoo.fetch(DEFAULT_MODEL, log)
+    except HeadscopeError as error:
+        present = [name for name in zoo.MODELS if zoo.find(name) is not None]
+        if not present:
+            raise
+        log(f"note: {error} Opening {present[0]} instead, which is on this machine")
+        return present[0]
+    return DEFAULT_MODEL
+
+
 def _open_models(
-    model: AttentionModel | str | Path, config: ServeConfig, reading: Reading, run: Run
+    model: AttentionModel | str | Path | None, config: ServeConfig, reading: Reading, run: Run
 ) -> dict[str, AttentionModel]:
     """Open the model as `a` and, if there is one, the second as `b`."""
     # Notes about loading go to stderr: stdout has the address alone.
     run = replace(run, log=partial(print, file=sys.stderr, flush=True))
-    models = {"a": open_model(model, reading, run)}
+    models = {"a": open_model(model or _default_model(run.log), reading, run)}
     if config.compare is not None:
         if not isinstance(config.compare, AttentionModel):
             run.log(f"loading {config.compare} …")

@@ -42,9 +42,9 @@ MOST_TRIED = 128  # tokens
 KEPT_STATES = 16
 KEPT_BYTES = 512_000_000  # 144 heads on 512 tokens are 151 MB a state
 KEPT_TRANSLATIONS = 32
-EXAMPLES = (
-    ("The cat sat on the ", "mat", " because it was tired."),
-    ("CC(=O)O.OCC>>CC(=O)OC", "C", ".O"),
+EXAMPLES = (  # start, a word that can be masked, end; the start of a text for models that continue it
+    ("The cat sat on the ", "mat", " because it was tired.", "The capital of France is"),
+    ("CC(=O)O.OCC>>CC(=O)OC", "C", ".O", "CC(=O)O.OCC>>"),
 )
 
 
@@ -171,10 +171,12 @@ class Session:
         assert tokenizer is not None
 
         def count_unknown(parts: tuple[str, ...]) -> int:
-            ids = tokenizer("".join(parts), verbose=False)["input_ids"]
+            ids = tokenizer("".join(parts[:3]), verbose=False)["input_ids"]
             return int(ids.count(tokenizer.unk_token_id))
 
-        start, word, end = min(EXAMPLES, key=count_unknown)
+        start, word, end, opening = min(EXAMPLES, key=count_unknown)
+        if self.prediction.kind == "causal":
+            return opening
         return start + (word if mask is None else mask) + end
 
     def attend(self, text: str, second: str | None, off: str, lens: str) -> JsonObject:
