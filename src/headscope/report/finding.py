@@ -1,11 +1,11 @@
-"""A finding: a sentence that is true by construction, the heads it is about, and how sure and how strong it is."""
+"""Findings: sentences read off the tables of a study, with the heads they name, their certainty and strength."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from headscope.ablation.agreement import LEAST_CEILING, examples_for
 from headscope.report.study_access import stacks_of
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 MOST_NAMED = 6  # heads named in one sentence; the rest are counted
-# What comes first on the page: whether heads matter, what can go, what they do, and so on down.
+# In order of priority on the page: whether heads matter, what can be removed, what heads do, and so on.
 KINDS = (
     "importance",
     "cut",
@@ -31,8 +31,15 @@ KINDS = (
 )
 
 
+class Evidence(TypedDict):
+    """How an estimate compares with chance, as fields of a finding."""
+
+    is_clear: bool
+    strength: float
+
+
 class HeadEstimate(NamedTuple):
-    """One row of the table, with the address a reader uses. `uniform`: what uniform attention would give, if known."""
+    """A value with its interval, and the head it belongs to. uniform: the value under uniform attention, if known."""
 
     head: str
     value: float
@@ -42,25 +49,22 @@ class HeadEstimate(NamedTuple):
     uniform: float = math.nan
 
     def text(self, *, sign: bool = False) -> str:
-        """`0.98 [0.97, 0.99]`, or the value alone where there is no interval; nothing where the head is only named.
+        """`0.98 [0.97, 0.99]`, the value alone without an interval, or nothing without a value.
 
-        sign  with a plus before what is not negative
+        sign  write a plus before values that are not negative
         """
         if math.isnan(self.value):
             return ""
         value, low, high = (short_number(end, self.decimals, sign=sign) for end in self[1:4])
         has_interval = math.isfinite(self.low) and math.isfinite(self.high)
-        return value + (f" [{low}, {high}]" if has_interval else "") + self._over_uniform()
-
-    def _over_uniform(self) -> str:
-        """`, 74 times uniform`, `, 1.3 times uniform`; empty where uniform is not known or 0."""
+        text = value + (f" [{low}, {high}]" if has_interval else "")
         times = self.value / self.uniform if self.uniform > 0 else math.nan
-        if not math.isfinite(times):
-            return ""
-        return f", {times:.{0 if times >= 9.95 else 1}f} times uniform"
+        if math.isfinite(times):
+            text += f", {times:.{0 if times >= 9.95 else 1}f} times uniform"
+        return text
 
     def strength(self, chance: float) -> float:
-        """Half-widths of the interval between the value and chance; 0 where one of them is not known."""
+        """Distance between the value and chance in half-widths of the interval; 0 if one of them is unknown."""
         half = (self.high - self.low) / 2
         distance = abs(self.value - chance)
         is_known = math.isfinite(distance) and math.isfinite(half) and half > 0
@@ -70,21 +74,22 @@ class HeadEstimate(NamedTuple):
         """Whether the whole interval is on one side of chance."""
         return self.low > chance or self.high < chance
 
-    def evidence(self, chance: float) -> dict[str, Any]:
-        """Against chance, as a finding has it: `is_clear` and `strength`."""
+    def evidence(self, chance: float) -> Evidence:
+        """Certainty and strength of a finding that compares the value with chance."""
         return {"is_clear": self.excludes(chance), "strength": self.strength(chance)}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence, then the heads it is about with their numbers, if any, then how many more there are, and the rest.
+    """A sentence, followed by the heads it names with their numbers, and by `after`.
 
-    after     what is said behind the heads, with its own sign in front
+    more      number of further heads that are counted only
+    after     text behind the heads, with its own punctuation in front
     kind      one of KINDS
-    topic     what it is about within its kind: two of one topic are not both among the first where there are others
-    is_clear  the interval excludes chance, or the sentence says that there is no evidence
-    strength  how many half-widths of its interval lie between the value and chance; 0 where there is no chance to beat
-    chapter   the number of the model on the page; None: of several
+    topic     subject within the kind: findings of the same topic are not shown together first if there are others
+    is_clear  the interval excludes chance, or the sentence states that there is no evidence
+    strength  distance between the value and chance in half-widths of the interval; 0 without a chance level
+    chapter   number of the model on the page; None if the finding is about several models
     """
 
     statistic: str
@@ -99,25 +104,22 @@ class Finding:
     after: str = ""
 
     @property
-    def about(self) -> tuple[str, str]:
-        """Its kind and topic."""
-        return self.kind, self.topic
-
-    @property
-    def leads(self) -> tuple[int | None, str] | None:
-        """The head it names first, of its model; None where it names none."""
+    def first_head(self) -> tuple[int | None, str] | None:
+        """The chapter and the head that is named first; None if no head is named."""
         return (self.chapter, self.heads[0].head) if self.heads else None
 
     def __str__(self) -> str:
-        named = [f"{one.head}: {one.text()}" if one.text() else one.head for one in self.heads]
+        heads = [
+            f"{head.head}: {text}" if (text := head.text()) else head.head for head in self.heads
+        ]
         more = f" and {self.more} more" if self.more else ""
-        return f"{self.sentence} {'; '.join(named)}".rstrip() + f"{more}{self.after}."
+        return f"{self.sentence} {'; '.join(heads)}".rstrip() + f"{more}{self.after}."
 
 
 def read_estimate(
     row: Mapping[Any, Any], names: tuple[str, str, str], decimals: int = DECIMALS, head: str = ""
 ) -> HeadEstimate:
-    """The value and the ends of its interval, from these columns of a row."""
+    """The value and the ends of its interval in these columns of a row."""
     value, low, high = (finite(row[name]) for name in names)
     return HeadEstimate(head, value, low, high, decimals)
 
@@ -129,44 +131,49 @@ def head_estimate(
     decimals: int = DECIMALS,
     ends: tuple[str, str] = ("low", "high"),
 ) -> HeadEstimate:
-    """A row of a table that names a head."""
+    """The estimate in a row of a table that names a head."""
     return read_estimate(row, (value, *ends), decimals, address_of(study, row))
 
 
 def ceiling_of(row: Mapping[Any, Any]) -> float:
-    """What an importance can reach at most; NaN where removal itself is nothing but noise."""
+    """The highest correlation that an importance can reach; NaN if the exact changes are noise only."""
     ceiling = finite(row["ceiling"])
-    return ceiling if ceiling > 0 else math.nan  # 0: as studies had it before
+    return ceiling if ceiling > 0 else math.nan  # older studies have 0
 
 
-def noise_warning(row: Mapping[Any, Any], count: Any = None) -> str:
-    """Why heads are not ranked by a row's exact changes: ceiling, and how many examples would do; empty if they are.
-
-    count  the examples, where the row does not have their number
-    """
-    ceiling, examples = ceiling_of(row), row.get("count", count)
+def noise_warning(row: Mapping[Any, Any]) -> str:
+    """Why heads cannot be ranked by the exact changes, and how many examples would do; empty if they can be."""
+    ceiling, count = ceiling_of(row), row.get("count")
     if ceiling >= LEAST_CEILING:
         return ""
-    on = f"with {int(examples)} examples" if isinstance(examples, int | float) else "here"
+    examples = int(count) if isinstance(count, int | float) else None
+    data = "here" if examples is None else f"with {examples} examples"
     if math.isnan(ceiling):
-        return f"{on} the changes by removal are nothing but noise: they say nothing of which heads matter"
-    needed = examples_for(ceiling, int(examples)) if isinstance(examples, int | float) else None
-    more = "take more examples" if needed is None else f"about {needed:,} examples would do"
+        return f"{data} the changes by removal are nothing but noise: they say nothing of which heads matter"
     return (
-        f"{on} even the true importances would reach only {short_number(ceiling, 2)} (the noise ceiling), and heads "
-        f"are ranked from {LEAST_CEILING:g}; {more}"
+        f"{data} even the true importances would reach only {short_number(ceiling, 2)} (the noise ceiling), and heads "
+        f"are ranked from {LEAST_CEILING:g}; {advise_examples(ceiling, examples)}"
     )
 
 
+def advise_examples(ceiling: float, count: Any) -> str:
+    """The number of examples that would raise this ceiling enough to rank heads, if it can be computed."""
+    is_known = isinstance(count, int) and not math.isnan(ceiling)
+    needed = examples_for(ceiling, count) if is_known else None
+    return "take more examples" if needed is None else f"about {needed:,} examples would do"
+
+
 def finite(value: Any) -> float:
+    """The value as a number; NaN for None."""
     return math.nan if value is None else float(value)
 
 
 def address_of(study: Study, row: dict[Any, Any]) -> str:
+    """The head of a row as a reader writes it: `3.2`, or `encoder.3.2` if the study has several stacks."""
     address = f"{int(row['layer'])}.{int(row['head'])}"
     return address if len(stacks_of(study)) == 1 else f"{plain(row['stack'])}.{address}"
 
 
 def short_number(value: float, decimals: int = DECIMALS, *, sign: bool = False) -> str:
-    """Three decimals, as everywhere on the page, unless all that is compared is small."""
+    """A number with three decimals, as everywhere on the page, unless all compared numbers are small."""
     return f"{value:{'+' if sign else ''}.{decimals}f}".replace("-", "−")

@@ -1,22 +1,23 @@
-"""What is known of each head beside its statistics: roles with their evidence, twin, substitute, relations, examples.
+"""Facts about each head besides its statistics: roles with evidence, twin, substitute, relations, examples.
 
-Everything here is read off a study's tables, each of which may be missing.
+All of it is read from the tables of a study, each of which may be missing.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from headscope.ablation.ablation_results import LOSS, METRIC
 from headscope.analysis.pattern_substitutes import fixed_pattern_effects
 from headscope.analysis.roles import RULES, UNDETERMINED
 from headscope.report.scale import title_of
-from headscope.report.shared_heads import HeadKey
-from headscope.report.study_access import entry_of, shape_of, stacks_of
-from headscope.report.table_cells import DECIMALS, decimals_for, interval_cell, is_missing, p_text
+from headscope.report.shared_heads import HeadKey, head_key
+from headscope.report.study_access import entry_of, records_of, shape_of, stacks_of
+from headscope.report.table_cells import decimals_for, interval_cell, is_missing, p_text
 from headscope.report.text import plain
 from headscope.study.schema.names import RoleName
 
@@ -25,15 +26,14 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-PATTERN = "js-"  # statistics: the divergence from a fixed pattern
 BEST_RELATIONS = 3
 MOST_EXAMPLE_BYTES = 400_000
-ROLES_WITH_EXAMPLES = (12, 6, 3, 1)  # of one head; fewer where the page would grow too heavy
+ROLES_WITH_EXAMPLES = (12, 6, 3, 1)  # per head; fewer if the page would become too large
 
 
 @dataclass(frozen=True)
 class Role:
-    """One role of a head, with what it was read off."""
+    """One role of a head, with the evidence for it."""
 
     name: str
     value: float
@@ -47,238 +47,211 @@ class Role:
 
     @property
     def strength(self) -> float:
-        """How far the value is from the role's threshold (0) to all there can be (1)."""
-        return (
-            (self.value - self.threshold) / (1 - self.threshold)
-            if self.threshold < 1
-            else self.value
-        )
+        """The value on a scale from the role's threshold (0) to the largest possible value (1)."""
+        if self.threshold >= 1:
+            return self.value
+        return (self.value - self.threshold) / (1 - self.threshold)
+
+
+class Cards(TypedDict):
+    """For the page's script: cards by stack and head; sentences, which the examples refer to by number."""
+
+    heads: list[list[dict[str, Any] | None]]
+    sentences: list[list[str]]
 
 
 def roles_by_head(study: Study) -> dict[HeadKey, list[Role]]:
     """The roles of each head that has one, the main one first.
 
-    What says most about a head comes first: relations, antecedents and rare words, then positions, then kinds of
-    tokens, and how broad or sure attention is last; of several alike the strongest. Roles whose interval reaches
-    below the threshold come after all others.
+    The most informative role comes first: relations, antecedents and rare words, then positions, then kinds of
+    tokens; breadth and confidence are last. Among equally informative roles the strongest comes first. Roles whose
+    interval reaches below the threshold come after all others.
     """
-    table = study.tables.get("roles")
-    evidence = [one.name for one in fields(Role)][1:]
-    found: dict[HeadKey, list[Role]] = {}
-    for row in [] if table is None else table.to_dict("records"):
+    evidence = [field.name for field in fields(Role)][1:]
+    roles: dict[HeadKey, list[Role]] = defaultdict(list)
+    for row in records_of(study, "roles"):
         if row["role"] != UNDETERMINED:
-            role = Role(role_label(row["role"]), *(row[name] for name in evidence))
-            found.setdefault(_place(row), []).append(role)
-    return {
-        place: sorted(roles, key=lambda one: (not one.is_sure, _vagueness(one.name), -one.strength))
-        for place, roles in found.items()
-    }
+            roles[head_key(row)].append(Role(role_label(row["role"]), *(row[e] for e in evidence)))
+    for of_head in roles.values():
+        of_head.sort(key=lambda role: (not role.is_sure, _vagueness(role.name), -role.strength))
+    return dict(roles)
 
 
 def role_label(role: object) -> str:
-    """A role as it is written on the page: a minus sign before an offset."""
+    """A role as it is written on the page: with a minus sign in front of an offset."""
     name = plain(role, 60)
     return name.replace("-", "−") if RoleName.parse(name).is_positional else name
 
 
 def _vagueness(role: str) -> int:
-    """0 for a role that annotated data show; relations of one's own have names of their own."""
+    """0 for roles that need annotated data; the user's own relations may have any name."""
     kind = RoleName.parse(role).kind
     return next((rule.vagueness for rule in RULES if rule.role == kind), 0)
 
 
 def is_relation(role: str, study: Study) -> bool:
-    """Whether the role is a relation between words, of a treebank or of one's own."""
+    """Whether the role is a relation between words, of a treebank or defined by the user."""
     table = study.tables.get("relation_heads")
-    named = set() if table is None else set(table["relation"].astype(str))
-    return RoleName.parse(role).is_syntactic or role in named
+    relations = set() if table is None else set(table["relation"].astype(str))
+    return RoleName.parse(role).is_syntactic or role in relations
 
 
-def cards_of(study: Study) -> dict[str, Any]:
-    """For the page's script: `heads`, by stack and head; `sentences`, which the examples name by number."""
-    roles, twins = roles_by_head(study), _twins(study)
-    substitutes, relations, importance = (
-        _substitutes(study),
-        _relations(study),
-        importance_lines(study),
-    )
-    parts: list[dict[HeadKey, Any]] = [roles, twins, substitutes, relations, importance]
-    if not any(parts):
+def cards_of(study: Study) -> Cards:
+    """The cards of all heads that some table knows something about."""
+    roles = roles_by_head(study)
+    parts: dict[str, dict[HeadKey, Any]] = {
+        "roles": {place: [_role_entry(r) for r in of_head] for place, of_head in roles.items()},
+        "importance": importance_lines(study),
+        "twin": _twins(study),
+        "substitute": _substitutes(study),
+        "relations": _relations(study),
+    }
+    if not any(parts.values()):
         return {"heads": [], "sentences": []}
-    sentences, examples = _fitting_examples(study, roles)
+    places = set().union(*parts.values())
+    sentences, parts["examples"] = _fitting_examples(study, roles)
     stacks = stacks_of(study)
-    numbers = {stack: i for i, stack in enumerate(stacks)}
     heads: list[list[Any]] = [[None] * math.prod(shape_of(study, stack)) for stack in stacks]
-    for place in sorted(set().union(*parts)):
+    for place in sorted(places):
         stack, layer, head = place
-        if stack not in numbers:
-            continue
-        heads[numbers[stack]][layer * shape_of(study, stack)[1] + head] = {
-            "roles": [_packed(role) for role in roles.get(place, [])],
-            "importance": importance.get(place, []),
-            "twin": twins.get(place),
-            "substitute": substitutes.get(place),
-            "relations": relations.get(place, []),
-            "examples": examples.get(place, []),
-        }
+        if stack in stacks:
+            card = {
+                name: of_heads.get(place, None if name in ("twin", "substitute") else [])
+                for name, of_heads in parts.items()
+            }
+            heads[stacks.index(stack)][layer * shape_of(study, stack)[1] + head] = card
     return {"heads": heads, "sentences": sentences}
 
 
 def by_gain(relations: pd.DataFrame) -> list[dict[Any, Any]]:
-    """The rows of relations.csv that have a head, the largest gains first: over the best offset, and the control."""
+    """The rows of relations.csv that have a head, by their gain over the best offset and the control, largest first."""
     ranked = relations[relations["accuracy"].notna()]
-    rival = (
-        ranked[["baseline", "control"]].astype(float).max(axis=1)
-    )  # NaN where no control was asked is passed over
+    rival = ranked[["baseline", "control"]].astype(float).max(axis=1)  # a missing control is NaN
     order = (ranked["accuracy"] - rival).sort_values(ascending=False, kind="stable")
     return list(ranked.loc[order.index].assign(gain=order).to_dict("records"))
 
 
-def _packed(role: Role) -> dict[str, Any]:
-    numbers = {
-        name: json_number(getattr(role, name)) for name in ("value", "low", "high", "baseline")
-    }
+def _role_entry(role: Role) -> dict[str, Any]:
+    numbers = {n: json_number(getattr(role, n)) for n in ("value", "low", "high", "baseline")}
     return {"role": role.name, **numbers, "sure": bool(role.is_sure), "rule": plain(role.rule, 200)}
 
 
 def _twins(study: Study) -> dict[HeadKey, list[Any]]:
-    """[layer, head, divergence] of the head of the same stack that is most alike."""
-    table = study.tables.get("clusters")
-    if table is None:
-        return {}
-    known = table.dropna(subset=["twin_layer", "twin_head", "twin_distance"])
-    return {
-        _place(row): [
-            int(row["twin_layer"]),
-            int(row["twin_head"]),
-            json_number(row["twin_distance"]),
-        ]
-        for row in known.to_dict("records")
-    }
+    """[layer, head, divergence] of the most similar head of the same stack."""
+    twins = {}
+    for row in records_of(study, "clusters"):
+        layer, head, distance = (row[f"twin_{name}"] for name in ("layer", "head", "distance"))
+        if not any(map(is_missing, (layer, head, distance))):
+            twins[head_key(row)] = [int(layer), int(head), json_number(distance)]
+    return twins
 
 
 def _substitutes(study: Study) -> dict[HeadKey, list[Any]]:
-    """[pattern, divergence] of the fixed pattern that is nearest."""
+    """[pattern, divergence] of the nearest fixed pattern."""
+    from headscope.statistics.fixed_patterns import FixedPatterns
+
     heads = study.heads
-    rows = heads[heads["statistic"].astype(str).isin(_patterns(study)) & heads["value"].notna()]
-    nearest = rows.sort_values("value", kind="stable").drop_duplicates(["stack", "layer", "head"])
+    is_pattern = heads["statistic"].astype(str).isin(list(FixedPatterns.definitions))
+    rows = heads[is_pattern & heads["value"].notna()].sort_values("value", kind="stable")
+    nearest = rows.drop_duplicates(["stack", "layer", "head"]).to_dict("records")
+    prefix = "Distance from attending to "
     return {
-        _place(row): [
-            plain(title_of(row["statistic"]).removeprefix("Distance from attending to ")),
+        head_key(row): [
+            plain(title_of(row["statistic"]).removeprefix(prefix)),
             json_number(row["value"]),
         ]
-        for row in nearest.to_dict("records")
+        for row in nearest
     }
 
 
 def importance_lines(study: Study) -> dict[HeadKey, list[dict[str, str]]]:
-    """What a head's removal changes, and what its fixed pattern in its place does: what, number, and what follows."""
-    found: dict[HeadKey, list[dict[str, str]]] = {}
+    """The changes when a head is removed or replaced by its fixed pattern: `what`, `text` (the number) and `after`."""
+    lines: dict[HeadKey, list[dict[str, str]]] = defaultdict(list)
     task, metric = (
         plain(entry_of(study.record, "importance", key) or f"the {key}", 40)
         for key in ("task", "metric")
     )
-    table = study.tables.get("significance")
-    for statistic, named in ((LOSS, "loss"), (METRIC, metric)):
-        rows = (
-            None
-            if table is None
-            else table[(table["statistic"] == statistic) & table["value"].notna()]
-        )
-        decimals = DECIMALS if rows is None else decimals_for(rows["value"])
-        for row in [] if rows is None else rows.to_dict("records"):
-            told = {"what": f"change of {named} of {task} without it", "after": _tested(row)}
+    tests = [row for row in records_of(study, "significance") if not is_missing(row["value"])]
+    for statistic, quantity in ((LOSS, "loss"), (METRIC, metric)):
+        rows = [row for row in tests if row["statistic"] == statistic]
+        decimals = decimals_for(row["value"] for row in rows)
+        for row in rows:
             text = interval_cell(row["value"], row["low"], row["high"], decimals).text
-            found.setdefault(_place(row), []).append(told | {"text": text})
+            what = f"change of {quantity} of {task} without it"
+            lines[head_key(row)].append({"what": what, "text": text, "after": _verdict(row)})
     for row in fixed_pattern_effects(study).to_dict("records"):
         text = interval_cell(row["loss_change"], row["low"], row["high"], 4).text
         pattern, task = plain(row["pattern"], 40), plain(row["task"], 40)
-        told = {"what": f"attending by “{pattern}” instead changes the loss of {task} by"}
-        found.setdefault(_place(row), []).append(told | {"text": text, "after": ""})
-    return found
+        what = f"attending by “{pattern}” instead changes the loss of {task} by"
+        lines[head_key(row)].append({"what": what, "text": text, "after": ""})
+    return dict(lines)
 
 
-def _tested(row: dict[Any, Any]) -> str:
-    """What follows a change and its interval: both p values, and the verdict of the corrected one."""
-    known = {"p": row.get("p"), "p (Holm)": row["p_adjusted"]}
-    told = ", ".join(
-        f"{name} {p_text(value)}" for name, value in known.items() if not is_missing(value)
-    )
+def _verdict(row: dict[Any, Any]) -> str:
+    """Text behind a change and its interval: both p values, and the verdict of the corrected one."""
+    p_values = {"p": row.get("p"), "p (Holm)": row["p_adjusted"]}
+    texts = [f"{name} {p_text(p)}" for name, p in p_values.items() if not is_missing(p)]
+    if not texts:
+        return ", not tested"
     verdict = "★ significant" if row["is_significant"] is True else "not significant"
-    return f" (95 %, uncorrected); {told}: {verdict}" if told else ", not tested"
-
-
-def _patterns(study: Study) -> list[str]:
-    from headscope.statistics.fixed_patterns import FixedPatterns
-
-    return list(FixedPatterns.definitions)
+    return f" (95 %, uncorrected); {', '.join(texts)}: {verdict}"
 
 
 def _relations(study: Study) -> dict[HeadKey, list[dict[str, Any]]]:
-    """The relations that a head shows best: the largest gains over the best fixed offset, if there are any."""
+    """The relations with the largest gains of a head over the best fixed offset, if there are any gains."""
     table = study.tables.get("relation_heads")
-    if table is None or not len(table):
+    if table is None:
         return {}
-    gains = table.assign(gain=table["accuracy"] - table["baseline"])
-    gains = gains[gains["gain"] > 0].sort_values("gain", ascending=False, kind="stable")
+    gains = table.assign(gain=table["accuracy"] - table["baseline"]).query("gain > 0")
+    gains = gains.sort_values("gain", ascending=False, kind="stable")
     best = gains.groupby(["stack", "layer", "head"], sort=False).head(BEST_RELATIONS)
-    found: dict[HeadKey, list[dict[str, Any]]] = {}
+    relations: dict[HeadKey, list[dict[str, Any]]] = defaultdict(list)
     for row in best.to_dict("records"):
-        numbers = {name: json_number(row[name]) for name in ("accuracy", "low", "high", "baseline")}
-        named = {"relation": plain(row["relation"], 60), "direction": plain(row["direction"], 20)}
-        found.setdefault(_place(row), []).append(named | numbers | {"above": bool(row["is_above"])})
-    return found
+        names = {"relation": plain(row["relation"], 60), "direction": plain(row["direction"], 20)}
+        numbers = {n: json_number(row[n]) for n in ("accuracy", "low", "high", "baseline")}
+        relations[head_key(row)].append({**names, **numbers, "above": bool(row["is_above"])})
+    return relations
 
 
 def _fitting_examples(
     study: Study, roles: dict[HeadKey, list[Role]]
 ) -> tuple[list[list[str]], dict[HeadKey, list[Any]]]:
-    """Examples of as many roles of each head as the page has room for, the strongest first."""
-    table = study.tables.get("examples")
-    if table is None:
-        return [], {}
+    """Examples of as many roles of each head as fit on the page, the strongest first."""
+    rows = records_of(study, "examples")
     for most in ROLES_WITH_EXAMPLES:
-        kept = {(place, role.name) for place, of_head in roles.items() for role in of_head[:most]}
-        sentences, examples = _examples(table, kept)
+        shown = {(place, role.name) for place, of_head in roles.items() for role in of_head[:most]}
+        sentences, examples = _examples(rows, shown)
         if len(json.dumps([sentences, list(examples.values())])) <= MOST_EXAMPLE_BYTES:
             return sentences, examples
     return [], {}
 
 
 def _examples(
-    table: pd.DataFrame, kept: set[tuple[HeadKey, str]]
+    rows: list[dict[Any, Any]], shown: set[tuple[HeadKey, str]]
 ) -> tuple[list[list[str]], dict[HeadKey, list[Any]]]:
-    """The different sentences, and for each head [role, kind, direction, sentence, query, key, weight, expected]."""
+    """The distinct sentences, and for each head [role, kind, direction, sentence, query, key, weight, expected]."""
     numbers: dict[str, int] = {}
     sentences: list[list[str]] = []
-    found: dict[HeadKey, list[Any]] = {}
-    for row in table.to_dict("records"):
-        place, role = _place(row), role_label(row["role"])
+    examples: dict[HeadKey, list[Any]] = defaultdict(list)
+    for row in rows:
+        place, role = head_key(row), role_label(row["role"])
         words = words_of(row["words"])
-        if (place, role) not in kept or not words:
+        if (place, role) not in shown or not words:
             continue
         if row["words"] not in numbers:
             numbers[row["words"]] = len(sentences)
             sentences.append(words)
-        direction = plain(row["direction"], 20)
+        kind, direction = plain(row["kind"], 20), plain(row["direction"], 20)
         expected = None if is_missing(row["expected"]) else int(row["expected"])
-        found.setdefault(place, []).append(
-            [
-                role,
-                plain(row["kind"], 20),
-                direction,
-                numbers[row["words"]],
-                int(row["query"]),
-                int(row["key"]),
-                json_number(row["weight"]),
-                expected,
-            ]
+        tokens = numbers[row["words"]], int(row["query"]), int(row["key"])
+        examples[place].append(
+            [role, kind, direction, *tokens, json_number(row["weight"]), expected]
         )
-    return sentences, found
+    return sentences, examples
 
 
 def words_of(text: object) -> list[str]:
-    """The words of an example as they are stored, or none where the text is not such a list."""
+    """The words of a stored example; none if the text is not a JSON list."""
     try:
         words = json.loads(str(text))
     except ValueError:
@@ -286,11 +259,7 @@ def words_of(text: object) -> list[str]:
     return [plain(word, 40) for word in words] if isinstance(words, list) else []
 
 
-def _place(row: dict[Any, Any]) -> HeadKey:
-    return str(row["stack"]), int(row["layer"]), int(row["head"])
-
-
 def json_number(value: object, digits: int = 4) -> float | None:
-    """A number of a few figures; None for NaN and for what is no number, which JSON does not have."""
+    """The number with this many significant digits; None for NaN, which JSON does not have, and for other types."""
     number = float(value) if isinstance(value, int | float) else math.nan
     return float(f"{number:.{digits}g}") if math.isfinite(number) else None

@@ -1,4 +1,4 @@
-"""Rows of front.csv and its kin: a metric, its change against the unmodified model and that of the loss."""
+"""Rows of front.csv and similar tables: a metric, its change against the unmodified model and that of the loss."""
 
 from __future__ import annotations
 
@@ -24,22 +24,20 @@ if TYPE_CHECKING:
 
 
 def metric_name(study: Study, entry: str) -> str:
-    """The metric by the entry of the run record: pruning, fixing, learned_masks or mask_table."""
+    """The metric in an entry of the run record: pruning, fixing, learned_masks or mask_table."""
     return plain(entry_of(study.record, entry, "metric") or "the metric", 30)
 
 
 def examples_of(study: Study, entry: str) -> int | None:
-    """The examples that results are reported on, if recorded."""
+    """The number of examples that results are reported on, if recorded."""
     count = entry_of(study.record, entry, "reported_on", "examples")
     return count if isinstance(count, int) else None
 
 
 def speedup_cell(row: dict[Any, Any]) -> Cell:
     """Times as fast: 1 / time, so that the ends of the interval change places."""
-    time, low, high = (
-        math.nan if is_missing(row[name]) else row[name]
-        for name in ("time", "time_low", "time_high")
-    )
+    names = ("time", "time_low", "time_high")
+    time, low, high = (math.nan if is_missing(row[name]) else row[name] for name in names)
     return interval_cell(1 / time, 1 / high, 1 / low, 2)
 
 
@@ -58,28 +56,22 @@ def change_sentence(study: Study, entry: str, row: dict[Any, Any], count: int | 
     return f"{metric_name(study, entry)} is {row['metric']:.4f}, {describe_change(row, count)}"
 
 
-def change_strength(row: dict[Any, Any]) -> float:
-    return change_of(row).strength(0.0)
+def change_of(row: dict[Any, Any]) -> HeadEstimate:
+    """The change of the metric in a row."""
+    return read_estimate(row, ("metric_change", "change_low", "change_high"), decimals=4)
 
 
-def change_of(row: dict[Any, Any], decimals: int = 4) -> HeadEstimate:
-    """The change of the metric in a row of front.csv and its kin."""
-    return read_estimate(row, ("metric_change", "change_low", "change_high"), decimals)
-
-
-def describe_change(row: dict[Any, Any], count: Any = None, keep_metric: Any = None) -> str:
+def describe_change(row: dict[Any, Any], count: int | None, keep_metric: Any = None) -> str:
     """The change of the metric in a row, with its interval, and whether that is within the allowed loss.
 
-    count        the examples that it was measured on, if known
-    keep_metric  the share of the metric that was to be left, if that was asked for
+    count        number of examples that it was measured on, if known
+    keep_metric  share of the metric to keep, if that was an option of the search
     """
-    change = change_of(row)
-    examples = count if isinstance(count, int) else None
-    verdict = verdict_in(row, margin_of(row, keep_metric), examples)
-    return f"a change of {change.text(sign=True)}: {verdict.sentence}"
+    verdict = verdict_in(row, margin_of(row, keep_metric), count)
+    return f"a change of {change_of(row).text(sign=True)}: {verdict.sentence}"
 
 
 def margin_of(row: dict[Any, Any], keep_metric: Any = None) -> Margin:
-    """The allowed loss; the metric less its change is the whole model's."""
+    """The allowed loss of the metric; the metric minus its change is that of the whole model."""
     keep = keep_metric if isinstance(keep_metric, int | float) else None
     return Margin.of(finite(row["metric"]) - finite(row["metric_change"]), keep)

@@ -1,4 +1,4 @@
-"""Families of roles: what is coloured alike, and what is written in a cell. Known without loading matplotlib."""
+"""Families of roles: their colours, and the text in a cell of the map. Does not load matplotlib."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headscope.study.schema.names import RoleName
 if TYPE_CHECKING:
     from headscope.study.study import Study
 
-# Families of roles: colours that differ in lightness too; what is written in a cell says the same without colour.
+# Colours that differ in lightness too; the text in a cell gives the same information without colour.
 FAMILIES = {
     "position": SERIES[5],
     "special tokens": SERIES[4],
@@ -27,22 +27,20 @@ FAMILIES = {
     "rare words": SERIES[1],
 }
 SHORT = {rule.role: (rule.family, rule.short) for rule in RULES if rule.short}
-LONGEST_BRIEF = 4  # signs in the cells of a telephone
+LONGEST_BRIEF = 4  # characters in the cells on a phone
 BRIEF = {"broad": "brd", "block": "blk", "coref": "crf"}
 
 
 def brief_of(text: str) -> str:
-    """What stands for a text of a cell where only a few signs have room."""
+    """The text of a cell where only a few characters fit."""
     return text if len(text) <= LONGEST_BRIEF else BRIEF.get(text, text[:LONGEST_BRIEF])
 
 
 def family_of(role: str, study: Study) -> tuple[str, str]:
-    """The family of a role, and what is written in a cell."""
+    """The family of a role, and the text in a cell."""
     if role in SHORT:
         return SHORT[role]
     if RoleName.parse(role).is_positional:
         return "position", RoleName.parse(role_label(role)).detail
-    name = RoleName.parse(role).relation
-    return (
-        ("relation", plain(name, 8)) if is_relation(role, study) else ("confident", plain(name, 8))
-    )
+    family = "relation" if is_relation(role, study) else "confident"
+    return family, plain(RoleName.parse(role).relation, 8)

@@ -1,8 +1,8 @@
-"""Which findings come first: at most five, by a rule that is simple and the same for every page.
+"""Choice of the findings that come first: at most five, by a rule that is simple and the same for every page.
 
-Kinds of findings have a fixed order of priority. One finding of each kind comes first, in that order; where there are
-fewer kinds than places, others follow: those of another topic and about another head than any before, the strongest
-first. A finding whose interval includes chance is never among them, unless that is what it says.
+Kinds of findings have a fixed order of priority. One finding of each kind comes first, in that order. If there are
+fewer kinds than places, others follow: those with another topic and another head than any before, the strongest
+first. A finding whose interval includes chance is never among them, unless that is what it states.
 """
 
 from __future__ import annotations
@@ -18,31 +18,37 @@ MOST = 5
 def select_top(
     of_chapters: Sequence[Sequence[Finding]], of_models: Sequence[Finding] = ()
 ) -> tuple[list[Finding], list[Finding]]:
-    """(those that come first, the others), each with the number of its chapter; None: it is of several models."""
-    every = [replace(one, chapter=number) for number, of in enumerate(of_chapters) for one in of]
-    every += [replace(one, chapter=None) for one in of_models]
-    left = [one for one in every if one.is_clear]
+    """(the findings that come first, the others), each with its chapter; None for those about several models."""
+    chapters = [(number, findings) for number, findings in enumerate(of_chapters)]
+    numbered = [
+        replace(f, chapter=n) for n, findings in [*chapters, (None, of_models)] for f in findings
+    ]
+    candidates = [finding for finding in numbered if finding.is_clear]
     first: list[Finding] = []
-    for kind in KINDS:
-        if of_kind := [one for one in left if one.kind == kind]:
-            first.append(
-                min(of_kind, key=lambda one: _leads_again(one, first))
-            )  # the first of those that are new
-    left = [one for one in left if all(one is not other for other in first)]
-    while left and len(first) < MOST:
-        first.append(
-            min(left, key=lambda one: (_repeats(one, first), -one.strength, KINDS.index(one.kind)))
+
+    def has_new_head(finding: Finding) -> bool:
+        head = finding.first_head
+        return head is None or all(head != other.first_head for other in first)
+
+    def order(finding: Finding) -> tuple[int, float, int]:
+        """Repetition of topic and head, then strength, then priority of the kind."""
+        same_topic = sum(
+            (finding.kind, finding.topic) == (other.kind, other.topic) for other in first
         )
-        left = [one for one in left if one is not first[-1]]
+        repetition = same_topic + 2 * (not has_new_head(finding))
+        return repetition, -finding.strength, KINDS.index(finding.kind)
+
+    for kind in KINDS:
+        if of_kind := [finding for finding in candidates if finding.kind == kind]:
+            first.append(next(filter(has_new_head, of_kind), of_kind[0]))
+    while rest := [finding for finding in candidates if not _holds(first, finding)]:
+        if len(first) >= MOST:
+            break
+        first.append(min(rest, key=order))
     first = first[:MOST]
-    return first, [one for one in every if all(one is not other for other in first)]
+    return first, [finding for finding in numbered if not _holds(first, finding)]
 
 
-def _leads_again(one: Finding, first: Sequence[Finding]) -> bool:
-    """Whether the head it names first is named first by one of these."""
-    return one.leads is not None and any(one.leads == other.leads for other in first)
-
-
-def _repeats(one: Finding, first: Sequence[Finding]) -> int:
-    """How much of it has been said: its topic, its head."""
-    return sum(one.about == other.about for other in first) + 2 * _leads_again(one, first)
+def _holds(findings: Sequence[Finding], finding: Finding) -> bool:
+    """Whether this very finding is among them: two equal sentences of different origin are two findings."""
+    return any(finding is other for other in findings)

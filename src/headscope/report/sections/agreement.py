@@ -1,4 +1,4 @@
-"""How good are the cheap importances? Each against exact removal, head by head and as a correlation."""
+"""Agreement of cheap importances with exact removal, head by head and as a correlation."""
 
 from __future__ import annotations
 
@@ -27,13 +27,7 @@ from headscope.report.finding import Finding, ceiling_of, noise_warning, read_es
 from headscope.report.scale import Scale
 from headscope.report.section import Section, needs_table
 from headscope.report.sections.ablation import MATTER, task_of
-from headscope.report.study_access import (
-    grid_of,
-    model_name,
-    records_of,
-    shape_of,
-    stacks_with,
-)
+from headscope.report.study_access import grid_of, model_name, records_of, shape_of, stacks_with
 from headscope.report.table_cells import (
     Cell,
     Columns,
@@ -54,18 +48,18 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 TABLE = "agreement"
-TURNED = ("entropy",)  # the smaller, the more important
+REVERSED = ("entropy",)  # a smaller value means a more important head
 MARKERS = ("o", "^", "s", "D")  # by stack
 COLUMNS, BOTTOM, BOTTOM_WITH_LEGEND = 5, 0.62, 0.82
 PANELS = Panels(
     wide=1.45, tall=1.45, left=0.62, right=0.95, bottom=BOTTOM, above=0.42, gap_x=0.5, gap_y=0.72
 )
-MOST_DOTS = 4000  # beyond, vectors are heavy
+MOST_DOTS = 4000  # beyond, vector graphics become large
 WIDTH, LEFT, RIGHT, ROW = 6.6, 1.6, 1.2, 0.27
 
 
 class Scatter(StudyFigure):
-    """A panel for each cheap importance: a dot a head, exact removal across, the cheap one up."""
+    """A panel for each cheap importance: a dot for each head, exact removal across, the cheap importance up."""
 
     name = "agreement-heads"
     title = "Cheap importances against exact removal"
@@ -78,18 +72,18 @@ class Scatter(StudyFigure):
     @classmethod
     def for_study(cls, study: Study) -> Iterable[Scatter]:
         figure = cls()
-        dots = sum(study.heads["statistic"] == LOSS) * len(cheap_ones(study))
+        dots = sum(study.heads["statistic"] == LOSS) * len(cheap_importances(study))
         figure.is_raster = dots > MOST_DOTS
         return [figure]
 
     def applies(self, study: Study) -> bool:
-        return bool(cheap_ones(study)) and is_ranked(study)
+        return bool(cheap_importances(study)) and _can_rank(study)
 
     def source(self, study: Study) -> DataSource:
-        return DataSource("heads", (LOSS, *cheap_ones(study)))
+        return DataSource("heads", (LOSS, *cheap_importances(study)))
 
     def draw(self, study: Study) -> Figure:
-        names = cheap_ones(study)
+        names = cheap_importances(study)
         stacks = stacks_with(study, LOSS)
         layers = max(shape_of(study, stack)[0] for stack in stacks)
         columns, rows = min(COLUMNS, len(names)), -(-len(names) // COLUMNS)
@@ -101,13 +95,13 @@ class Scatter(StudyFigure):
                 ax = sheet.add_panel(*divmod(i, COLUMNS))
                 cheap = {stack: grid_of(study, name, stack) for stack in stacks}
                 _draw_panel(ax, exact, cheap, layers)
-                correlation = correlation_of(study, name)
+                correlation = _correlation_of(study, name)
                 ax.set_title(plain(name, 20), fontweight="bold", pad=15)
                 if np.isfinite(correlation):
                     text = f"ρ {correlation:.2f}".replace("-", "−")
                     fraction = {"xycoords": "axes fraction", "va": "bottom"}
                     annotate(ax, text, (0, 1), (0, 4), fontsize=7.5, color=MUTED, **fraction)
-                if name in TURNED:
+                if name in REVERSED:
                     ax.invert_yaxis()
                 ax.set_xlabel("change of loss" if i + COLUMNS >= len(names) else "")
             scale = Scale("other", 0.0, float(max(layers - 1, 1)))
@@ -119,7 +113,7 @@ class Scatter(StudyFigure):
 
 
 class Correlations(StudyFigure):
-    """A line for each importance, the best first."""
+    """A row for each importance, the best first."""
 
     table = TABLE
     name = "agreement"
@@ -134,68 +128,61 @@ class Correlations(StudyFigure):
     )
 
     def applies(self, study: Study) -> bool:
-        return bool(len(_table(study))) and is_ranked(study)
+        return bool(records_of(study, TABLE)) and _can_rank(study)
 
     def draw(self, study: Study) -> Figure:
-        rows = _ranked(_table(study)).to_dict("records")
+        rows = _best_first(study.tables[TABLE]).to_dict("records")
         subtitle = f"{model_name(study)}, {task_of(study)} · Spearman's correlation with the exact change of loss"
         body = ROW * len(rows)
         with open_sheet(self.title, subtitle, WIDTH, body + BOTTOM, 0.5) as sheet:
             ax = sheet.add_axes(LEFT, 0, WIDTH - LEFT - RIGHT, body)
-            for place, row in enumerate(rows):
-                _draw_correlation(ax, row, place)
+            for y, row in enumerate(rows):
+                _draw_correlation(ax, row, y)
             ceiling = ceiling_of(rows[0])
             ax.axvline(ceiling, color=SERIES[1], linewidth=1.3, linestyle=(0, (4, 2)), zorder=2)
             write_above(ax, ceiling, f"ceiling {ceiling:.2f}")
-            least = min([0.0, *(float(row[one]) for row in rows for one in ("correlation", "low"))])
+            ends = [float(row[name]) for row in rows for name in ("correlation", "low")]
+            least = min([0.0, *ends])
             ax.set(xlim=(least - 0.05, 1.02), ylim=(len(rows) - 0.5, -0.5), xlabel="correlation")
             ax.axvline(0, color=MUTED, linewidth=0.8, zorder=1)
             ax.set_yticks(range(len(rows)), [plain(row["importance"], 24) for row in rows])
             draw_rules(ax, "x")
             ax.tick_params(axis="y", length=0)
-            heading = (
-                f"of the {int(rows[0]['bottom'])} least\n(chance {float(rows[0]['by_chance']):.1f})"
-            )
+            bottom, chance = int(rows[0]["bottom"]), float(rows[0]["by_chance"])
+            heading = f"of the {bottom} least\n(chance {chance:.1f})"
             _write_beside(ax, heading, -0.62, va="bottom", color=MUTED)
             return sheet.figure
 
 
-def cheap_ones(study: Study) -> list[str]:
-    """The importances that can be set against exact removal.
+def cheap_importances(study: Study) -> list[str]:
+    """The importances that can be compared with exact removal.
 
-    Those of agreement.csv; without it those that only `importance` makes: an entropy might be that of another corpus.
+    Those of agreement.csv; without it those that only `importance` makes: an entropy may be that of another corpus.
     """
     if not stacks_with(study, LOSS):
         return []
-    table = _table(study)
-    known = [name for name in DEFINITIONS if name not in (LOSS, METRIC)]
-    named = [str(name) for name in table["importance"]] if len(table) else known
-    return [name for name in named if stacks_with(study, name)]
+    names = [str(row["importance"]) for row in records_of(study, TABLE)]
+    names = names or [name for name in DEFINITIONS if name not in (LOSS, METRIC)]
+    return [name for name in names if stacks_with(study, name)]
 
 
-def is_ranked(study: Study) -> bool:
-    """Whether exact removal is clear enough to rank heads by; if its ceiling is unknown, it is taken to be."""
-    table = _table(study)
-    return not len(table) or not noise_warning(table.to_dict("records")[0])
+def _can_rank(study: Study) -> bool:
+    """Whether exact removal is precise enough to rank heads; assumed if its ceiling is unknown."""
+    rows = records_of(study, TABLE)
+    return not rows or not noise_warning(rows[0])
 
 
-def correlation_of(study: Study, name: str) -> float:
-    """As agreement.csv has it; without it, over the heads of the study."""
-    table = _table(study)
-    if len(table):
-        return float(table.set_index("importance")["correlation"][name])
+def _correlation_of(study: Study, name: str) -> float:
+    """As in agreement.csv; without it, over the heads of the study."""
+    if rows := records_of(study, TABLE):
+        return next(float(row["correlation"]) for row in rows if row["importance"] == name)
     pairs = study.heads[study.heads["statistic"].isin((LOSS, name))]
     both = pairs.pivot(index=["stack", "layer", "head"], columns="statistic", values="value")
     both = both.dropna()
-    return (-1 if name in TURNED else 1) * spearman(both[name].to_numpy(), both[LOSS].to_numpy())
+    return (-1 if name in REVERSED else 1) * spearman(both[name].to_numpy(), both[LOSS].to_numpy())
 
 
-def _table(study: Study) -> pd.DataFrame:
-    table = study.tables.get(TABLE)
-    return pd.DataFrame() if table is None or not len(table) else table
-
-
-def _ranked(table: pd.DataFrame) -> pd.DataFrame:
+def _best_first(table: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values("correlation", ascending=False, kind="stable")
 
 
@@ -205,37 +192,31 @@ def _draw_panel(
     cheap: dict[str, NDArray[np.float64]],
     layers: int,
 ) -> None:
-    for place, stack in enumerate(exact):
-        layer = np.broadcast_to(np.arange(len(exact[stack]))[:, None], exact[stack].shape)
-        there = np.isfinite(exact[stack]) & np.isfinite(cheap[stack])
-        ax.scatter(
-            exact[stack][there],
-            cheap[stack][there],
-            s=17,
-            marker=MARKERS[place % len(MARKERS)],
-            c=SEQUENTIAL(layer[there] / max(layers - 1, 1)),
-            edgecolors=MUTED,  # pale dots would be lost on a pale page, dark ones on a dark page
-            linewidths=0.6,
-            label=plain(stack, 20),
-            zorder=3,
-        )
+    # With an edge: pale dots would be lost on a pale page, dark ones on a dark page.
+    dots: dict[str, Any] = {"s": 17, "edgecolors": MUTED, "linewidths": 0.6, "zorder": 3}
+    for i, (stack, x) in enumerate(exact.items()):
+        is_finite = np.isfinite(x) & np.isfinite(cheap[stack])
+        layer, _ = np.nonzero(is_finite)
+        marker, colours = MARKERS[i % len(MARKERS)], SEQUENTIAL(layer / max(layers - 1, 1))
+        names: dict[str, Any] = {"label": plain(stack, 20), "marker": marker, "c": colours}
+        ax.scatter(x[is_finite], cheap[stack][is_finite], **names, **dots)
     ax.axvline(0, color=RULE, linewidth=0.8, zorder=1)
     ax.tick_params(colors=RULE, labelcolor=MUTED, labelsize=6.5, pad=2)
 
 
-def _draw_correlation(ax: Axes, row: dict[Any, Any], place: int) -> None:
+def _draw_correlation(ax: Axes, row: dict[Any, Any], y: int) -> None:
     colour = MUTED if row["importance"] == "random" else SERIES[0]
     if pd.notna(row["low"]) and pd.notna(row["high"]):
-        draw_interval(ax, row["low"], row["high"], place, colour)
+        draw_interval(ax, row["low"], row["high"], y, colour)
     if pd.notna(row["correlation"]):
-        ax.plot(row["correlation"], place, "o", color=colour, markersize=5.5, zorder=4)
-    _write_beside(ax, f"{int(row['overlap'])}", place, va="center", color=INK)
+        ax.plot(row["correlation"], y, "o", color=colour, markersize=5.5, zorder=4)
+    _write_beside(ax, f"{int(row['overlap'])}", y, va="center", color=INK)
 
 
-def _write_beside(ax: Axes, text: str, place: float, *, va: str, color: str) -> None:
+def _write_beside(ax: Axes, text: str, y: float, *, va: str, color: str) -> None:
     """In the column at the right of the panel."""
     where: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
-    annotate(ax, text, (1, place), (36, 0), ha="center", va=va, fontsize=7.5, color=color, **where)
+    annotate(ax, text, (1, y), (36, 0), ha="center", va=va, fontsize=7.5, color=color, **where)
 
 
 @needs_table(TABLE)
@@ -263,48 +244,46 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     noisy = noise_warning(table.to_dict("records")[0])
     lead = f"No ranking is drawn: {noisy}." if noisy else ""
     heading = f"{MATTER}: cheap importances"
-    return Part.of("agreement", heading, note, columns, _ranked(table), words={0}, lead=lead)
+    return Part.of("agreement", heading, note, columns, _best_first(table), words={0}, lead=lead)
 
 
 def findings(study: Study) -> Iterator[Finding]:
     """The cheap importance that ranks heads most like exact removal."""
-    rows = _table(study)
-    if len(rows):
-        rows = rows[(rows["importance"] != "random") & rows["correlation"].notna()]
-    if not len(rows):
+    rows = [
+        row
+        for row in records_of(study, TABLE)
+        if row["importance"] != "random" and pd.notna(row["correlation"])
+    ]
+    if not rows:
         yield from noisy_ranks(study)
         return
-    best = rows.nlargest(1, "correlation").to_dict("records")[0]
+    best = max(rows, key=lambda row: float(row["correlation"]))
     if noisy := noise_warning(best):
         sentence = f"How well cheap importances rank heads cannot be told: {noisy}"
         yield Finding("", sentence, (), kind="importance", is_clear=False, topic="cheap")
         return
-    found, ceiling = read_estimate(best, ("correlation", "low", "high")), ceiling_of(best)
+    estimate, ceiling = read_estimate(best, ("correlation", "low", "high")), ceiling_of(best)
     sentence = (
         f"Of the {len(rows)} cheap importances, {plain(best['importance'], 40)} ranks heads most like exact removal: "
-        f"Spearman's correlation {found.text()}. Both were measured on the same {int(best['count'])} examples and "
+        f"Spearman's correlation {estimate.text()}. Both were measured on the same {int(best['count'])} examples and "
         "share their noise"
     )
-    is_noise = found.value > ceiling
-    if is_noise:
-        sentence += (
-            f", and the true importances, which do not, would reach only {short_number(ceiling)}: what is above that "
-            "is shared noise; take more examples"
-        )
-    else:
-        sentence += f"; the true importances, which do not, would reach {short_number(ceiling)}"
-    evidence = found.evidence(0.0)
+    is_noise = estimate.value > ceiling
+    reach = f"the true importances, which do not, would reach {'only ' if is_noise else ''}{short_number(ceiling)}"
+    too_high = ": what is above that is shared noise; take more examples"
+    sentence += f", and {reach}{too_high}" if is_noise else f"; {reach}"
+    evidence = estimate.evidence(0.0)
     evidence["is_clear"] &= not is_noise
     yield Finding("", sentence, (), kind="importance", topic="cheap", **evidence)
 
 
 def noisy_ranks(study: Study) -> Iterator[Finding]:
-    """That exact removal is too noisy to rank heads by, for each stack of which that is so."""
+    """A warning for each stack in which exact removal is too noisy to rank heads."""
     rows = records_of(study, "ceilings")
     for row in rows:
         if noisy := noise_warning(row):
-            where = f" of the {plain(row['stack'])} stack" if len(rows) > 1 else ""
-            sentence = f"The order of the heads{where} by exact removal is unreliable: {noisy}"
+            stack = f" of the {plain(row['stack'])} stack" if len(rows) > 1 else ""
+            sentence = f"The order of the heads{stack} by exact removal is unreliable: {noisy}"
             yield Finding("", sentence, (), kind="importance", is_clear=False, topic="cheap")
 
 

@@ -1,4 +1,4 @@
-"""Does a layer need more than one head? The best one left alone at each site, after Michel's tables 2 and 3."""
+"""Effect of leaving only the best head of each layer, after Michel's tables 2 and 3."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SURE, UNSURE, SAME = "significant", "not significant", "chosen and reported on a
 
 
 class AllButOne(StudyFigure):
-    """A line a site: the change of the metric with its interval, and that on the data it was chosen on."""
+    """A line for each site: the change of the metric with its interval, and that on the data it was chosen on."""
 
     table = TABLE
     name = "all-but-one"
@@ -61,20 +61,18 @@ class AllButOne(StudyFigure):
     )
 
     def applies(self, study: Study) -> bool:
-        return bool(len(sites_left(study)))
+        return bool(_rows_with_metric(study))
 
     def draw(self, study: Study) -> Figure:
-        rows = sites_left(study).to_dict("records")
-        subtitle = (
-            f"{model_name(study)}, {task_of(study)} · change of {metric_of(study)}, below 0: worse"
-            f" than with all heads"
-        )
+        rows = _rows_with_metric(study)
+        change = f"change of {metric_of(study)}, below 0: worse than with all heads"
+        subtitle = f"{model_name(study)}, {task_of(study)} · {change}"
         body = ROW * len(rows)
         with open_sheet(self.title, subtitle, WIDTH, body + BOTTOM, 0.3) as sheet:
             ax = sheet.add_axes(LEFT, 0, WIDTH - LEFT - RIGHT, body)
             ax.axvline(0, color=INK, linewidth=1, zorder=1)
-            for place, row in enumerate(rows):
-                _draw_row(ax, row, place)
+            for y, row in enumerate(rows):
+                _draw_row(ax, row, y)
             write_above(ax, 0, "all heads")
             ax.margins(x=0.1)
             ax.set(ylim=(len(rows) - 0.5, -0.5), xlabel=f"change of {metric_of(study)}")
@@ -87,32 +85,26 @@ class AllButOne(StudyFigure):
             return sheet.figure
 
 
-def sites_left(study: Study) -> pd.DataFrame:
-    """The rows of all_but_one.csv by stack and layer; those without a value are left out."""
-    table = study.tables.get(TABLE)
-    if table is None or not len(table):
-        return pd.DataFrame()
-    return by_site(table[table["metric"].notna()])
+def _rows_with_metric(study: Study) -> list[dict[Any, Any]]:
+    """The rows of all_but_one.csv that have a value, by stack and layer."""
+    rows = by_site(study.tables[TABLE]).to_dict("records") if TABLE in study.tables else []
+    return [row for row in rows if pd.notna(row["metric"])]
 
 
-def address_of(left: Any) -> str:
-    """`3.2` of `encoder.3.2`."""
-    return plain(".".join(str(left).split(".")[-2:]), 12)
-
-
-def _draw_row(ax: Axes, row: dict[Any, Any], place: int) -> None:
+def _draw_row(ax: Axes, row: dict[Any, Any], y: int) -> None:
     is_sure = bool(row["p_adjusted"] < ALPHA)
     if pd.notna(row["same_data_metric"]):
         cross: dict[str, Any] = {"color": SERIES[1], "markersize": 5, "zorder": 2, "label": SAME}
-        ax.plot(row["same_data_metric"], place, "x", **cross)
+        ax.plot(row["same_data_metric"], y, "x", **cross)
     start = row["metric"]
     if pd.notna(row["metric_low"]):
-        draw_interval(ax, row["metric_low"], row["metric_high"], place)
+        draw_interval(ax, row["metric_low"], row["metric_high"], y)
         start = row["metric_low"]
-    draw_dot(ax, row["metric"], place, SURE if is_sure else UNSURE, is_filled=is_sure)
-    # Before the line: the cross, which is of another head, is mostly behind it.
+    draw_dot(ax, row["metric"], y, SURE if is_sure else UNSURE, is_filled=is_sure)
+    # In front of the line, since the cross, which belongs to another head, is mostly behind it.
     text: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 6.8, "color": SERIES[0]}
-    annotate(ax, address_of(row["left"]), (start, place), (-6, 0), **text)
+    address = plain(".".join(str(row["left"]).split(".")[-2:]), 12)
+    annotate(ax, address, (start, y), (-6, 0), **text)
 
 
 @needs_table(TABLE)

@@ -1,19 +1,21 @@
-"""What does it look like when a head shows a relation? One short sentence for each of a few relations, with arcs."""
+"""Examples of relations that heads show: a short sentence with arcs for each of a few relations."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.patches import FancyArrowPatch, PathPatch
 from matplotlib.path import Path
 
 from headscope.report.drawing.palette import INK, MUTED, SERIES
+from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import figure_with_heading, heading_height, style
 from headscope.report.head_cards import by_gain, words_of
 from headscope.report.section import Section
-from headscope.report.study_access import model_name, stacks_of
+from headscope.report.shared_heads import head_key
+from headscope.report.study_access import model_name, records_of, stacks_of
 from headscope.report.text import plain
 from headscope.study.schema.names import RoleName
 
@@ -27,11 +29,17 @@ MOST = 4
 SHORTEST, LONGEST = 4, 16  # words that fit side by side
 FAINT = 0.05  # weights below are not drawn
 WIDTH, SIDE = 5.4, 0.15
-PANEL, TALLEST = 1.36, 0.6
-SIGN, SPACE = 0.082, 0.15  # inches: a letter of 9.5 points, between words
+PANEL, BASE, TALLEST = (
+    1.36,
+    0.27,
+    0.6,
+)  # inches: a sentence with arcs, its words, the highest arc above them
+LETTER, SPACE = 0.082, 0.15  # inches: a letter of 9.5 points, between words
 
 
 class Arcs(StudyFigure):
+    """A panel for each relation: the words of a sentence, and an arc for the largest weight of each."""
+
     table = "examples"
     name = "arcs"
     title = "Relations as heads see them"
@@ -42,57 +50,39 @@ class Arcs(StudyFigure):
     )
 
     def applies(self, study: Study) -> bool:
-        return bool(_chosen(study))
+        return bool(_select(study))
 
     def draw(self, study: Study) -> Figure:
-        rows = _chosen(study)
+        rows = _select(study)
         subtitle = f"{model_name(study)} · the head that was best for the relation, in a sentence where it is clear"
-        with style():
-            width = max(WIDTH, *(2 * SIDE + _places(words_of(row["words"]))[1] for row in rows))
-            top = heading_height(width, subtitle) + 0.1
-            height = top + PANEL * len(rows) + 0.05
-            fig = figure_with_heading(width, height, self.title, subtitle)
+        wide = max(WIDTH - 2 * SIDE, *(_lay_out(words_of(row["words"]))[1] for row in rows))
+        body = PANEL * len(rows) + 0.05
+        with open_sheet(self.title, subtitle, wide + 2 * SIDE, body, 0.1) as sheet:
             for i, row in enumerate(rows):
-                bottom = height - top - PANEL * (i + 1)
-                ax = fig.add_axes(
-                    (SIDE / width, bottom / height, 1 - 2 * SIDE / width, PANEL / height)
-                )
-                ax.set(xlim=(0, width - 2 * SIDE), ylim=(0, PANEL))
+                ax = sheet.add_axes(SIDE, PANEL * i, wide, PANEL)
+                ax.set(xlim=(0, wide), ylim=(0, PANEL))
                 ax.axis("off")
-                colour = SERIES[i % len(SERIES)]
-                _draw_sentence(ax, row, colour, _heading(row, study))
-            return fig
+                _draw_sentence(ax, row, SERIES[i % len(SERIES)], _heading(row, study))
+            return sheet.figure
 
 
-def _chosen(study: Study) -> list[dict[str, Any]]:
+def _select(study: Study) -> list[dict[str, Any]]:
     """One short typical example of the best head of each relation, the largest gains first."""
-    best, examples = study.tables.get("relations"), study.tables.get("examples")
-    if best is None or examples is None or not len(examples):
-        return []
-    found: dict[str, dict[str, Any]] = {}
-    for row in by_gain(best):
-        if row["relation"] in found or len(found) == MOST:
-            continue
-        here = examples[
-            (examples["stack"] == row["stack"])
-            & (examples["layer"] == row["layer"])
-            & (examples["head"] == row["head"])
-            & examples["role"].isin([row["relation"], str(RoleName.syntactic(row["relation"]))])
-            & (examples["direction"] == row["direction"])
-            & (examples["kind"] == "typical")
-        ]
-        short = [
-            one
-            for one in here.to_dict("records")
-            if SHORTEST <= len(words_of(one["words"])) <= LONGEST
-        ]
-        if short:
-            far = max(
-                short, key=lambda one: (abs(one["query"] - one["key"]) > 1, one["weight"])
-            )  # neighbours are dull
-            evidence = {name: row[name] for name in ("relation", "accuracy", "baseline")}
-            found[row["relation"]] = far | evidence
-    return list(found.values())
+    examples: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+    for example in records_of(study, "examples"):
+        is_short = SHORTEST <= len(words_of(example["words"])) <= LONGEST
+        if is_short and example["kind"] == "typical":
+            examples[*head_key(example), example["role"], example["direction"]].append(example)
+    relations: dict[str, dict[str, Any]] = {}
+    for row in by_gain(study.tables["relations"]) if "relations" in study.tables else ():
+        name = row["relation"]
+        roles = dict.fromkeys((name, str(RoleName.syntactic(name))))
+        of_head = [e for role in roles for e in examples[*head_key(row), role, row["direction"]]]
+        if of_head and name not in relations and len(relations) < MOST:
+            # Neighbouring words make dull examples.
+            best = max(of_head, key=lambda e: (abs(e["query"] - e["key"]) > 1, e["weight"]))
+            relations[name] = best | {key: row[key] for key in ("relation", "accuracy", "baseline")}
+    return list(relations.values())
 
 
 def _heading(row: dict[str, Any], study: Study) -> str:
@@ -105,41 +95,37 @@ def _heading(row: dict[str, Any], study: Study) -> str:
     )
 
 
-def _places(words: list[str]) -> tuple[list[float], float]:
-    """The middle of each word, and the width of all, in inches."""
-    middles, at = [], 0.0
+def _lay_out(words: list[str]) -> tuple[list[float], float]:
+    """The middle of each word, and the width of the sentence, in inches."""
+    middles, start = [], 0.0
     for word in words:
-        wide = max(len(word), 1) * SIGN
-        middles.append(at + wide / 2)
-        at += wide + SPACE
-    return middles, at
+        wide = max(len(word), 1) * LETTER
+        middles.append(start + wide / 2)
+        start += wide + SPACE
+    return middles, start
 
 
 def _draw_sentence(ax: Axes, row: dict[str, Any], colour: str, heading: str) -> None:
     words = words_of(row["words"])
-    middles, _ = _places(words)
+    middles, _ = _lay_out(words)
     query, key = int(row["query"]), int(row["key"])
     ax.text(0, PANEL - 0.06, heading, fontsize=8, fontweight="bold", va="top")
-    base = 0.27
+    bold, normal = {"color": INK, "fontweight": "bold"}, {"color": MUTED, "fontweight": "normal"}
     for i, (word, x) in enumerate(zip(words, middles, strict=True)):
-        face = "bold" if i in (query, key) else "normal"
-        shade = INK if i in (query, key) else MUTED
-        ax.text(
-            x, base - 0.03, word, ha="center", va="top", fontsize=9.5, color=shade, fontweight=face
-        )
+        text: dict[str, Any] = bold if i in (query, key) else normal
+        ax.text(x, BASE - 0.03, word, ha="center", va="top", fontsize=9.5, **text)
     arcs = [arc for arc in _arcs(row["arcs"]) if arc[2] >= FAINT and max(arc[:2]) < len(words)]
-    widest = max(abs(middles[one] - middles[other]) for one, other, _ in [*arcs, (query, key, 1.0)])
-    for other, target, weight in arcs:
-        if (other, target) != (query, key):
-            _draw_arc(
-                ax, middles[other], middles[target], base, widest, MUTED, 0.8, 0.15 + 0.55 * weight
-            )
-    _draw_arc(ax, middles[query], middles[key], base, widest, colour, 2.0, 1.0)
-    top = base + _height(middles[query], middles[key], widest)
+    widest = max(abs(middles[a] - middles[b]) for a, b, _ in [*arcs, (query, key, 1.0)])
+    for start, stop, weight in arcs:
+        if (start, stop) != (query, key):
+            line = {"color": MUTED, "linewidth": 0.8, "alpha": 0.15 + 0.55 * weight}
+            _draw_arc(ax, middles[start], middles[stop], widest, line)
+    line = {"color": colour, "linewidth": 2.0, "alpha": 1.0}
+    _draw_arc(ax, middles[query], middles[key], widest, line)
+    top = BASE + _height(middles[query], middles[key], widest)
     middle = (middles[query] + middles[key]) / 2
-    ax.text(
-        middle, top + 0.03, f"{row['weight']:.2f}", ha="center", va="bottom", fontsize=7, color=INK
-    )
+    below: dict[str, Any] = {"ha": "center", "va": "bottom"}
+    ax.text(middle, top + 0.03, f"{row['weight']:.2f}", fontsize=7, color=INK, **below)
 
 
 def _arcs(text: object) -> list[tuple[int, int, float]]:
@@ -147,44 +133,24 @@ def _arcs(text: object) -> list[tuple[int, int, float]]:
     return [(int(query), int(key), float(weight)) for query, key, weight in arcs]
 
 
-def _height(one: float, other: float, widest: float) -> float:
-    return float(TALLEST * max(abs(one - other) / widest, 0.1) ** 0.6)
+def _height(start: float, stop: float, widest: float) -> float:
+    return float(TALLEST * max(abs(start - stop) / widest, 0.1) ** 0.6)
 
 
-def _draw_arc(
-    ax: Axes,
-    start: float,
-    stop: float,
-    base: float,
-    widest: float,
-    colour: str,
-    wide: float,
-    alpha: float,
-) -> None:
+def _draw_arc(ax: Axes, start: float, stop: float, widest: float, line: dict[str, Any]) -> None:
+    """An arrow from one word to another. line: color, linewidth and alpha."""
     if start == stop:
         return
-    tall = (
-        4 / 3 * _height(start, stop, widest)
-    )  # where the control points of a cubic must be for it to rise so high
+    # The curve reaches three quarters of the height of its two control points.
+    control = BASE + 4 / 3 * _height(start, stop, widest)
     lean = 0.12 * (stop - start)
-    points = [
-        (start, base),
-        (start + lean, base + tall),
-        (stop - lean, base + tall),
-        (stop, base + 0.04),
-    ]
+    points = [(start, BASE), (start + lean, control), (stop - lean, control), (stop, BASE + 0.04)]
     path = Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
-    ax.add_patch(PathPatch(path, facecolor="none", edgecolor=colour, linewidth=wide, alpha=alpha))
-    size = 5 if wide < 1 else 8
-    tip: dict[str, Any] = {
-        "arrowstyle": "-|>",
-        "mutation_scale": size,
-        "linewidth": 0,
-        "shrinkA": 0,
-        "shrinkB": 0,
-    }
-    back = (stop - 0.1 * lean, base + 0.06)
-    ax.add_patch(FancyArrowPatch(back, (stop, base), color=colour, alpha=alpha, **tip))
+    ax.add_patch(PathPatch(path, fill=False, **line))
+    size = 5 if line["linewidth"] < 1 else 8
+    tip: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": size, "shrinkA": 0, "shrinkB": 0}
+    back = (stop - 0.1 * lean, BASE + 0.06)
+    ax.add_patch(FancyArrowPatch(back, (stop, BASE), **tip, **line | {"linewidth": 0}))
 
 
 SECTION = Section(figures={42: Arcs})

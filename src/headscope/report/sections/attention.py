@@ -1,4 +1,4 @@
-"""What do heads attend to: special tokens, neighbours, many tokens or few? By layer, and the heads that stand out."""
+"""Attention to special tokens and neighbours, and its breadth: by layer, and the heads that stand out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headscope.report.drawing.layers import draw_layers
 from headscope.report.drawing.study_figure import DataSource, StudyFigure
 from headscope.report.finding import MOST_NAMED, Finding, HeadEstimate, head_estimate, short_number
 from headscope.report.section import Fact, Section
-from headscope.report.shared_heads import HeadKey, count_text, head_of, is_shared
+from headscope.report.shared_heads import HeadKey, count_text, head_key, head_of, is_shared
 from headscope.report.study_access import (
     entry_of,
     stacks_of,
@@ -38,7 +38,7 @@ ENTROPIES = {"entropy": "from all tokens", "cls-entropy": "from the classificati
 
 
 class LayerFigure(StudyFigure):
-    """Statistics by layer: a dot a head, a line the mean of its layer."""
+    """Statistics by layer: a dot for each head, a line for the mean of a layer."""
 
     headings: ClassVar[Mapping[str, str]]
     unit: ClassVar[str]
@@ -59,7 +59,7 @@ class LayerShares(LayerFigure):
     headings, statistics, unit, most = SHARES, tuple(SHARES), "share of attention", 1.0
 
     def source(self, study: Study) -> DataSource:
-        """Without the first token where a model has a classification token, which is mostly the same one."""
+        """Without the first token if the model has a classification token, which is mostly the same one."""
         has_cls = bool(stacks_with(study, "cls"))
         names = tuple(name for name in self.statistics if name != "first" or not has_cls)
         return DataSource("heads", names)
@@ -75,60 +75,54 @@ class LayerEntropy(LayerFigure):
     headings, statistics, unit = ENTROPIES, tuple(ENTROPIES), "entropy in nats"
 
 
+PERIODS = '"." and "," among the heads'
+BY_ENTROPY = "head{where}, by entropy in nats, is head"
+BY_CONFIDENCE = "head{where}, special tokens left out (mean largest weight), is head"
 Rule = Callable[["Study", str, str], Finding | None]
 
 
 def _majority(statistic: str, target: str, topic: str) -> Rule:
-    """Heads that give more than half of their attention to one place, or the nearest to it."""
+    """Heads that give more than half of their attention to a target, or the head that gives most."""
 
     def rule(study: Study, stack: str, where: str) -> Finding | None:
-        rows = _ranked(study, statistic, stack)
-        if not rows or next(iter(rows.values())).value == 0:  # a causal stack cannot look ahead
+        heads = _largest_first(study, statistic, stack)
+        most = next(iter(heads.values()), None)
+        if most is None or most.value == 0:  # a causal stack cannot attend to later tokens
             return None
-        above = {place: row for place, row in rows.items() if row.value > 0.5}
-        if above:
-            best = _strongest_sites(study, above)
-            is_one = len(best) == 1
-            verb = "gives more than half of its" if is_one else "give more than half of their"
-            each = ", at its strongest site" if is_one else ", each at its strongest site"
-            at = each if is_shared(study, stack) else ""
-            sentence = f"{count_text(study, above, rows)}{where} {verb} attention to {target}{at}:"
-            named, more = tuple(best[:MOST_NAMED]), max(len(best) - MOST_NAMED, 0)
-            evidence = best[0].evidence(0.5)
-            return Finding(statistic, sentence, named, more, topic=topic, **evidence)
-        sentence = (
-            f"No head{where} gives more than half of its attention to {target}; the most is that of"
-        )
-        most = next(iter(rows.values()))
-        return Finding(statistic, sentence, (most,), is_clear=most.excludes(0.5), topic=topic)
+        above = {place: head for place, head in heads.items() if head.value > 0.5}
+        if not above:
+            sentence = f"No head{where} gives more than half of its attention to {target}; the most is that of"
+            return Finding(statistic, sentence, (most,), is_clear=most.excludes(0.5), topic=topic)
+        best: dict[HeadKey, HeadEstimate] = {}  # each head once, at its strongest site
+        for place, head in above.items():
+            best.setdefault(head_of(study, place), head)
+        is_one = len(best) == 1
+        verb = "gives more than half of its" if is_one else "give more than half of their"
+        each = ", at its strongest site" if is_one else ", each at its strongest site"
+        at = each if is_shared(study, stack) else ""
+        sentence = f"{count_text(study, above, heads)}{where} {verb} attention to {target}{at}:"
+        named, more = tuple(best.values())[:MOST_NAMED], max(len(best) - MOST_NAMED, 0)
+        return Finding(statistic, sentence, named, more, topic=topic, **most.evidence(0.5))
 
     return rule
 
 
 def _extreme(statistic: str, words: str, topic: str, *, least: bool = False) -> Rule:
-    """The head at one end of a statistic, and the one in the middle."""
+    """The head with the largest or least value of a statistic, and the median."""
 
     def rule(study: Study, stack: str, where: str) -> Finding | None:
-        rows = list(_ranked(study, statistic, stack).values())
-        if len(rows) < 2:
+        heads = list(_largest_first(study, statistic, stack).values())
+        if len(heads) < 2:
             return None
-        after = f"; the median head's is {short_number(median(row.value for row in rows))}"
-        named = (rows[-1] if least else rows[0],)
+        after = f"; the median head's is {short_number(median(head.value for head in heads))}"
+        named = (heads[-1] if least else heads[0],)
         return Finding(statistic, words.format(where=where), named, topic=topic, after=after)
 
     return rule
 
 
-def _strongest_sites(study: Study, rows: dict[HeadKey, HeadEstimate]) -> list[HeadEstimate]:
-    """Each head once, at the site where it is first in this order."""
-    found: dict[HeadKey, HeadEstimate] = {}
-    for place, row in rows.items():
-        found.setdefault(head_of(study, place), row)
-    return list(found.values())
-
-
 def _applies(study: Study, stack: str, statistic: str) -> bool:
-    """Not for a first token that is the classification token; not for punctuation where "." is none, as in SMILES."""
+    """Not for a first token that is the classification token, nor for "." if it is not punctuation, as in SMILES."""
     if statistic == "punctuation":
         return entry_of(study.record, "model", "natural_language") is not False
     return statistic != "first" or stack not in stacks_with(study, "cls")
@@ -140,45 +134,33 @@ RULES: tuple[Rule, ...] = (
     _majority("cls", "the classification token", "special tokens"),
     _majority("sep", "separators", "special tokens"),
     _majority("first", "the first token", "special tokens"),
-    _extreme(
-        "punctuation",
-        'The most attention to "." and "," among the heads{where} is that of',
-        "punctuation",
-    ),
-    _extreme("entropy", "The broadest head{where}, by entropy in nats, is head", "breadth"),
-    _extreme(
-        "entropy", "The narrowest head{where}, by entropy in nats, is head", "breadth", least=True
-    ),
-    _extreme(
-        "confidence-content",
-        "The surest head{where}, special tokens left out (mean largest weight), is head",
-        "breadth",
-    ),
+    _extreme("punctuation", f"The most attention to {PERIODS}{{where}} is that of", "punctuation"),
+    _extreme("entropy", f"The broadest {BY_ENTROPY}", "breadth"),
+    _extreme("entropy", f"The narrowest {BY_ENTROPY}", "breadth", least=True),
+    _extreme("confidence-content", f"The surest {BY_CONFIDENCE}", "breadth"),
 )
 
 
 def findings(study: Study) -> Iterator[Finding]:
     """Positional heads, sinks, the broadest and the surest head, stack by stack."""
-    for stack in stacks_of(study):
-        where = "" if len(stacks_of(study)) == 1 else f" of the {plain(stack)} stack"
-        for rule in RULES:
-            if (finding := rule(study, stack, where)) is not None:
-                yield finding
+    stacks = stacks_of(study)
+    for stack in stacks:
+        where = "" if len(stacks) == 1 else f" of the {plain(stack)} stack"
+        yield from filter(None, (rule(study, stack, where) for rule in RULES))
 
 
-def _ranked(study: Study, statistic: str, stack: str) -> dict[HeadKey, HeadEstimate]:
+def _largest_first(study: Study, statistic: str, stack: str) -> dict[HeadKey, HeadEstimate]:
     """The heads of a stack from the largest value down; ties in order of layer and head. None if it does not apply."""
     if not _applies(study, stack, statistic):
         return {}
     rows = values_for(study, statistic, stack)
     rows = rows.sort_values(["value", "layer", "head"], ascending=[False, True, True])
     uniform = uniform_shares(study, statistic, stack)
-    return {
-        (stack, row["layer"], row["head"]): head_estimate(study, row, "value")._replace(
-            uniform=uniform.get(row["layer"], math.nan)
-        )
-        for row in rows.to_dict("records")
-    }
+    heads = {}
+    for row in rows.to_dict("records"):
+        estimate, layer = head_estimate(study, row, "value"), row["layer"]
+        heads[head_key(row)] = estimate._replace(uniform=uniform.get(layer, math.nan))
+    return heads
 
 
 def _fact(record: Mapping[str, Any]) -> str:

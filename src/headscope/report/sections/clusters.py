@@ -1,4 +1,4 @@
-"""Which heads look alike? A plane in which near heads attend alike, by layer, role and cluster, after Clark."""
+"""Similarity of heads: a plane in which near heads attend alike, by layer, role and cluster, after Clark."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pandas as pd
 from matplotlib.colors import to_hex, to_rgba
 
 from headscope.report.drawing.palette import INK, MISSING, MUTED, RULE, SERIES
@@ -22,7 +23,6 @@ from headscope.report.shared_heads import head_key, head_of
 from headscope.report.study_access import entry_of, model_name, stack_order
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
@@ -37,15 +37,15 @@ PANEL, GAP, SIDE, LEGEND_ROW = 4.3, 0.25, 0.15, 0.19
 MARK, SMALL_MARK = 0.165, 0.065  # inches across
 MARGIN = 0.06  # of the extent, around the marks
 Panel = Literal["layer", "role", "cluster"]
-
-
-FOUND = (
+BY_CLUSTER = (
     "The same plane, coloured by hierarchical clusters of the distances between heads themselves (average linkage; as "
     "many clusters as give the largest silhouette, which is in the heading: near 0 there are no sharp clusters)."
 )
 
 
 class ClusterMap(StackFigure):
+    """Heads of a stack as marks in a plane, once for each grouping."""
+
     stem = "clusters"
     table = "clusters"
     panels: tuple[Panel, ...] = ("layer", "cluster")
@@ -57,79 +57,66 @@ class ClusterMap(StackFigure):
     )
 
     @classmethod
-    def stacks(cls, study: Study) -> Iterable[str]:
-        return _stacks(study)
+    def stacks(cls, study: Study) -> list[str]:
+        """The stacks of clusters.csv that have two heads or more, in their usual order."""
+        table = study.tables.get("clusters")
+        if table is None or not set(table) >= NEEDED:
+            return []
+        sizes = table.dropna(subset=["x", "y"])["stack"].value_counts()
+        return sorted((str(stack) for stack, count in sizes.items() if count > 1), key=stack_order)
 
     @classmethod
     def for_study(cls, study: Study) -> Iterable[ClusterMap]:
-        """By layer and role, then by cluster; by layer and cluster where nothing is known of roles."""
-        for stack in _stacks(study):
-            by_layer = cls(stack)
-            if "roles" not in study.tables:
-                yield by_layer
-                continue
-            by_layer.panels = ("layer", "role")
+        """By layer and role, then by cluster; by layer and cluster if the study has no roles."""
+        for stack in cls.stacks(study):
+            by_layer, by_cluster = cls(stack), cls(stack)
             yield by_layer
-            by_cluster = cls(stack)
-            by_cluster.name, by_cluster.panels = f"{by_layer.name}-found", ("cluster",)
-            by_cluster.title, by_cluster.caption = "Clusters of heads that attend alike", FOUND
-            yield by_cluster
+            if "roles" in study.tables:
+                by_layer.panels = ("layer", "role")
+                by_cluster.name, by_cluster.panels = f"{by_layer.name}-found", ("cluster",)
+                by_cluster.title = "Clusters of heads that attend alike"
+                by_cluster.caption = BY_CLUSTER
+                yield by_cluster
 
     def draw(self, study: Study) -> Figure:
         heads = study.tables["clusters"].query("stack == @self.stack")
         heads = heads.sort_values(["layer", "head"], ignore_index=True)
         heads[["x", "y"]] = _apart(heads[["x", "y"]].to_numpy(dtype=float), _mark(heads))
-        painted = {panel: GROUPS[panel](heads, study) for panel in self.panels}
-        subtitle = (
-            f"{model_name(study)}, {self.stack} · a mark is a head (layer.head), near means alike"
-        )
-        subtitle += "; a grey line leads to the head most like it"
-        subtitle += _said_of_layers(study, self.stack) if "layer" in self.panels else ""
-        subtitle += _said_of_clusters(study, self.stack) if "cluster" in self.panels else ""
-        width = len(painted) * (PANEL + GAP) - GAP + 2 * SIDE
-        columns = {panel: _columns(groups) for panel, groups in painted.items()}
-        rows = max(-(-len(groups) // columns[panel]) for panel, groups in painted.items())
+        groups = {panel: GROUPS[panel](heads, study) for panel in self.panels}
+        width = len(groups) * (PANEL + GAP) - GAP + 2 * SIDE
+        columns = {panel: _columns(of_panel) for panel, of_panel in groups.items()}
+        rows = max(-(-len(of_panel) // columns[panel]) for panel, of_panel in groups.items())
         body = PANEL + LEGEND_ROW * rows + 0.1 + SIDE
-        with open_sheet(self.title, subtitle, width, body, 0.3) as sheet:
-            for i, (panel, groups) in enumerate(painted.items()):
+        with open_sheet(self.title, self._subtitle(study), width, body, 0.3) as sheet:
+            for i, (panel, of_panel) in enumerate(groups.items()):
                 ax = sheet.add_axes(SIDE + i * (PANEL + GAP), 0, PANEL, PANEL)
-                _draw_plane(ax, heads, groups)
+                _draw_plane(ax, heads, of_panel)
                 _draw_legend(ax, columns[panel])
                 ax.set_title(f"by {panel}", fontweight="bold")
             return sheet.figure
 
-
-def _stacks(study: Study) -> list[str]:
-    """The stacks of clusters.csv that have two heads or more, in their usual order."""
-    table = study.tables.get("clusters")
-    if table is None or not set(table) >= NEEDED:
-        return []
-    sizes = table.dropna(subset=["x", "y"])["stack"].value_counts()
-    return sorted((str(stack) for stack, count in sizes.items() if count > 1), key=stack_order)
-
-
-def _said_of_clusters(study: Study, stack: str) -> str:
-    silhouette = entry_of(study.record, "clusters", stack, "silhouette")
-    return f" · silhouette {silhouette:.2f}" if isinstance(silhouette, float) else ""
-
-
-def _said_of_layers(study: Study, stack: str) -> str:
-    """How much nearer heads of one layer are than others, and what the plane leaves out; empty where not recorded."""
-    ratio, probability, explained = (
-        entry_of(study.record, "clusters", stack, key)
-        for key in ("ratio", "probability", "explained")
-    )
-    said = ""
-    if isinstance(ratio, float) and isinstance(probability, float):
-        said += f" · mean divergence within a layer is {ratio:.2f} of that between layers (p = {probability:.2g})"
-    if isinstance(explained, float):
-        said += f" · two axes hold {explained:.0%} of all differences"
-    return said
+    def _subtitle(self, study: Study) -> str:
+        """How to read it, with the recorded measures of how well layers and clusters separate heads."""
+        ratio, probability, explained, silhouette = (
+            entry_of(study.record, "clusters", self.stack, key)
+            for key in ("ratio", "probability", "explained", "silhouette")
+        )
+        text = (
+            f"{model_name(study)}, {self.stack} · a mark is a head (layer.head), near means alike"
+        )
+        text += "; a grey line leads to the head most like it"
+        if "layer" in self.panels and isinstance(ratio, float) and isinstance(probability, float):
+            text += f" · mean divergence within a layer is {ratio:.2f} of that between layers (p = {probability:.2g})"
+        if "layer" in self.panels and isinstance(explained, float):
+            text += f" · two axes hold {explained:.0%} of all differences"
+        if "cluster" in self.panels and isinstance(silhouette, float):
+            text += f" · silhouette {silhouette:.2f}"
+        return text
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Heads that are painted alike."""
+    """Heads that have the same colour and shape."""
 
     label: str
     colour: str
@@ -138,20 +125,19 @@ class _Group:
 
     @property
     def ink(self) -> str:
-        """For names on the marks; on grey, which the page has its own shades of, its own ink."""
+        """The colour of names on the marks; the page has its own shades of grey and of the ink on it."""
         return INK if self.colour == MISSING else legible(to_rgba(self.colour))
 
 
 def _by_layer(heads: pd.DataFrame, study: Study) -> list[_Group]:
     layers = sorted(heads["layer"].unique())
-    shades = [to_hex(SEQUENTIAL(place)) for place in np.linspace(0.15, 1.0, len(layers))]
-    every = max(len(layers) // 12, 1)  # of a deep model some layers are named
-    labels = [str(layer) if i % every == 0 else "" for i, layer in enumerate(layers)]
-    labels[0] = f"layer {labels[0]}"
-    return [
-        _Group(label, shade, "o", heads["layer"] == layer)
-        for label, layer, shade in zip(labels, layers, shades, strict=True)
-    ]
+    shades = np.linspace(0.15, 1.0, len(layers))
+    every = max(len(layers) // 12, 1)  # in a deep model only some layers are labelled
+    groups = []
+    for i, (layer, shade) in enumerate(zip(layers, shades, strict=True)):
+        label = f"layer {layer}" if i == 0 else str(layer) if i % every == 0 else ""
+        groups.append(_Group(label, to_hex(SEQUENTIAL(shade)), "o", heads["layer"] == layer))
+    return groups
 
 
 def _by_cluster(heads: pd.DataFrame, study: Study) -> list[_Group]:
@@ -166,14 +152,12 @@ def _by_cluster(heads: pd.DataFrame, study: Study) -> list[_Group]:
 
 
 def _by_role(heads: pd.DataFrame, study: Study) -> list[_Group]:
-    """By the family of a head's strongest role, in the colours of the map of roles and in shapes of their own."""
-    strongest = {
-        place: family_of(of_head[0].name, study)[0]
-        for place, of_head in roles_by_head(study).items()
-    }
-    places = zip(heads["stack"], heads["layer"], heads["head"], strict=True)
-    families = heads["stack"].copy()
-    families[:] = [strongest.get(place, "") for place in places]
+    """By the family of a head's main role, in the colours of the map of roles and in different shapes."""
+    roles = roles_by_head(study)
+    keys = list(map(head_key, heads.to_dict("records")))
+    families = pd.Series(
+        [family_of(roles[key][0].name, study)[0] if key in roles else "" for key in keys]
+    )
     groups = []
     for i, (name, colour) in enumerate([("", MISSING), *FAMILIES.items()]):
         members = families == name
@@ -196,12 +180,12 @@ def _mark(heads: pd.DataFrame) -> float:
 
 
 def _apart(points: NDArray[np.float64], mark: float) -> NDArray[np.float64]:
-    """The points [head, 2] with those that would cover each other moved apart until they hardly do."""
+    """The points [head, 2], moved apart until marks hardly cover each other."""
     least = mark * (1 + 2 * MARGIN) * max(np.ptp(points, axis=0).max(), 1e-9) / PANEL
-    angle = np.arange(len(points)) * 2.4  # a direction of its own for each of those at one place
-    moved: NDArray[np.float64] = points + 1e-3 * least * np.stack(
-        [np.cos(angle), np.sin(angle)], axis=1
-    )
+    # Points at one place start in different directions.
+    angle = np.arange(len(points)) * 2.4
+    directions = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    moved: NDArray[np.float64] = points + 1e-3 * least * directions
     for _ in range(200):
         between = moved[:, None] - moved
         distance = np.linalg.norm(between, axis=-1)
@@ -237,21 +221,16 @@ def _draw_plane(ax: Axes, heads: pd.DataFrame, groups: list[_Group]) -> None:
 
 def _draw_twins(ax: Axes, heads: pd.DataFrame) -> None:
     """A line from each head to its twin; two that are each other's twins share one."""
-    names = list(zip(heads["layer"], heads["head"], strict=True))
-    place = dict(zip(names, zip(heads["x"], heads["y"], strict=True), strict=True))
-    twins = list(zip(heads["twin_layer"], heads["twin_head"], strict=True))
-    pairs = {
-        (min(one, twin), max(one, twin))
-        for one, twin in zip(names, twins, strict=True)
-        if twin in place
-    }
-    for one, twin in sorted(pairs):
-        (x, y), (u, v) = place[one], place[twin]
+    rows = heads.to_dict("records")
+    points = {(row["layer"], row["head"]): (row["x"], row["y"]) for row in rows}
+    twins = [((row["layer"], row["head"]), (row["twin_layer"], row["twin_head"])) for row in rows]
+    for head, twin in sorted({(min(pair), max(pair)) for pair in twins if pair[1] in points}):
+        (x, y), (u, v) = points[head], points[twin]
         ax.plot([x, u], [y, v], color=INK, linewidth=0.6, alpha=0.35, zorder=1)
 
 
 def _columns(groups: list[_Group]) -> int:
-    """How many labels of a legend stand side by side under a panel."""
+    """The number of labels of a legend that fit side by side under a panel."""
     labels = [group.label for group in groups if group.label]
     wide = [0.3 + 0.062 * len(label) for label in labels]  # inches: a mark, and letters of 7 points
     return len(labels) if sum(wide) <= PANEL else max(int(PANEL / max(wide)), 1)
@@ -261,27 +240,25 @@ def _draw_legend(ax: Axes, columns: int) -> None:
     """Under the panel, to be read row by row."""
     handles, labels = ax.get_legend_handles_labels()
     order = [i for column in range(columns) for i in range(column, len(labels), columns)]
-    where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, -0.01), "ncols": columns}
-    text: dict[str, Any] = {"fontsize": 7, "labelcolor": MUTED, "frameon": False}
-    spaces: dict[str, Any] = {"handletextpad": 0.1, "columnspacing": 0.7, "borderaxespad": 0.2}
-    options = {**where, **text, **spaces}
-    ax.legend([handles[i] for i in order], [labels[i] for i in order], markerscale=0.7, **options)
+    options: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, -0.01), "ncols": columns}
+    options |= {"fontsize": 7, "labelcolor": MUTED, "frameon": False, "markerscale": 0.7}
+    options |= {"handletextpad": 0.1, "columnspacing": 0.7, "borderaxespad": 0.2}
+    ax.legend([handles[i] for i in order], [labels[i] for i in order], **options)
 
 
 @needs_table("clusters")
 def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
-    """The two heads that attend most alike, of those that are not one shared head."""
-    known = table[table["twin_distance"].notna()].sort_values("twin_distance", kind="stable")
-    for row in known.to_dict("records"):
+    """The two most similar heads that are not the same shared head."""
+    rows = table.dropna(subset="twin_distance").sort_values("twin_distance", kind="stable")
+    for row in rows.to_dict("records"):
         pair = row, row | {"layer": row["twin_layer"], "head": row["twin_head"]}
-        if len({head_of(study, head_key(one)) for one in pair}) == 2:
-            break
-    else:
-        return
-    sentence = f"The two heads that attend most alike, {row['twin_distance']:.2g} nats apart, are"
-    nan = math.nan
-    heads = tuple(HeadEstimate(address_of(study, one), nan, nan, nan) for one in pair)
-    yield Finding("", sentence, heads, topic="twins")
+        if len({head_of(study, head_key(head)) for head in pair}) == 2:
+            distance = f"{row['twin_distance']:.2g} nats apart"
+            sentence = f"The two heads that attend most alike, {distance}, are"
+            no_value = (math.nan, math.nan, math.nan)
+            heads = tuple(HeadEstimate(address_of(study, head), *no_value) for head in pair)
+            yield Finding("", sentence, heads, topic="twins")
+            return
 
 
 SECTION = Section(figures={46: ClusterMap}, findings={110: findings})

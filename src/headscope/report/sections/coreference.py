@@ -1,4 +1,4 @@
-"""Which head finds what a mention refers to, and would a simple rule do as well? After Clark's table 2."""
+"""Heads that find the antecedent of a mention, compared with simple rules, after Clark's table 2."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import annotate, draw_interval, draw_legend_below, draw_rules
 from headscope.report.finding import Finding, head_estimate, short_number
 from headscope.report.section import Fact, Section, needs_table
-from headscope.report.study_access import entry_of, model_name
+from headscope.report.study_access import entry_of, model_name, records_of
 from headscope.report.table_cells import (
     Columns,
     Part,
@@ -32,14 +32,13 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ENOUGH_DOCUMENTS = 20  # below, intervals from resampled documents are too narrow
-
+ENOUGH_DOCUMENTS = 20  # with fewer, intervals from resampled documents are too narrow
 TABLE = "coreference"
 HEADINGS = {
     "mentions": "among head words of earlier mentions",
     "words": "among all words of the window",
 }
-RULES = {  # column: (what it is called, marker)
+RULES = {  # column: (name, marker)
     "chance": ("blind guess", "|"),
     "nearest": ("nearest mention", "s"),
     "head_match": ("same head word", "^"),
@@ -69,21 +68,20 @@ class CoreferenceFigure(StudyFigure):
     )
 
     def applies(self, study: Study) -> bool:
-        return TABLE in study.tables and bool(len(study.tables[TABLE]))
+        return bool(records_of(study, TABLE))
 
     def draw(self, study: Study) -> Figure:
         table = study.tables[TABLE]
-        panels = [among for among in HEADINGS if (table["candidates"] == among).any()]
-        kinds = [kind for kind in KINDS if (table["kind"] == kind).any()]
-        subtitle = (
-            f"{model_name(study)} · share of mentions whose head word looks most at an antecedent's"
-        )
+        panels = [candidates for candidates in HEADINGS if candidates in set(table["candidates"])]
+        kinds = [kind for kind in KINDS if kind in set(table["kind"])]
+        share = "share of mentions whose head word looks most at an antecedent's"
+        subtitle = f"{model_name(study)} · {share}"
         sizes = replace(PANELS, tall=ROW * len(kinds))
         with sizes.open(self.title, subtitle, 1, len(panels)) as sheet:
-            for column, among in enumerate(panels):
+            for column, candidates in enumerate(panels):
                 ax = sheet.add_panel(0, column)
-                _draw_panel(ax, table[table["candidates"] == among].set_index("kind"), kinds)
-                ax.set_title(HEADINGS[among], fontweight="bold")
+                _draw_panel(ax, table[table["candidates"] == candidates].set_index("kind"), kinds)
+                ax.set_title(HEADINGS[candidates], fontweight="bold")
                 if column:
                     ax.tick_params(labelleft=False)
             draw_legend_below(sheet.figure)
@@ -92,29 +90,29 @@ class CoreferenceFigure(StudyFigure):
 
 def _draw_panel(ax: Axes, rows: pd.DataFrame, kinds: list[str]) -> None:
     labels = []
-    for place, kind in enumerate(kinds):
+    for y, kind in enumerate(kinds):
         row: Any = rows.loc[kind]
         labels.append(f"{KINDS[kind]} ({int(row['count']):,})")
         for i, (column, (label, marker)) in enumerate(RULES.items()):
             if pd.notna(row[column]):
                 colour = MUTED if column == "chance" else SERIES[i]
                 mark: dict[str, Any] = {"color": colour, "markersize": 5, "linestyle": "none"}
-                ax.plot(row[column], place + BELOW, marker, label=label, **mark)
+                ax.plot(row[column], y + BELOW, marker, label=label, **mark)
         if pd.notna(row["accuracy"]):
-            _draw_head(ax, row, place)
+            _draw_head(ax, row, y)
     ax.set_yticks(range(len(kinds)), labels)
     ax.set(xlim=(-0.02, 1.02), ylim=(len(kinds) - 0.5, -0.5), xlabel="share of mentions")
     draw_rules(ax, "x")
 
 
-def _draw_head(ax: Axes, row: Any, place: int) -> None:
+def _draw_head(ax: Axes, row: Any, y: int) -> None:
     if pd.notna(row["low"]):
-        draw_interval(ax, row["low"], row["high"], place)
+        draw_interval(ax, row["low"], row["high"], y)
     x = row["accuracy"]
     dot: dict[str, Any] = {"color": SERIES[0], "markersize": 6.5, "linestyle": "none"}
-    ax.plot(x, place, "o", zorder=4, label="best head", **dot)
+    ax.plot(x, y, "o", zorder=4, label="best head", **dot)
     address = plain(f"{int(row['layer'])}.{int(row['head'])}", 12)
-    annotate(ax, address, (x, place), (0, 5), ha="center", fontsize=7, color=SERIES[0])
+    annotate(ax, address, (x, y), (0, 5), ha="center", fontsize=7, color=SERIES[0])
 
 
 @needs_table(TABLE)
@@ -141,15 +139,16 @@ def part(study: Study, table: pd.DataFrame) -> Part:
 
 @needs_table(TABLE)
 def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
+    """The accuracy of the best head for all mentions, compared with the nearest mention with the same head word."""
     rows = table[(table["kind"] == "all") & (table["candidates"] == "mentions")]
     for row in rows.dropna(subset="accuracy").to_dict("records"):
         sentence = (
             f"Antecedents: the nearest mention with the same head word is right for {short_number(row['head_match'])} "
             "of the mentions; the head chosen on other documents is"
         )
-        found, rival = head_estimate(study, row, "accuracy"), float(row["head_match"])
-        evidence = found.evidence(rival)
-        yield Finding("antecedent", sentence, (found,), kind="relations", **evidence)
+        estimate = head_estimate(study, row, "accuracy")
+        evidence = estimate.evidence(float(row["head_match"]))
+        yield Finding("antecedent", sentence, (estimate,), kind="relations", **evidence)
 
 
 def _fact(record: Mapping[str, Any]) -> str:

@@ -1,15 +1,16 @@
-"""How does effective attention leave the raw one as texts grow?"""
+"""Correlation of effective attention with raw attention, by length of the text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 from headscope.report.drawing.palette import MUTED, RULE
+from headscope.report.drawing.sheet import Panels
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import SEQUENTIAL, figure_with_heading, heading_height, style
-from headscope.report.section import Section
-from headscope.report.study_access import entry_of, model_name
+from headscope.report.drawing.style import SEQUENTIAL
+from headscope.report.section import Section, needs_table
+from headscope.report.study_access import entry_of, model_name, values_for
 from headscope.report.table_cells import Part, rows_by_layer
 from headscope.report.text import plain
 from headscope.statistics.effective_lengths import UP_TO
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 FEWEST_LENGTHS = 4  # bins, below which there is no curve to see
+PANELS = Panels(wide=4.2, tall=2.3, left=0.7, right=0.5, bottom=0.55, above=0.45, gap_x=0.5)
 
 
 class EffectiveLengthsFigure(StudyFigure):
@@ -44,31 +46,17 @@ class EffectiveLengthsFigure(StudyFigure):
         return table is not None and table["up_to"].nunique() > 1
 
     def draw(self, study: Study) -> Figure:
-        """A panel a stack, a line a layer; a line across at the heads' width, from which on the two can differ."""
-        table = study.tables["effective_lengths"]
-        stacks = list(dict.fromkeys(table["stack"]))
-        subtitle = model_name(study)
-        with style():
-            wide, tall, left, gap, bottom = 4.2, 2.3, 0.7, 0.5, 0.55
-            width = left + len(stacks) * (wide + gap)
-            top = heading_height(width, subtitle) + 0.45
-            height = top + tall + bottom
-            fig = figure_with_heading(width, height, self.title, subtitle)
-            for i, stack in enumerate(stacks):
-                ax = fig.add_axes(
-                    (
-                        (left + i * (wide + gap)) / width,
-                        bottom / height,
-                        wide / width,
-                        tall / height,
-                    )
-                )
-                _draw_lengths(ax, table[table["stack"] == stack], width_of_heads(study, stack))
+        """A panel for each stack, a line for each layer; a rule at the heads' width, from which the two can differ."""
+        stacks = list(study.tables[self.table].groupby("stack", sort=False))
+        with PANELS.open(self.title, model_name(study), 1, len(stacks)) as sheet:
+            for column, (stack, table) in enumerate(stacks):
+                ax = sheet.add_panel(0, column)
+                _draw_lengths(ax, table, width_of_heads(study, str(stack)))
                 if len(stacks) > 1:
                     ax.set_title(plain(stack, 20), loc="left", fontweight="bold", pad=14)
-                if not i:
+                if not column:
                     ax.set_ylabel("correlation")
-            return fig
+            return sheet.figure
 
 
 def _draw_lengths(ax: Axes, table: pd.DataFrame, width: int | None) -> None:
@@ -76,19 +64,12 @@ def _draw_lengths(ax: Axes, table: pd.DataFrame, width: int | None) -> None:
     lengths = sorted({int(length) for length in table["up_to"]})
     layers = sorted(set(table["layer"]))
     ax.set_xscale("log")
-    for j, layer in enumerate(layers):
-        one = table[table["layer"] == layer].sort_values("up_to")
-        colour = SEQUENTIAL(0.2 + 0.8 * j / max(len(layers) - 1, 1))
-        ax.vlines(one["up_to"], one["low"], one["high"], color=colour, linewidth=1.0, alpha=0.5)
-        ax.plot(
-            one["up_to"],
-            one["value"],
-            "o-",
-            color=colour,
-            markersize=3,
-            linewidth=1.2,
-            label=f"layer {layer}",
-        )
+    for i, layer in enumerate(layers):
+        rows = table[table["layer"] == layer].sort_values("up_to")
+        colour = SEQUENTIAL(0.2 + 0.8 * i / max(len(layers) - 1, 1))
+        ax.vlines(rows["up_to"], rows["low"], rows["high"], color=colour, linewidth=1.0, alpha=0.5)
+        line: dict[str, Any] = {"color": colour, "markersize": 3, "linewidth": 1.2}
+        ax.plot(rows["up_to"], rows["value"], "o-", label=f"layer {layer}", **line)
     ends = [*lengths, width] if width else lengths
     ax.set_xlim(min(ends) / 1.15, max(ends) * 1.15)
     ax.set_xticks(_apart(lengths, max(ends) / min(ends)), minor=False)
@@ -100,33 +81,23 @@ def _draw_lengths(ax: Axes, table: pd.DataFrame, width: int | None) -> None:
     ax.legend(frameon=False, fontsize=6.5, ncols=2 if len(layers) > 6 else 1)
     if width:
         ax.axvline(width, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), zorder=1)
+        side = "left" if width == min(ends) else "right" if width == max(ends) else "center"
+        text: dict[str, Any] = {"ha": side, "va": "bottom", "fontsize": 7}
         above = ax.get_xaxis_transform()
-        ax.text(
-            width,
-            1.02,
-            f"heads are {width} wide",
-            transform=above,
-            ha=_side(width, ends),
-            va="bottom",
-            fontsize=7,
-        )
+        ax.text(width, 1.02, f"heads are {width} wide", transform=above, **text)
 
 
 def _apart(lengths: list[int], span: float) -> list[int]:
-    """Those of the lengths whose labels do not touch, the longest kept."""
-    kept = lengths[-1:]
+    """The lengths whose labels do not touch, from the longest down."""
+    labelled = lengths[-1:]
     for length in reversed(lengths[:-1]):
-        if kept[0] / length > span ** (1 / 14):
-            kept = [length, *kept]
-    return kept
-
-
-def _side(width: int, ends: list[int]) -> Literal["left", "right", "center"]:
-    return "left" if width == min(ends) else "right" if width == max(ends) else "center"
+        if labelled[0] / length > span ** (1 / 14):
+            labelled = [length, *labelled]
+    return labelled
 
 
 def lengths_covered(study: Study) -> str:
-    """Which lengths the texts have, and how to see others, where they fill too few bins for a curve; else nothing."""
+    """The range of lengths and how to see others, if the texts fill too few bins for a curve; else nothing."""
     table = study.tables.get("effective_lengths")
     bins = [] if table is None else sorted({int(length) for length in table["up_to"]})
     if not bins or len(bins) >= FEWEST_LENGTHS:
@@ -139,21 +110,16 @@ def lengths_covered(study: Study) -> str:
 
 
 def width_of_heads(study: Study, stack: str) -> int | None:
-    """As the record has it; in an older study it is the largest rank of the values."""
-    known = entry_of(study.record, "lenses", "effective", "width", stack)
-    if isinstance(known, int):
-        return known
-    heads = study.heads
-    ranks = heads[(heads["stack"] == stack) & (heads["statistic"] == "rank@effective")][
-        "value"
-    ].dropna()
+    """As in the run record; in an older study it is the largest rank of the values."""
+    width = entry_of(study.record, "lenses", "effective", "width", stack)
+    if isinstance(width, int):
+        return width
+    ranks = values_for(study, "rank@effective", stack)["value"]
     return round(float(ranks.max())) if len(ranks) else None
 
 
-def part(study: Study) -> Part | None:
-    table = study.tables.get("effective_lengths")
-    if table is None:
-        return None
+@needs_table("effective_lengths")
+def part(study: Study, table: pd.DataFrame) -> Part:
     lengths = sorted(set(table["up_to"]))
     rows = rows_by_layer(study, table, "up_to", lengths)
     note = (
@@ -164,9 +130,8 @@ def part(study: Study) -> Part | None:
         note += f" {lengths_covered(study)}"
     headings = ("layer", *(f"≤ {length}" for length in lengths))
     heading = "How effective attention leaves the raw one as texts grow"
-    return Part(
-        "lengths", heading, note, headings, rows, "effective_lengths.csv", ("effective-lengths",)
-    )
+    source = ("effective_lengths.csv", ("effective-lengths",))
+    return Part("lengths", heading, note, headings, rows, *source)
 
 
 SECTION = Section(figures={62: EffectiveLengthsFigure}, parts={160: part})

@@ -1,8 +1,9 @@
-"""Heads over a training: statistics by step, a line a head; and the main role of every head at each checkpoint."""
+"""Heads over a training: statistics by step, a line for each head; the main role of every head at each checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullLocator
 
 from headscope.report.drawing.palette import INK, MISSING, MUTED, RULE
-from headscope.report.drawing.sheet import Panels, open_sheet
+from headscope.report.drawing.sheet import Panels, Sheet, open_sheet
 from headscope.report.drawing.study_figure import StackFigure
 from headscope.report.drawing.style import SEQUENTIAL, draw_legend, name_blocks
 from headscope.report.finding import Finding
@@ -27,22 +28,20 @@ from headscope.study.study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_CHANGES, MOST_FIRSTS = 4, 2  # told in one sentence
-CALLED = {"position": "positional", "special tokens": "special-token", "relation": "relational"}
-
-FIRST = (
-    *("previous", "next", "self", "cls", "sep", "punctuation"),
-    *("entropy", "confidence-content", "positional-share", "special"),
-)
+MOST_CHANGES, MOST_FIRSTS = 4, 2  # in one sentence
+ADJECTIVES = {"position": "positional", "special tokens": "special-token", "relation": "relational"}
+# The most informative statistics come first.
+FIRST: tuple[str, ...] = ("previous", "next", "self", "cls", "sep", "punctuation", "entropy")
+FIRST += ("confidence-content", "positional-share", "special")
 MOST_PANELS, ACROSS = 12, 4
 PANELS = Panels(
     wide=1.5, tall=1.25, left=0.5, right=0.2, bottom=0.85, above=0.35, gap_x=0.48, gap_y=0.5
 )
 PALEST, DARKEST = 0.3, 0.72  # of lines: legible on a pale page and on a dark one
+LEGEND: dict[str, Any] = {"ncols": 5, "handlelength": 1.2, "borderaxespad": 0.4}
 ROW, WIDTH, LEFT, RIGHT, BOTTOM = 0.11, 6.4, 0.95, 0.2, 0.97
 
 
@@ -70,27 +69,24 @@ class StatisticsByStep(StackFigure):
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["film"].query("stack == @self.stack")
-        losses = _losses(study)
-        panels = [*(["loss"] if losses else []), *_chosen(table)]
-        subtitle = (
-            f"{model_name(study)}, {plain(self.stack)} · a line is a head ·"
-            f" {table['step'].nunique()} checkpoints"
-        )
-        across, down = min(ACROSS, len(panels)), -(-len(panels) // ACROSS)
+        losses = entry_of(study.record, "film", "losses")
+        losses = losses if isinstance(losses, list) else []
+        panels = [*(["loss"] if losses else []), *_select_statistics(table)]
         steps = sorted(table["step"].unique())
+        subtitle = f"{model_name(study)}, {plain(self.stack)} · a line is a head · {len(steps)} checkpoints"
+        across, down = min(ACROSS, len(panels)), -(-len(panels) // ACROSS)
         with PANELS.open(self.title, subtitle, down, across) as sheet:
             for i, name in enumerate(panels):
-                axes = sheet.add_panel(*divmod(i, ACROSS))
+                ax = sheet.add_panel(*divmod(i, ACROSS))
                 if name == "loss":
-                    axes.plot(*zip(*losses, strict=True), color=INK, linewidth=1.2)
-                    axes.set_title("held-out loss, nats", fontweight="bold")
+                    x, y = ([float(row[key]) for row in losses] for key in ("step", "loss"))
+                    ax.plot(x, y, color=INK, linewidth=1.2)
+                    ax.set_title("held-out loss, nats", fontweight="bold")
                 else:
-                    _draw_heads(axes, table[table["statistic"] == name], name)
-                _by_steps(axes, steps, is_lowest=i + ACROSS >= len(panels))
-            _draw_layers(
-                sheet.figure, sorted(table["layer"].unique()), sheet.point(PANELS.left, 0)[0]
-            )
-        return sheet.figure
+                    _draw_heads(ax, table[table["statistic"] == name], name)
+                _scale_steps(ax, steps, is_lowest=i + ACROSS >= len(panels))
+            _draw_layers(sheet, sorted(table["layer"].unique()))
+            return sheet.figure
 
 
 class RolesByStep(StackFigure):
@@ -109,145 +105,136 @@ class RolesByStep(StackFigure):
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["film_roles"].query("stack == @self.stack")
-        heads = sorted(key[1:] for key in keys_of(table))
+        heads = sorted(keys_of(table))
         steps = sorted(table["step"].unique().tolist())
-        families = {step: _families(study, table[table["step"] == step]) for step in steps}
-        shown = {family for at_step in families.values() for family in at_step.values()}
+        families = {
+            (step, place): names[0]
+            for step in steps
+            for place, names in _families(study, table[table["step"] == step]).items()
+        }
         subtitle = f"{model_name(study)}, {plain(self.stack)} · {len(heads)} heads, {len(steps)} checkpoints"
         body = max(1.4, ROW * len(heads))
         with open_sheet(self.title, subtitle, WIDTH, body + BOTTOM, 0.15) as sheet:
-            axes = sheet.add_axes(LEFT, 0, WIDTH - LEFT - RIGHT, body)
-            for row, head in enumerate(heads):
-                for column, step in enumerate(steps):
-                    colour = FAMILIES.get(families[step].get(head, ""), MISSING)
-                    corner = (column + 0.02, row + 0.06)
-                    axes.add_patch(Rectangle(corner, 0.96, 0.88, facecolor=colour, linewidth=0))
-            axes.set(xlim=(0, len(steps)), ylim=(len(heads), 0), xlabel="step")
-            axes.set_xticks(np.arange(len(steps)) + 0.5, [str(step) for step in steps])
-            name_blocks(axes, [f"layer {layer}" for layer, _ in heads])
-            axes.tick_params(length=0, pad=3)
-            axes.spines[:].set_visible(False)
-            handles = family_handles([name for name in FAMILIES if name in shown])
-            _legend(sheet.figure, handles, LEFT / WIDTH)
-        return sheet.figure
+            ax = sheet.add_axes(LEFT, 0, WIDTH - LEFT - RIGHT, body)
+            for (row, head), (column, step) in product(enumerate(heads), enumerate(steps)):
+                colour = FAMILIES.get(families.get((step, head), ""), MISSING)
+                corner = (column + 0.02, row + 0.06)
+                ax.add_patch(Rectangle(corner, 0.96, 0.88, facecolor=colour, linewidth=0))
+            ax.set(xlim=(0, len(steps)), ylim=(len(heads), 0), xlabel="step")
+            ax.set_xticks(np.arange(len(steps)) + 0.5, [str(step) for step in steps])
+            name_blocks(ax, [f"layer {layer}" for _, layer, _ in heads])
+            ax.tick_params(length=0, pad=3)
+            ax.spines[:].set_visible(False)
+            present = set(families.values())
+            handles = family_handles([name for name in FAMILIES if name in present])
+            draw_legend(sheet.figure, handles, (LEFT / WIDTH, 0.0), **LEGEND)
+            return sheet.figure
 
 
-def _chosen(table: pd.DataFrame) -> list[str]:
-    """The statistics with a panel: those that tell most first, as many as there is room for."""
-    there = [str(name) for name in dict.fromkeys(table[table["value"].notna()]["statistic"])]
-    told = [name for name in FIRST if name in there]
-    return [*told, *(name for name in there if name not in told)][:MOST_PANELS]
+def _select_statistics(table: pd.DataFrame) -> list[str]:
+    """The statistics with a panel: the most informative first, as many as there is room for."""
+    names = dict.fromkeys(table.dropna(subset="value")["statistic"].astype(str))
+    first = [name for name in FIRST if name in names]
+    return list(dict.fromkeys([*first, *names]))[:MOST_PANELS]
 
 
-def _losses(study: Study) -> list[tuple[float, float]]:
-    """(step, held-out loss) where the training wrote them down."""
-    rows = entry_of(study.record, "film", "losses")
-    rows = rows if isinstance(rows, list) else []
-    return [(float(row["step"]), float(row["loss"])) for row in rows]
-
-
-def _draw_heads(axes: Axes, table: pd.DataFrame, name: str) -> None:
+def _draw_heads(ax: Axes, table: pd.DataFrame, name: str) -> None:
     deepest = max(int(table["layer"].max()), 1)
     for (layer, _), rows in table.sort_values("step").groupby(["layer", "head"]):
-        colour = _of_layer(layer, deepest)
-        axes.plot(rows["step"], rows["value"], color=colour, linewidth=1.0, alpha=0.9)
+        colour = _layer_colour(layer, deepest)
+        ax.plot(rows["step"], rows["value"], color=colour, linewidth=1.0, alpha=0.9)
     scale = scale_of(name, table["value"].to_numpy())
     unit = "" if scale.kind == "share" else scale.unit.partition(",")[0]
     title = plain(f"{name}, {unit}" if unit else name, 24)  # no wider than its panel
-    axes.set_title(title, fontweight="bold")
+    ax.set_title(title, fontweight="bold")
     if scale.low == 0 and name != "entropy":
-        axes.set_ylim(bottom=0)
+        ax.set_ylim(bottom=0)
 
 
-def _of_layer(layer: Any, deepest: int) -> Any:
+def _layer_colour(layer: Any, deepest: int) -> Any:
     return SEQUENTIAL(PALEST + (DARKEST - PALEST) * int(layer) / deepest)
 
 
-def _by_steps(axes: Axes, steps: list[int], *, is_lowest: bool) -> None:
-    """Steps by their logarithm, with room for 0."""
+def _scale_steps(ax: Axes, steps: list[int], *, is_lowest: bool) -> None:
+    """Steps on a logarithmic axis, with room for 0."""
     first = next((step for step in steps if step > 0), 1)
-    axes.set_xscale("symlog", linthresh=first, linscale=0.5)
-    axes.set_xlim(0, steps[-1])
-    shown = [0, first, *([steps[-1]] if steps[-1] > first else [])]
-    axes.set_xticks(shown, [str(step) for step in shown])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
-    axes.tick_params(colors=RULE, labelcolor=MUTED, labelsize=6.5)
-    axes.title.set_fontsize(7.5)
+    ax.set_xscale("symlog", linthresh=first, linscale=0.5)
+    ax.set_xlim(0, steps[-1])
+    ticks = [0, first, *([steps[-1]] if steps[-1] > first else [])]
+    ax.set_xticks(ticks, [str(step) for step in ticks])
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
+    ax.tick_params(colors=RULE, labelcolor=MUTED, labelsize=6.5)
+    ax.title.set_fontsize(7.5)
     if is_lowest:
-        axes.set_xlabel("step")
+        ax.set_xlabel("step")
 
 
-def _draw_layers(fig: Figure, layers: list[int], left: float) -> None:
+def _draw_layers(sheet: Sheet, layers: list[int]) -> None:
+    """A legend of the layers, or of three if there are many."""
     deepest = max(max(layers), 1)
     few = layers if len(layers) <= 8 else [layers[0], layers[len(layers) // 2], layers[-1]]
-    colours = {f"layer {layer}": _of_layer(layer, deepest) for layer in few}
+    colours = {f"layer {layer}": _layer_colour(layer, deepest) for layer in few}
     handles = {name: Line2D([], [], color=colours[name], linewidth=2) for name in colours}
-    _legend(fig, handles, left)
+    draw_legend(sheet.figure, handles, (PANELS.left / sheet.width, 0.0), **LEGEND)
 
 
-def _legend(fig: Figure, handles: Mapping[str, Artist], left: float) -> None:
-    draw_legend(fig, handles, (left, 0.0), ncols=5, handlelength=1.2, borderaxespad=0.4)
-
-
-def _families(study: Study, roles: pd.DataFrame) -> dict[tuple[int, int], str]:
-    """The family of each head's main role among these."""
-    at_step = _with_roles(study, roles)
-    return {
-        place[1:]: family_of(of_head[0].name, at_step)[0]
+def _families(
+    study: Study, roles: pd.DataFrame, *, only_sure: bool = False
+) -> dict[HeadKey, list[str]]:
+    """The families of the roles of each head in these rows, that of the main role first."""
+    relations = {name: table for name, table in study.tables.items() if name == "relations"}
+    at_step = Study(study.heads, {}, study.record, {"roles": roles, **relations})
+    families = {
+        place: [
+            family_of(role.name, at_step)[0] for role in of_head if role.is_sure or not only_sure
+        ]
         for place, of_head in roles_by_head(at_step).items()
     }
-
-
-def _with_roles(study: Study, roles: pd.DataFrame) -> Study:
-    """The study with the roles of one checkpoint."""
-    relations = {name: table for name, table in study.tables.items() if name == "relations"}
-    return Study(study.heads, {}, study.record, {"roles": roles, **relations})
+    return {place: names for place, names in families.items() if names}
 
 
 def findings(study: Study) -> Iterator[Finding]:
-    """From the first checkpoint to the last, by families of roles that heads have for sure."""
+    """Changes from the first checkpoint to the last, by families of clear roles."""
     table, every = study.tables.get("film_roles"), study.tables.get("film")
     if table is None or every is None or every["step"].nunique() < 2:
         return
     steps = sorted(int(step) for step in every["step"].unique())
-    held = {step: _heads_by_family(study, table[table["step"] == step]) for step in steps}
-    first, last = (set().union(*held[step].values()) for step in (steps[0], steps[-1]))
+    families = {
+        step: _families(study, table[table["step"] == step], only_sure=True) for step in steps
+    }
+    first, last = families[steps[0]], families[steps[-1]]
     sentence = (
         f"From step {steps[0]} to step {steps[-1]} of the training, heads with a role for sure went from "
         f"{count_heads(study, first)} to {count_text(study, last, keys_of(every), noun='')}"
     )
+
+    def number_with(name: str, step: int) -> int:
+        return count_heads(study, [p for p, names in families[step].items() if name in names])
+
     changes = {
-        name: tuple(count_heads(study, held[step].get(name, ())) for step in (steps[0], steps[-1]))
-        for name in FAMILIES
+        name: [number_with(name, step) for step in (steps[0], steps[-1])] for name in FAMILIES
     }
-    told = sorted(
-        (name for name in FAMILIES if any(changes[name])), key=lambda name: -max(changes[name])
+    largest = sorted(
+        (name for name in FAMILIES if any(changes[name])), key=lambda n: -max(changes[n])
     )
-    called = {name: CALLED.get(name, name) for name in FAMILIES}
-    if told:
-        each = ("{} {} to {}".format(called[name], *changes[name]) for name in told[:MOST_CHANGES])
+    if largest:
+        each = [
+            f"{_adjective(n)} {changes[n][0]} to {changes[n][1]}" for n in largest[:MOST_CHANGES]
+        ]
         sentence += f" ({', '.join(each)})"
-    later = {
-        name: next(step for step in steps if held[step].get(name))
-        for name in told
-        if not changes[name][0]
-    }
-    if later:
-        named = (f"{called[name]} head appeared at step {step}" for name, step in later.items())
-        sentence += f"; the first {', the first '.join(list(named)[:MOST_FIRSTS])}"
+    new = [name for name in largest if not changes[name][0]][:MOST_FIRSTS]
+    starts = {name: next(step for step in steps if number_with(name, step)) for name in new}
+    if new:
+        each = [
+            f"the first {_adjective(name)} head appeared at step {starts[name]}" for name in new
+        ]
+        sentence += f"; {', '.join(each)}"
     yield Finding("", sentence, (), kind="training")
 
 
-def _heads_by_family(study: Study, roles: pd.DataFrame) -> dict[str, set[HeadKey]]:
-    """Which heads have a role of each family for sure, by these rows."""
-    at_step = _with_roles(study, roles)
-    found: dict[str, set[HeadKey]] = {}
-    for place, of_head in roles_by_head(at_step).items():
-        for role in of_head:
-            if role.is_sure:
-                found.setdefault(family_of(role.name, at_step)[0], set()).add(place)
-    return found
+def _adjective(family: str) -> str:
+    return ADJECTIVES.get(family, family)
 
 
 SECTION = Section(

@@ -1,4 +1,4 @@
-"""Which fixed pattern is each head nearest to, and how near? Layers down, heads across, a colour a pattern."""
+"""The fixed pattern nearest to each head: layers down, heads across, a colour for each pattern; fixing heads."""
 
 from __future__ import annotations
 
@@ -20,19 +20,13 @@ from headscope.report.metric_changes import (
     METRIC,
     METRIC_CHANGE,
     SIZE_COLUMNS,
+    change_of,
     change_sentence,
-    change_strength,
     examples_of,
 )
 from headscope.report.section import Section, fact_of_task, needs_table
 from headscope.report.sections.front import Front
-from headscope.report.study_access import (
-    entry_of,
-    grid_of,
-    model_name,
-    records_of,
-    stacks_with,
-)
+from headscope.report.study_access import entry_of, grid_of, model_name, records_of, stacks_with
 from headscope.report.table_cells import Cell, Columns, Part, integer_cell
 from headscope.report.text import plain
 
@@ -61,7 +55,7 @@ LEFT, RIGHT, BOTTOM = 0.55, 0.2, 0.48
 
 
 class FixedPatternsFigure(StackFigure):
-    """The nearest fixed pattern of every head of one stack; paler where even that is far."""
+    """The nearest fixed pattern of every head of one stack; paler the further away it is."""
 
     stem = "fixed"
     statistics = tuple(f"js-{name}" for name in COLOURS)
@@ -76,33 +70,34 @@ class FixedPatternsFigure(StackFigure):
         return stacks_with(study, "js-uniform")
 
     def draw(self, study: Study) -> Figure:
-        there = [name for name in COLOURS if self.stack in stacks_with(study, f"js-{name}")]
-        far = np.stack([grid_of(study, f"js-{name}", self.stack) for name in there], axis=-1)
-        layers, heads = far.shape[:2]
+        names = [name for name in COLOURS if self.stack in stacks_with(study, f"js-{name}")]
+        distances = np.stack([grid_of(study, f"js-{name}", self.stack) for name in names], axis=-1)
+        layers, heads = distances.shape[:2]
         cell = 0.37 if heads <= MOST_HEADS_WITH_VALUES else 0.17 if heads <= 40 else 0.11
-        subtitle = f"{model_name(study)}, {self.stack} · colour: nearest of {len(there)} patterns; number: nats from it"
+        subtitle = f"{model_name(study)}, {self.stack} · colour: nearest of {len(names)} patterns; number: nats from it"
         width = max(LEFT + heads * cell + RIGHT, 4.6)
-        above = 0.19 * -(-len(there) // 5) + 0.2
+        above = 0.19 * -(-len(names) // 5) + 0.2
         body = max(layers * cell, 0.5) + BOTTOM
         with open_sheet(self.title, subtitle, width, body, above) as sheet:
             ax = sheet.add_axes(LEFT, 0, heads * cell, layers * cell)
-            _draw_cells(ax, far, there, prints_values=heads <= MOST_HEADS_WITH_VALUES)
-            patches = {plain(name): Patch(color=COLOURS[name]) for name in there}
+            _draw_cells(ax, distances, names, prints_values=heads <= MOST_HEADS_WITH_VALUES)
+            patches = {plain(name): Patch(color=COLOURS[name]) for name in names}
             spaces = {"handlelength": 0.9, "columnspacing": 1.0}
             draw_legend(sheet.figure, patches, sheet.point(0.12, -0.12), ncols=5, **spaces)
             return sheet.figure
 
 
 def _draw_cells(
-    ax: Axes, far: NDArray[np.float64], names: list[str], *, prints_values: bool
+    ax: Axes, distances: NDArray[np.float64], names: list[str], *, prints_values: bool
 ) -> None:
-    layers, heads = far.shape[:2]
+    """distances: [layer, head, pattern]."""
+    layers, heads = distances.shape[:2]
     colours = np.array([to_rgb(COLOURS[name]) for name in names])
     picture = np.tile(to_rgb(MISSING), (layers, heads, 1))
     for layer, head in np.ndindex(layers, heads):
-        if np.isfinite(far[layer, head]).any():
-            nearest = int(np.nanargmin(far[layer, head]))
-            distance = float(far[layer, head, nearest])
+        if np.isfinite(distances[layer, head]).any():
+            nearest = int(np.nanargmin(distances[layer, head]))
+            distance = float(distances[layer, head, nearest])
             depth = max(1 - distance / math.log(2), 0.0)
             picture[layer, head] = 1 - (1 - colours[nearest]) * depth
             if prints_values:
@@ -125,16 +120,20 @@ class FixingFront(Front):
 
     name = table = "fixing"
     title = "What is lost and gained as heads are fixed"
-    across = "fixed"
+    xlabel = "heads fixed"
     entry = "fixing"
     ring = "saved"
-    said_of_ring = "; the ring is what was saved"
+    ring_caption = "; the ring is what was saved"
     caption = (
-        "Above: the metric with so many heads that attend by fixed patterns, on the split that"
-        " was reported on (dots, with "
-        "95 % intervals) and on the one that was chosen on (line); the ring is what was saved. Below: how many "
+        "Above: the metric with so many heads that attend by fixed patterns, on the split that was reported on (dots, "
+        "with 95 % intervals) and on the one that was chosen on (line); the ring is what was saved. Below: how many "
         "times as fast as the whole model it is without their queries and keys, measured on this machine."
     )
+
+    def rows(self, study: Study) -> pd.DataFrame:
+        """The rows for numbers of heads; these are fixed in one order, and not repaired."""
+        table = study.tables[self.table].query("kind == 'least'")
+        return table.assign(removed=table["fixed"], repair="", draw=0).sort_values("removed")
 
 
 @needs_table("fixing")
@@ -161,7 +160,7 @@ def part(study: Study, table: pd.DataFrame) -> Part:
 
 
 def findings(study: Study) -> Iterator[Finding]:
-    """What the model loses whose heads attend by fixed patterns: that which was saved, or the one with most."""
+    """The loss of the saved model whose heads attend by fixed patterns, or of the one with most such heads."""
     rows = [row for row in records_of(study, "fixing") if row["kind"] == "least"]
     if not rows:
         return
@@ -171,7 +170,7 @@ def findings(study: Study) -> Iterator[Finding]:
         f"{int(row['fixed'])} of {int(row['fixed']) + int(row['learned'])} heads attend by fixed patterns: "
         f"{change_sentence(study, 'fixing', row, examples_of(study, 'fixing'))}"
     )
-    yield Finding("", sentence, (), kind="learned", strength=change_strength(row))
+    yield Finding("", sentence, (), kind="learned", strength=change_of(row).strength(0.0))
 
 
 SECTION = Section(

@@ -1,4 +1,4 @@
-"""What is lost and gained as heads go: the metric on examples that nothing was chosen on, after Michel's figure 3."""
+"""Metric and speed by the number of heads removed, on a held-out split, after Michel's figure 3."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from headscope.report.metric_changes import (
     METRIC_CHANGE,
     SIZE_COLUMNS,
     change_of,
-    change_strength,
     describe_change,
     examples_of,
     margin_of,
     metric_name,
 )
 from headscope.report.section import Fact, Section, needs_table
-from headscope.report.study_access import entry_of, model_name
+from headscope.report.study_access import entry_of, model_name, records_of
 from headscope.report.table_cells import NONE, Cell, Columns, Part, integer_cell, text_column
 from headscope.report.text import plain
 
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-CHANGE = {"metric_change": "value", "change_low": "low", "change_high": "high"}  # of a stage
-WORDS = {"kept": ("within", 2.0), "unclear": ("cannot tell", 1.0), "lost": ("beyond", 0.0)}
+VERDICTS = {"kept": ("within", 2.0), "unclear": ("cannot tell", 1.0), "lost": ("beyond", 0.0)}
 PANELS = Panels(wide=5.52, tall=1.9, left=0.68, right=0.2, bottom=0.85, above=0.2, gap_y=0.35)
 
 
@@ -50,10 +48,10 @@ class Front(StudyFigure):
 
     name = table = "front"
     title = "What is lost and gained as heads go"
-    across = "removed"
+    xlabel = "heads removed"
     entry = "pruning"  # of the run record
     ring = "cut"
-    said_of_ring = "; the ring is the set that was cut"
+    ring_caption = "; the ring is the set that was cut"
     caption = (
         "Above: the metric with so many heads removed, on the split that was reported on (dots, with 95 % intervals) "
         "and on the one that was chosen on (line); the ring is the set that was cut. Filled dots are the front; a "
@@ -65,45 +63,43 @@ class Front(StudyFigure):
     def for_study(cls, study: Study) -> Iterable[Front]:
         figure, table = cls(), study.tables.get(cls.table)
         if table is None or not table["is_chosen"].any():
-            figure.caption = cls.caption.replace(cls.said_of_ring, "")
+            figure.caption = cls.caption.replace(cls.ring_caption, "")
         return [figure]
 
     def applies(self, study: Study) -> bool:
-        return self.table in study.tables and len(study.tables[self.table]) > 1
+        return len(records_of(study, self.table)) > 1
 
     def draw(self, study: Study) -> Figure:
-        table = _sizes(study.tables[self.table], self.across)
+        table = self.rows(study)
         entry: dict[str, Any] = entry_of(study.record, self.entry) or {}
         search, task = (plain(entry.get(name) or "", 30) for name in ("search", "task"))
-        trained = ", trained after every step" if entry.get("in_steps") else ""
-        said = f" · search: {search}{trained}" if search else ""
-        with PANELS.open(self.title, f"{model_name(study)}, {task}{said}", 2, 1) as sheet:
+        subtitle = f"{model_name(study)}, {task}"
+        if search:
+            trained = ", trained after every step" if entry.get("in_steps") else ""
+            subtitle += f" · search: {search}{trained}"
+        with PANELS.open(self.title, subtitle, 2, 1) as sheet:
             above = sheet.add_panel(0, 0)
             below = sheet.add_panel(1, 0, sharex=above)
             for draw, rows in table[table["repair"] == ""].groupby("draw"):
                 _draw_metric(above, rows, self.ring, is_first=draw == 0)
                 _draw_speed(below, rows, is_first=draw == 0)
-            mended = table[(table["repair"] != "") & (table["draw"] == 0)]
-            for place, (repair, rows) in enumerate(mended.groupby("repair")):
-                colour, label = SERIES[3 + place % (len(SERIES) - 3)], plain(repair, 20)
+            repaired = table[(table["repair"] != "") & (table["draw"] == 0)]
+            for i, (repair, rows) in enumerate(repaired.groupby("repair")):
+                colour, label = SERIES[3 + i % (len(SERIES) - 3)], plain(repair, 20)
                 line = rows["removed"], rows["metric"], "--"
                 above.plot(*line, color=colour, linewidth=1, label=label)
                 _draw_dots(above, rows, colour, size=4)
             above.set_ylabel(plain(entry.get("metric") or "metric", 30))
             above.tick_params(labelbottom=False)
             fastest = max(1.0, float((1 / table["time_low"]).max()))
-            below.set(ylabel="times as fast", ylim=(0, 1.1 * fastest))
-            below.set_xlabel(f"heads {self.across}")
+            below.set(ylabel="times as fast", ylim=(0, 1.1 * fastest), xlabel=self.xlabel)
             whole_numbers(below.xaxis)
             draw_legend_below(sheet.figure, 3)
             return sheet.figure
 
-
-def _sizes(table: pd.DataFrame, across: str) -> pd.DataFrame:
-    """Its rows for numbers of heads, in order; heads that are fixed are in one order, and not mended."""
-    if across == "fixed":
-        table = table[table["kind"] == "least"].assign(removed=table["fixed"], repair="", draw=0)
-    return table.sort_values("removed")
+    def rows(self, study: Study) -> pd.DataFrame:
+        """The rows of the table by the number of heads, in the columns of front.csv."""
+        return study.tables[self.table].sort_values("removed")
 
 
 def _draw_metric(ax: Axes, rows: pd.DataFrame, ring: str, *, is_first: bool) -> None:
@@ -111,9 +107,9 @@ def _draw_metric(ax: Axes, rows: pd.DataFrame, ring: str, *, is_first: bool) -> 
     shade, label = (1.0, "chosen on") if is_first else (0.35, None)
     selected = rows["selection_metric"]
     ax.plot(removed, selected, color=SERIES[1], linewidth=1, alpha=shade, label=label)
-    ends = _ends(value, rows["metric_low"], rows["metric_high"])
+    ends = _error_bars(value, rows["metric_low"], rows["metric_high"])
     ax.errorbar(removed, value, ends, fmt="none", color=SERIES[0], elinewidth=1, alpha=shade)
-    _draw_dots(ax, rows, SERIES[0], alpha=shade, label="reported on" if is_first else None)
+    _draw_dots(ax, rows, SERIES[0], size=16, alpha=shade, label="reported on" if is_first else "")
     chosen = rows[rows["is_chosen"].astype(bool)]
     if is_first and len(chosen):
         circle: dict[str, Any] = {"s": 90, "facecolors": "none", "edgecolors": INK}
@@ -122,37 +118,25 @@ def _draw_metric(ax: Axes, rows: pd.DataFrame, ring: str, *, is_first: bool) -> 
 
 
 def _draw_dots(
-    ax: Axes,
-    rows: pd.DataFrame,
-    colour: str,
-    *,
-    size: float = 16,
-    alpha: float = 1.0,
-    label: str | None = None,
+    ax: Axes, rows: pd.DataFrame, colour: str, *, size: float, alpha: float = 1.0, label: str = ""
 ) -> None:
-    """Filled on the front, hollow where another row dominates it."""
-    for is_front, some in rows.groupby(rows["is_front"].astype(bool)):
-        ax.scatter(
-            some["removed"],
-            some["metric"],
-            s=size,
-            facecolors=colour if is_front else PAPER,
-            edgecolors=colour,
-            alpha=alpha,
-            label=None if label is None else label if is_front else f"{label}, dominated",
-            zorder=2.5,
-        )
+    """Filled on the front, hollow if another row dominates it. label: empty for no entry in the legend."""
+    for is_front, group in rows.groupby(rows["is_front"].astype(bool)):
+        dots: dict[str, Any] = {"facecolors": colour if is_front else PAPER, "edgecolors": colour}
+        if label:
+            dots["label"] = label if is_front else f"{label}, dominated"
+        ax.scatter(group["removed"], group["metric"], s=size, alpha=alpha, zorder=2.5, **dots)
 
 
-def _ends(value: pd.Series, low: pd.Series, high: pd.Series) -> NDArray[np.float64]:
-    """How far an interval reaches down and up; nothing where there is none."""
+def _error_bars(value: pd.Series, low: pd.Series, high: pd.Series) -> NDArray[np.float64]:
+    """Distances from the value to the ends of its interval, [2, row]; 0 without an interval."""
     ends = np.abs(np.stack([value - low, high - value]))
     return np.where(np.isfinite(ends), ends, 0.0)
 
 
 def _draw_speed(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
     speed = 1 / rows["time"]
-    ends = _ends(speed, 1 / rows["time_high"], 1 / rows["time_low"])
+    ends = _error_bars(speed, 1 / rows["time_high"], 1 / rows["time_low"])
     line: dict[str, Any] = {"markersize": 3, "linewidth": 1, "elinewidth": 1}
     shade = 1 if is_first else 0.35
     ax.errorbar(rows["removed"], speed, ends, fmt="o-", color=SERIES[2], alpha=shade, **line)
@@ -162,15 +146,15 @@ def _draw_speed(ax: Axes, rows: pd.DataFrame, *, is_first: bool) -> None:
 
 @needs_table("front")
 def part(study: Study, table: pd.DataFrame) -> Part:
-    several = table["draw"].nunique() > 1
     table = table.sort_values("removed", kind="stable")
-    mended = table["repair"].nunique() > 1
+    draws: Columns = {"draw": lambda row: integer_cell(row["draw"])}
+    repairs: Columns = {"repair": text_column("repair", 20)}
     columns: Columns = {
         "removed": lambda row: Cell(
-            f"{int(row['removed'])}{' (cut)' if row['is_chosen'] else ''}", int(row["removed"])
+            f"{row['removed']:.0f}{' (cut)' if row['is_chosen'] else ''}", int(row["removed"])
         ),
-        **({"draw": lambda row: integer_cell(row["draw"])} if several else {}),
-        **({"repair": text_column("repair", 20)} if mended else {}),
+        **(draws if table["draw"].nunique() > 1 else {}),
+        **(repairs if table["repair"].nunique() > 1 else {}),
         "front": lambda row: Cell(
             "on it" if row["is_front"] else "dominated", float(row["is_front"])
         ),
@@ -180,20 +164,18 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "allowed loss": lambda row: _verdict(study, row),
         "change of loss": LOSS_CHANGE,
     }
-    chosen_on, reported_on = _splits(study.record)
+    selected_on, reported_on = _splits(study.record)
     timed = entry_of(study.record, "pruning", "timed")
+    margin = _margin(study, table.to_dict("records")[0])
     note = (
-        f"Sets of heads were chosen on {plain(chosen_on or 'one split', 30)} and are reported on "
+        f"Sets of heads were chosen on {plain(selected_on or 'one split', 30)} and are reported on "
         f"{plain(reported_on or 'another', 30)}: the metric, its change and that of the loss against the whole model, "
         "example by example, with 95 % intervals. Times as fast is against the whole model, measured on this machine"
         f"{' with ' + plain(timed, 60) if timed else ''}. A row is dominated where another one "
         "has no more heads and parameters, a metric as high and no time that is longer beyond the intervals, and is "
-        "better in one of these; the others are the front."
-    )
-    margin = _margin(study, table.to_dict("records")[0])
-    note += (
-        f" Allowed loss: {margin} of the metric. A set is within it if the whole interval of its change is above "
-        "it, each set by itself; where the interval reaches below, there are too few examples to tell."
+        f"better in one of these; the others are the front. Allowed loss: {margin} of the metric. A set is within it "
+        "if the whole interval of its change is above it, each set by itself; where the interval reaches below, "
+        "there are too few examples to tell."
     )
     if entry_of(study.record, "pruning", "in_steps"):
         note += " Heads went in steps, and each was trained after it was cut."
@@ -203,15 +185,16 @@ def part(study: Study, table: pd.DataFrame) -> Part:
 
 
 def _splits(record: Mapping[str, Any]) -> list[Any]:
-    """The splits that were chosen on and reported on, as recorded."""
+    """The splits for selection and for the report, as recorded."""
     return [entry_of(record, "pruning", side, "split") for side in ("selected_on", "reported_on")]
 
 
 def _verdict(study: Study, row: dict[Any, Any]) -> Cell:
-    """Whether the change is within the allowed loss; the whole model has none."""
+    """Whether the change is within the allowed loss; empty for the whole model."""
     if not row["removed"]:
         return Cell(NONE)
-    return Cell(*WORDS[verdict_in(row, _margin(study, row), examples_of(study, "pruning")).kind])
+    verdict = verdict_in(row, _margin(study, row), examples_of(study, "pruning"))
+    return Cell(*VERDICTS[verdict.kind])
 
 
 def _margin(study: Study, row: dict[Any, Any]) -> Margin:
@@ -220,24 +203,26 @@ def _margin(study: Study, row: dict[Any, Any]) -> Margin:
 
 @needs_table("front")
 def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
-    """What the plan removes, and what that does on the split that nothing was chosen on."""
-    rows = table[table["is_chosen"].astype(bool)].to_dict("records")
-    if not rows:
+    """The heads that the plan removes, and the effect on the split for the report."""
+    row = next((row for row in table.to_dict("records") if row["is_chosen"]), None)
+    if row is None:
         return
-    row = rows[0]
     metric, count = metric_name(study, "pruning"), examples_of(study, "pruning")
     split = plain(_splits(study.record)[1] or "another split", 30)
     keep = entry_of(study.record, "pruning", "target", "keep_metric")
     time = [finite(row[name]) for name in ("time", "time_low", "time_high")]
     faster = f" and the model is {times_as_fast(*time)}" if all(map(math.isfinite, time)) else ""
     whole = int(row["removed"]) + int(row["left"])
+    intact = entry_of(study.record, "pruning", "intact", "report")
+    intact = entry_of(intact or {}, str(entry_of(study.record, "pruning", "metric")), "value")
+    before = f" ({intact:.4f} with all heads)" if isinstance(intact, float) else ""
     others = _others(table, row, margin_of(row, keep), count, split)
     sentence = (
         f"{int(row['removed'])} of {whole} heads are cut{faster}: {metric} on {split} is {row['metric']:.4f}"
-        f"{_intact(study)}, {describe_change(row, count, keep)}{others}"
+        f"{before}, {describe_change(row, count, keep)}{others}"
     )
-    yield Finding("cut", sentence, (), kind="cut", strength=change_strength(row))
-    yield from _saved(study, metric, count, keep)
+    yield Finding("cut", sentence, (), kind="cut", strength=change_of(row).strength(0.0))
+    yield from _after_repair(study, metric, count, keep)
     if warning := entry_of(study.record, "pruning", "warning"):
         yield Finding("cut", plain(warning, 300), (), kind="cut", is_clear=False)
 
@@ -245,50 +230,46 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
 def _others(
     table: pd.DataFrame, chosen: dict[Any, Any], margin: Margin, count: int | None, split: str
 ) -> str:
-    """The largest set that is shown to stay within the allowed loss, if that is another one than the set cut.
+    """The largest set that is shown to stay within the allowed loss, if it is not the set that was cut.
 
-    A smaller set is told of only if the one cut is not shown to stay within it.
+    A smaller set is mentioned only if the one cut is not shown to stay within it.
     """
-    is_kept = verdict_in(chosen, margin, count).kind == "kept"
-    least = int(chosen["removed"]) + 1 if is_kept else 1
+    is_within = verdict_in(chosen, margin, count).kind == "kept"
+    least = int(chosen["removed"]) + 1 if is_within else 1
     rows = table[(table["removed"] >= least) & ~table["is_chosen"].astype(bool)].to_dict("records")
     most = largest_kept(rows, margin, count)
     if most is not None:
-        named, change = plain(most["repair"], 30), change_of(dict(most)).text(sign=True)
-        repair = f", repaired by {named}," if named else ""
+        method, change = plain(most["repair"], 30), change_of(dict(most)).text(sign=True)
+        repair = f", repaired by {method}," if method else ""
         return f"; removing {int(most['removed'])}{repair} stays within it: {change}; {selection_warning(split)}"
-    return "" if is_kept else "; no reported set is shown to stay within it"
+    return "" if is_within else "; no reported set is shown to stay within it"
 
 
-def _intact(study: Study) -> str:
-    """What the whole model has, to be compared with."""
-    metric = str(entry_of(study.record, "pruning", "metric"))
-    value = entry_of(study.record, "pruning", "intact", "report", metric, "value")
-    return f" ({value:.4f} with all heads)" if isinstance(value, float) else ""
-
-
-def _saved(study: Study, metric: str, count: int | None, keep_metric: Any) -> Iterator[Finding]:
-    """What repairs and further training gave back."""
+def _after_repair(
+    study: Study, metric: str, count: int | None, keep_metric: Any
+) -> Iterator[Finding]:
+    """The metric of the saved model, after repairs and further training."""
     stages = entry_of(study.record, "pruning", "saved", "stages")
     if not isinstance(stages, dict) or len(stages) < 2:
         return
-    last, measured = list(stages.items())[-1]
-    told = " and ".join(plain(stage, 20) for stage in list(stages)[1:])
-    reached = measured["metrics"][entry_of(study.record, "pruning", "metric")]["value"]
-    said = "trained again" if last == "recovered" else f"mended ({told})"
-    change = {name: measured["change"][of] for name, of in CHANGE.items()}
-    told = describe_change({"metric": reached} | change, count, keep_metric)
-    yield Finding("cut", f"As it is saved, {said}: {metric} {reached:.4f}, {told}", (), kind="cut")
+    last, result = list(stages.items())[-1]
+    repairs = " and ".join(plain(stage, 20) for stage in list(stages)[1:])
+    value = result["metrics"][entry_of(study.record, "pruning", "metric")]["value"]
+    method = "trained again" if last == "recovered" else f"mended ({repairs})"
+    names = {"metric_change": "value", "change_low": "low", "change_high": "high"}
+    row = {"metric": value, **{name: result["change"][key] for name, key in names.items()}}
+    sentence = f"As it is saved, {method}: {metric} {value:.4f}, {describe_change(row, count, keep_metric)}"
+    yield Finding("cut", sentence, (), kind="cut")
 
 
 def _fact(record: Mapping[str, Any]) -> str:
     pruning = record["pruning"]
     if pruning.get("search") == "gates":
-        return ""  # said of the gates
+        return ""  # the section of gates describes it
     task, search = plain(pruning.get("task"), 40), plain(pruning.get("search"), 30)
     splits = [plain(split, 30) for split in _splits(record) if split]
-    where = f", chosen on {splits[0]} and reported on {splits[1]}" if len(splits) == 2 else ""
-    return f"what {task} can do without (search: {search}){where}"
+    data = f", chosen on {splits[0]} and reported on {splits[1]}" if len(splits) == 2 else ""
+    return f"what {task} can do without (search: {search}){data}"
 
 
 SECTION = Section(

@@ -1,21 +1,16 @@
-"""Several searches on the same axes, and what the heads do that each of them keeps, after Voita's figures."""
+"""Several pruning searches on the same axes, and the roles of the heads that each keeps, after Voita's figures."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headscope.pruning.compare_fronts import lines
 from headscope.report.drawing.palette import MUTED, RULE, SERIES
+from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import (
-    SEQUENTIAL,
-    figure_with_heading,
-    heading_height,
-    style,
-    whole_numbers,
-)
+from headscope.report.drawing.style import SEQUENTIAL, draw_legend_below, whole_numbers
 from headscope.report.section import Section, fact_of_task
 from headscope.report.study_access import entry_of, model_name
 from headscope.report.text import plain
@@ -26,7 +21,7 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 WIDTH, LEFT, RIGHT, BOTTOM, PANEL = 6.4, 0.7, 0.2, 0.55, 2.6
-ROW, NAMES = 0.24, 1.5
+ROW, NAMES, NAMES_LEFT = 0.24, 1.5, 2.3  # names of roles above, of searches at the left
 
 
 class Fronts(StudyFigure):
@@ -38,56 +33,26 @@ class Fronts(StudyFigure):
     )
 
     def draw(self, study: Study) -> Figure:
-        found = list(lines(study.tables["fronts"]))
-        metric = plain(entry_of(study.record, "fronts", "metric") or "metric", 30)
-        subtitle = (
-            f"{model_name(study)}, {plain(entry_of(study.record, 'fronts', 'task') or '', 30)}"
-        )
-        with style():
-            legend = 0.2 * -(-len(found) // 3) + 0.1
-            top = heading_height(WIDTH, subtitle) + 0.2
-            height = top + PANEL + BOTTOM + legend
-            fig = figure_with_heading(WIDTH, height, self.title, subtitle)
-            axes = fig.add_axes(
-                (
-                    LEFT / WIDTH,
-                    (BOTTOM + legend) / height,
-                    (WIDTH - LEFT - RIGHT) / WIDTH,
-                    PANEL / height,
-                )
-            )
-            for place, (name, rows) in enumerate(found):
-                colour = SERIES[place % len(SERIES)]
-                ends = np.abs(
-                    np.stack(
-                        [rows["metric"] - rows["metric_low"], rows["metric_high"] - rows["metric"]]
-                    )
-                )
-                shift = 0.12 * (
-                    place - (len(found) - 1) / 2
-                )  # so that bars of one size do not cover each other
-                axes.errorbar(
-                    rows["removed"] + shift,
-                    rows["metric"],
-                    np.nan_to_num(ends),
-                    fmt="o-" if place < len(SERIES) else "s--",
-                    color=colour,
-                    markersize=3,
-                    linewidth=1,
-                    elinewidth=0.6,
-                    label=plain(name, 40),
-                )
-            axes.set(xlabel="heads removed", ylabel=metric)
-            axes.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
-            whole_numbers(axes.xaxis)
-            fig.legend(
-                *axes.get_legend_handles_labels(),
-                loc="lower center",
-                ncols=3,
-                frameon=False,
-                fontsize=7.5,
-            )
-        return fig
+        searches = list(lines(study.tables["fronts"]))
+        task, metric = (entry_of(study.record, "fronts", name) for name in ("task", "metric"))
+        subtitle = f"{model_name(study)}, {plain(task or '', 30)}"
+        body = PANEL + BOTTOM + 0.2 * -(-len(searches) // 3) + 0.1
+        with open_sheet(self.title, subtitle, WIDTH, body, 0.2) as sheet:
+            ax = sheet.add_axes(LEFT, 0, WIDTH - LEFT - RIGHT, PANEL)
+            for i, (name, rows) in enumerate(searches):
+                value = rows["metric"]
+                ends = np.abs(np.stack([value - rows["metric_low"], rows["metric_high"] - value]))
+                # Shifted, so that bars of one size do not cover each other.
+                removed = rows["removed"] + 0.12 * (i - (len(searches) - 1) / 2)
+                line: dict[str, Any] = {"color": SERIES[i % len(SERIES)], "label": plain(name, 40)}
+                line |= {"markersize": 3, "linewidth": 1, "elinewidth": 0.6}
+                form = "o-" if i < len(SERIES) else "s--"
+                ax.errorbar(removed, value, np.nan_to_num(ends), fmt=form, **line)
+            ax.set(xlabel="heads removed", ylabel=plain(metric or "metric", 30))
+            ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
+            whole_numbers(ax.xaxis)
+            draw_legend_below(sheet.figure, 3)
+            return sheet.figure
 
 
 class Survivors(StudyFigure):
@@ -101,48 +66,34 @@ class Survivors(StudyFigure):
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["survivors"].query("removed > 0 and draw == 0")
-        sizes = dict(
-            table.drop_duplicates("role")[["role", "with_role"]].itertuples(index=False, name=None)
+        of_roles = table.drop_duplicates("role").sort_values(
+            "with_role", ascending=False, kind="stable"
         )
-        roles = sorted(sizes, key=lambda role: -sizes[role])
-        sets = list(
-            table[["search", "removed"]].drop_duplicates().itertuples(index=False, name=None)
-        )
+        sizes = dict(zip(of_roles["role"], of_roles["with_role"], strict=True))
+        rows = table.to_dict("records")
+        sets = list(dict.fromkeys((row["search"], row["removed"]) for row in rows))
         total = float((table["left"] + table["removed"]).max())
-        grid = np.full((len(sets), len(roles) + 1), np.nan)
-        marked = []
-        for row in table.to_dict("records"):
-            y, x = sets.index((row["search"], row["removed"])), roles.index(row["role"]) + 1
-            grid[y, 0], grid[y, x] = row["left"] / total, row["kept"] / row["with_role"]
-            if row["p"] < 0.05:
-                marked.append((x, y))
-        left = 2.3
-        with style():
-            top = heading_height(WIDTH, model_name(study)) + NAMES
-            height = top + ROW * len(sets) + 0.3
-            fig = figure_with_heading(WIDTH, height, self.title, model_name(study))
-            size = ((WIDTH - left - RIGHT) / WIDTH, ROW * len(sets) / height)
-            axes = fig.add_axes((left / WIDTH, 0.3 / height, *size))
-            axes.imshow(
-                grid, cmap=SEQUENTIAL, vmin=0, vmax=1, aspect="auto", interpolation="nearest"
-            )
-            for x, y in marked:
-                axes.plot(x, y, "o", color=SERIES[1], markersize=3)
-            names = ["all", *(f"{plain(role, 24)} ({sizes[role]})" for role in roles)]
-            axes.set_xticks(
-                range(len(names)),
-                names,
-                rotation=40,
-                ha="left",
-                rotation_mode="anchor",
-                color=MUTED,
-            )
-            axes.xaxis.tick_top()
-            axes.set_yticks(
-                range(len(sets)),
-                [f"{plain(search, 28)}, {removed} gone" for search, removed in sets],
-            )
-        return fig
+        grid = np.full((len(sets), len(sizes) + 1), np.nan)
+        body = ROW * len(sets)
+        with open_sheet(self.title, model_name(study), WIDTH, body + 0.3, NAMES) as sheet:
+            ax = sheet.add_axes(NAMES_LEFT, 0, WIDTH - NAMES_LEFT - RIGHT, body)
+            for row in rows:
+                y, x = (
+                    sets.index((row["search"], row["removed"])),
+                    list(sizes).index(row["role"]) + 1,
+                )
+                grid[y, 0], grid[y, x] = row["left"] / total, row["kept"] / row["with_role"]
+                if row["p"] < 0.05:
+                    ax.plot(x, y, "o", color=SERIES[1], markersize=3)
+            cells: dict[str, Any] = {"cmap": SEQUENTIAL, "vmin": 0, "vmax": 1, "aspect": "auto"}
+            ax.imshow(grid, interpolation="nearest", **cells)
+            names = ["all", *(f"{plain(role, 24)} ({sizes[role]})" for role in sizes)]
+            slanted: dict[str, Any] = {"rotation": 40, "rotation_mode": "anchor", "ha": "left"}
+            ax.set_xticks(range(len(names)), names, color=MUTED, **slanted)
+            ax.xaxis.tick_top()
+            labels = [f"{plain(search, 28)}, {removed} gone" for search, removed in sets]
+            ax.set_yticks(range(len(sets)), labels)
+            return sheet.figure
 
 
 SECTION = Section(

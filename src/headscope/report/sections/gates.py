@@ -1,19 +1,23 @@
-"""Gates over a training: which heads are closed when, after Voita's figure."""
+"""Gates over a training: when the gate of each head closes, after Voita's figure."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headscope.report.drawing.palette import MISSING, MUTED, RULE
+from headscope.analysis.roles import UNDETERMINED
+from headscope.report.drawing.palette import MISSING, MUTED
+from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import SWITCH, figure_with_heading, heading_height, style
+from headscope.report.drawing.style import SWITCH, name_blocks
 from headscope.report.finding import Finding
-from headscope.report.metric_changes import change_sentence, change_strength, examples_of
-from headscope.report.section import Section, fact_of_task
-from headscope.report.study_access import entry_of, model_name
+from headscope.report.metric_changes import change_of, change_sentence, examples_of
+from headscope.report.section import Section, fact_of_task, needs_table
+from headscope.report.shared_heads import HeadKey, head_key, keys_of
+from headscope.report.study_access import entry_of, model_name, records_of
 from headscope.report.text import plain, slug
 
 if TYPE_CHECKING:
@@ -24,9 +28,8 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 WIDTH, LEFT, RIGHT, BOTTOM, ROW = 6.4, 0.95, 0.2, 0.6, 0.075
-NAMED = 1.2  # inches at the right for roles, and for a row with one
-NAMED_ROW = 0.11
-COLUMNS = 800  # of the picture: cells one by one would leave seams between them
+NAMED, NAMED_ROW = 1.2, 0.11  # inches at the right for roles, and of a row with one
+COLUMNS = 800  # of the picture: separate cells would leave seams between them
 
 
 class GatesOverTime(StudyFigure):
@@ -50,96 +53,64 @@ class GatesOverTime(StudyFigure):
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["gates"].query("aim == @self.aim")
-        heads = table[["stack", "layer", "head"]].drop_duplicates()
         grid = table.pivot_table(index=["stack", "layer", "head"], columns="step", values="gate")
-        grid = grid.reindex(list(heads.itertuples(index=False, name=None)))
+        grid = grid.reindex(keys_of(table))
         stay = int((grid.iloc[:, -1] > 0.5).sum())
         subtitle = f"{model_name(study)} · {plain(self.aim, 60)} · {stay} of {len(grid)} heads stay"
-        with style():
-            top = heading_height(WIDTH, subtitle) + 0.15
-            roles = _roles(study, grid)
-            right = RIGHT + (NAMED if roles else 0.0)
-            body = max(1.6, (NAMED_ROW if roles else ROW) * len(grid))
-            height = top + body + BOTTOM
-            fig = figure_with_heading(WIDTH, height, self.title, subtitle)
-            axes = fig.add_axes(
-                (LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - right) / WIDTH, body / height)
-            )
-            steps = grid.columns.to_numpy(dtype=float)
-            extent = (0.0, float(steps[-1]), float(len(grid)), 0.0)
-            picture = grid.to_numpy()[:, _columns(steps)]
-            axes.set_facecolor(MISSING)
-            axes.imshow(
-                picture,
-                cmap=SWITCH,
-                vmin=0,
-                vmax=1,
-                extent=extent,
-                aspect="auto",
-                interpolation="nearest",
-            )
-            axes.set_xlabel("step")
-            starts = [
-                i for i, key in enumerate(grid.index) if i == 0 or key[:2] != grid.index[i - 1][:2]
-            ]
-            ends = [*starts[1:], len(grid)]
-            several = heads["stack"].nunique() > 1
-            axes.set_yticks([(a + b) / 2 for a, b in zip(starts, ends, strict=True)])
-            axes.set_yticklabels(
-                [
-                    f"{grid.index[i][0]} {grid.index[i][1]}"
-                    if several
-                    else f"layer {grid.index[i][1]}"
-                    for i in starts
-                ],
-                color=MUTED,
-            )
+        roles = _roles(study, grid)
+        right = RIGHT + (NAMED if roles else 0.0)
+        body = max(1.6, (NAMED_ROW if roles else ROW) * len(grid))
+        steps = grid.columns.to_numpy(dtype=float)
+        with open_sheet(self.title, subtitle, WIDTH, body + BOTTOM, 0.15) as sheet:
+            ax = sheet.add_axes(LEFT, 0, WIDTH - LEFT - right, body)
+            picture: dict[str, Any] = {"cmap": SWITCH, "vmin": 0, "vmax": 1, "aspect": "auto"}
+            picture["extent"] = (0.0, float(steps[-1]), float(len(grid)), 0.0)
+            ax.set_facecolor(MISSING)
+            ax.imshow(grid.to_numpy()[:, _columns(steps)], interpolation="nearest", **picture)
+            ax.set_xlabel("step")
+            several = table["stack"].nunique() > 1
+            prefixes = [stack if several else "layer" for stack, _, _ in grid.index]
+            layers = [layer for _, layer, _ in grid.index]
+            name_blocks(ax, [f"{p} {layer}" for p, layer in zip(prefixes, layers, strict=True)])
             for row, role in roles.items():
-                axes.text(
-                    steps[-1],
-                    row + 0.5,
-                    f" {plain(role, 24)}",
-                    va="center",
-                    fontsize=6,
-                    color=MUTED,
-                )
-            for start in starts[1:]:
-                axes.axhline(start, color=RULE, linewidth=0.8)
-        return fig
+                text: dict[str, Any] = {"va": "center", "fontsize": 6, "color": MUTED}
+                ax.text(steps[-1], row + 0.5, f" {plain(role, 24)}", **text)
+            return sheet.figure
 
 
 def _columns(steps: NDArray[np.float64]) -> NDArray[np.int64]:
-    """For columns that are evenly spread from 0 to the last step, the moment that each is nearest to."""
+    """For columns that are evenly spread from 0 to the last step, the index of the nearest step."""
     edges = (steps[1:] + steps[:-1]) / 2
-    found: NDArray[np.int64] = np.searchsorted(
-        edges, (np.arange(COLUMNS) + 0.5) / COLUMNS * steps[-1]
-    )
-    return found
+    middles = (np.arange(COLUMNS) + 0.5) / COLUMNS * steps[-1]
+    nearest: NDArray[np.int64] = np.searchsorted(edges, middles)
+    return nearest
 
 
 def _roles(study: Study, grid: pd.DataFrame) -> dict[int, str]:
-    """By row: what each head that stays does, as far as it is known."""
-    if "gate_roles" not in study.tables:
-        return {}
-    table = study.tables["gate_roles"].query("role != 'undetermined'")
-    by_head = table.groupby(["stack", "layer", "head"], sort=False)["role"].agg(", ".join).to_dict()
-    stays = (grid.iloc[:, -1] > 0.5).tolist()
+    """By row: the roles of each head that stays and has some."""
+    roles: dict[HeadKey, list[str]] = defaultdict(list)
+    for row in records_of(study, "gate_roles"):
+        if row["role"] != UNDETERMINED:
+            roles[head_key(row)].append(row["role"])
+    stays = grid.iloc[:, -1] > 0.5
     return {
-        row: by_head[head] for row, head in enumerate(grid.index) if stays[row] and head in by_head
+        i: ", ".join(roles[head])
+        for i, head in enumerate(grid.index)
+        if stays[head] and head in roles
     }
 
 
-def findings(study: Study) -> Iterator[Finding]:
-    """What the fewest heads that learned gates keep are worth."""
-    table = study.tables.get("front")
-    if table is None or entry_of(study.record, "pruning", "search") != "gates" or not len(table):
+@needs_table("front")
+def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
+    """The metric with the fewest heads that learned gates keep."""
+    if entry_of(study.record, "pruning", "search") != "gates":
         return
     row = table.nlargest(1, "removed").to_dict("records")[0]
     sentence = (
         f"Learned gates keep {int(row['left'])} of {int(row['left']) + int(row['removed'])} heads: "
         f"{change_sentence(study, 'pruning', row, examples_of(study, 'pruning'))}"
     )
-    yield Finding("", sentence, (), kind="learned", strength=change_strength(row))
+    yield Finding("", sentence, (), kind="learned", strength=change_of(row).strength(0.0))
 
 
 SECTION = Section(

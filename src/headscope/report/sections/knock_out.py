@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from headscope.report.section import Fact, Section
 
-SECTION = Section(
-    facts={
-        110: Fact("knock_out", lambda record: "what changes when parts of attention are taken away")
-    }
-)
+KNOCK_OUT = Fact("knock_out", lambda record: "what changes when parts of attention are taken away")
+
+SECTION = Section(facts={110: KNOCK_OUT})

@@ -1,21 +1,16 @@
-"""Which positions matter: a learned mask as a map, and its mean over kinds of positions, after SparseBERT's figure."""
+"""Learned masks: a map of pairs of positions, and means over kinds of pairs, after SparseBERT's figure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headscope.report.drawing.palette import INK, MISSING, MUTED, SERIES
+from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import (
-    DIVERGING,
-    SEQUENTIAL,
-    figure_with_heading,
-    heading_height,
-    style,
-)
+from headscope.report.drawing.style import DIVERGING, SEQUENTIAL
 from headscope.report.finding import Finding, finite
 from headscope.report.metric_changes import (
     LOSS_CHANGE,
@@ -25,19 +20,13 @@ from headscope.report.metric_changes import (
     examples_of,
     metric_name,
 )
-from headscope.report.section import Section, fact_of_task
+from headscope.report.section import Section, fact_of_task, needs_table
 from headscope.report.study_access import entry_of, model_name
-from headscope.report.table_cells import (
-    Columns,
-    Part,
-    integer_cell,
-    number_column,
-    rows_of,
-    text_column,
-)
-from headscope.report.text import plain, slug
+from headscope.report.table_cells import Columns, Part, integer_cell, number_column, text_column
+from headscope.report.text import plain, slug, with_noun
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -80,96 +69,68 @@ class LearnedMaskMap(StudyFigure):
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["positions"].query("aim == @self.aim")
-        seeds = int(table["seeds"].max())
-        subtitle = (
-            f"{model_name(study)} · {plain(self.aim, 60)} · {seeds} seed{'' if seeds == 1 else 's'}"
-        )
-        with style():
-            height = heading_height(WIDTH, subtitle) + 0.15 + SIDE + BOTTOM
-            fig = figure_with_heading(WIDTH, height, self.title, subtitle)
-            axes = fig.add_axes((LEFT / WIDTH, BOTTOM / height, SIDE / WIDTH, SIDE / height))
-            bar = fig.add_axes(
-                ((LEFT + SIDE + 0.1) / WIDTH, BOTTOM / height, 0.1 / WIDTH, SIDE / height)
-            )
-            _draw_map(axes, bar, study, study.maps[PREFIX + self.aim])
+        seeds = with_noun(int(table["seeds"].max()), "seed")
+        subtitle = f"{model_name(study)} · {plain(self.aim, 60)} · {seeds}"
+        with open_sheet(self.title, subtitle, WIDTH, SIDE + BOTTOM, 0.15) as sheet:
+            left = sheet.add_axes(LEFT, 0, SIDE, SIDE)
+            bar = sheet.add_axes(LEFT + SIDE + 0.1, 0, 0.1, SIDE)
+            _draw_map(left, bar, study, study.maps[PREFIX + self.aim])
             start = LEFT + SIDE + GAP
-            right = fig.add_axes(
-                (
-                    start / WIDTH,
-                    BOTTOM / height,
-                    (WIDTH - start - 0.2) / WIDTH,
-                    0.55 * SIDE / height,
-                )
-            )
-            _bars(
-                right,
-                table["positions"].tolist(),
-                *(table[c].to_numpy(float) for c in ("value", "low", "high")),
-            )
+            right = sheet.add_axes(start, 0.45 * SIDE, WIDTH - start - 0.2, 0.55 * SIDE)
+            _draw_shares(right, table)
             right.set_xlabel("sigmoid(α)" if _is_soft(study) else "open share")
-        return fig
+            return sheet.figure
 
 
-def _draw_map(axes: Axes, bar: Axes, study: Study, grid: np.ndarray) -> None:
-    """Every pair, and beside it what the colours mean; grey where too few texts reach."""
+def _draw_map(ax: Axes, bar: Axes, study: Study, grid: np.ndarray) -> None:
+    """Every pair of positions, with a colour bar; grey for positions that too few texts reach."""
     low, high, colours = 0.0, 1.0, SEQUENTIAL
-    shown: np.ndarray = grid.astype(float)
+    values: np.ndarray = grid.astype(float)
     if _is_soft(study):
         reached = entry_of(study.record, "learned_masks", "reached") or len(grid)
-        place = np.arange(len(grid))
-        shown = np.where(np.maximum(place[:, None], place) < reached, shown, np.nan)
-        reach = max(float(np.nanquantile(np.abs(shown - 0.5), 0.99)), 0.01)
+        position = np.arange(len(grid))
+        values = np.where(np.maximum(position[:, None], position) < reached, values, np.nan)
+        reach = max(float(np.nanquantile(np.abs(values - 0.5), 0.99)), 0.01)
         low, high, colours = 0.5 - reach, 0.5 + reach, DIVERGING
-    axes.set_facecolor(MISSING)  # what has no value is not painted
+    ax.set_facecolor(MISSING)  # shows where there is no value
+    limits: dict[str, Any] = {"vmin": low, "vmax": high}
     painted = colours.with_extremes(bad=(0, 0, 0, 0))
-    axes.imshow(
-        np.ma.masked_invalid(shown),
-        cmap=painted,
-        vmin=low,
-        vmax=high,
-        interpolation="nearest",
-        aspect="equal",
-    )
-    axes.set_xlabel("attended to")
-    axes.set_ylabel("attends")
-    is_switch = colours is SEQUENTIAL and bool(np.isin(shown, (0.0, 1.0)).all())
+    ax.imshow(np.ma.masked_invalid(values), painted, interpolation="nearest", **limits)
+    ax.set(xlabel="attended to", ylabel="attends")
+    is_switch = colours is SEQUENTIAL and bool(np.isin(values, (0.0, 1.0)).all())
     ramp = np.linspace(high, low, 2 if is_switch else 256)[:, None]
-    extent = (0.0, 1.0, low, high)
-    bar.imshow(
-        ramp, cmap=colours, vmin=low, vmax=high, extent=extent, aspect="auto", interpolation="none"
-    )
+    limits |= {"extent": (0.0, 1.0, low, high), "aspect": "auto"}
+    bar.imshow(ramp, colours, interpolation="none", **limits)
     bar.yaxis.tick_right()
     bar.tick_params(length=0, pad=3)
     bar.set_xticks([])
     if is_switch:
         bar.set_yticks((0.25, 0.75), ("closed", "open"))
-    for one in (axes, bar):
-        one.spines[:].set_visible(False)
+    for axes in (ax, bar):
+        axes.spines[:].set_visible(False)
 
 
-def _bars(
-    axes: Axes, names: list[str], values: np.ndarray, low: np.ndarray, high: np.ndarray
-) -> None:
-    place = np.arange(len(names))
-    axes.barh(place, np.ones(len(names)), color=MISSING, height=0.6)
-    axes.barh(place, values, color=SERIES[0], height=0.6)
-    axes.hlines(place, low, high, color=INK, linewidth=1.5)
-    for y, value in zip(place, values, strict=True):
-        axes.text(1.02, float(y), f"{value:.2f}", va="center", color=MUTED)
-    axes.set_yticks(place, names)
-    axes.set_xlim(0, 1.15)
-    axes.set_xticks([0, 0.5, 1])
-    axes.invert_yaxis()
+def _draw_shares(ax: Axes, table: pd.DataFrame) -> None:
+    """A bar for each kind of positions, with its interval."""
+    y, values = np.arange(len(table)), table["value"].to_numpy(float)
+    ax.barh(y, np.ones(len(table)), color=MISSING, height=0.6)
+    ax.barh(y, values, color=SERIES[0], height=0.6)
+    ax.hlines(y, table["low"], table["high"], color=INK, linewidth=1.5)
+    for i, value in enumerate(values):
+        ax.text(1.02, float(i), f"{value:.2f}", va="center", color=MUTED)
+    ax.set_yticks(y, table["positions"].tolist())
+    ax.set_xlim(0, 1.15)
+    ax.set_xticks([0, 0.5, 1])
+    ax.invert_yaxis()
 
 
 def _is_soft(study: Study) -> bool:
+    """Whether the masks are values between open and closed."""
     return bool(entry_of(study.record, "learned_masks", "options", "is_soft"))
 
 
-def part(study: Study) -> Part | None:
-    table = study.tables.get("learned_masks")
-    if table is None or not len(table):
-        return None
+@needs_table("learned_masks")
+def part(study: Study, table: pd.DataFrame) -> Part:
     metric = metric_name(study, "learned_masks")
     columns: Columns = {
         "aim": text_column("aim", 40),
@@ -180,26 +141,21 @@ def part(study: Study) -> Part | None:
         "change of loss": LOSS_CHANGE,
     }
     splits = entry_of(study.record, "learned_masks", "splits") or ["one split", "another"]
-    frozen = entry_of(study.record, "learned_masks", "options", "frozen")
+    if entry_of(study.record, "learned_masks", "options", "frozen"):
+        trained = "Only the mask was trained."
+    else:
+        trained = "The weights were trained with the mask: a change is of both."
     note = (
         f"Masks are reported on {plain(splits[1], 30)}: {metric}, its change and that of the loss against the model "
-        "without a mask, example by example, with 95 % intervals. "
-        + (
-            "Only the mask was trained."
-            if frozen
-            else "The weights were trained with the mask: a change is of both."
-        )
+        f"without a mask, example by example, with 95 % intervals. {trained}"
     )
-    rows = rows_of(table.to_dict("records"), columns)
-    heading, figures = "Which positions matter", ("learned-mask",)
-    return Part("learned-masks", heading, note, tuple(columns), rows, figures=figures, words={0})
+    options: dict[str, Any] = {"figures": ("learned-mask",), "words": {0}}
+    return Part.of("learned-masks", "Which positions matter", note, columns, table, **options)
 
 
-def findings(study: Study) -> Iterator[Finding]:
+@needs_table("learned_masks")
+def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     """The sparsest mask that was learned."""
-    table = study.tables.get("learned_masks")
-    if table is None or not len(table):
-        return
     rows = table.nlargest(1, "sparsity") if "sparsity" in table else table
     row = rows.to_dict("records")[0]
     share = f" forbids {finite(row['sparsity']):.0%} of attention" if "sparsity" in row else ""

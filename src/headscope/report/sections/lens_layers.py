@@ -1,14 +1,20 @@
-"""What do other lenses show? Statistics through each lens, by layer."""
+"""Statistics through each lens, by layer."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from headscope.report.drawing.lines import Line, Lines, draw_lines, heading_of
+from headscope.report.drawing.lines import Line, Lines, draw_lines, heading_of, points_of
 from headscope.report.drawing.study_figure import DataSource, StudyFigure
 from headscope.report.section import Section
-from headscope.report.study_access import entry_of, model_name, stacks_of, stacks_with
+from headscope.report.study_access import (
+    entry_of,
+    model_name,
+    stacks_of,
+    stacks_with,
+    statistics_of,
+)
 from headscope.report.table_cells import DECIMALS, Cell, Part, layer_cell, number_cell
 from headscope.report.text import plain
 from headscope.study.schema.names import RAW, StatisticName, through_lens
@@ -24,23 +30,14 @@ DRAWN = {
     "first": "first token",
     "punctuation": '"." and ","',
 }
-MASSES = (
-    "special",
-    "cls",
-    "sep",
-    "punctuation",
-    "confidence",
-    "raw-correlation",
-    "row-total",
-    "rank",
-)
-ONLY_IF_VARIES = (
-    "row-total",
-    "rank",
-)  # they say something of a lens, not of a layer, where they are the same in all
+# Properties of a lens rather than of a layer, if they are the same in all layers.
+ONLY_IF_VARIES = ("row-total", "rank")
+LISTED = ("special", "cls", "sep", "punctuation", "confidence", "raw-correlation", *ONLY_IF_VARIES)
 
 
 class LensShares(StudyFigure):
+    """A row of panels for each stack, a panel for each kind of tokens, a line for each lens."""
+
     name = "lens-shares"
     title = "Attention to kinds of tokens, through each lens"
     caption = (
@@ -54,76 +51,66 @@ class LensShares(StudyFigure):
 
     def source(self, study: Study) -> DataSource:
         """The masses that are drawn, through every lens."""
-        drawn = [
-            mass for mass in DRAWN if any(_is_drawn(study, mass, one) for one in stacks_of(study))
-        ]
-        names = [through_lens(mass, lens) for mass in drawn for lens in lenses_of(study)]
+        stacks = stacks_of(study)
+        masses = [mass for mass in DRAWN if any(_is_drawn(study, mass, stack) for stack in stacks)]
+        names = [through_lens(mass, lens) for mass in masses for lens in lenses_of(study)]
         return DataSource("heads", tuple(names))
 
     def draw(self, study: Study) -> Figure:
-        means = study.heads.groupby(["stack", "layer", "statistic"], as_index=False)["value"].agg(
-            ["mean", "sem"]
-        )
+        by_layer = study.heads.groupby(["stack", "layer", "statistic"], as_index=False)["value"]
+        table = by_layer.agg(["mean", "sem"]).rename(columns={"mean": "value"})
+        margin = 2 * table["sem"]
+        table = table.assign(low=table["value"] - margin, high=table["value"] + margin)
+        lines_of = {
+            key: Line(points_of(of_key)) for key, of_key in table.groupby(["stack", "statistic"])
+        }
         rows = []
         for stack in stacks_of(study):
             panels = []
             for mass, heading in DRAWN.items():
-                lines = {}
-                for lens in lenses_of(study) if _is_drawn(study, mass, stack) else ():
-                    name = through_lens(mass, lens)
-                    here = means[(means["stack"] == stack) & (means["statistic"] == name)]
-                    points = [
-                        (layer, mean, mean - 2 * error, mean + 2 * error)
-                        for layer, mean, error in here[["layer", "mean", "sem"]].itertuples(
-                            index=False
-                        )
-                    ]
-                    if points:
-                        lines[lens] = Line(points)
-                if lines:
+                names = {lens: (stack, through_lens(mass, lens)) for lens in lenses_of(study)}
+                lines = {lens: lines_of[key] for lens, key in names.items() if key in lines_of}
+                if lines and _is_drawn(study, mass, stack):
                     panels.append(Lines(heading_of(study, stack, heading), "share", lines))
             rows += [panels] if panels else []
         return draw_lines(rows, self.title, model_name(study))
 
 
 def _is_drawn(study: Study, mass: str, stack: str) -> bool:
-    """Not the first token where that is the classification token, which has a panel of its own."""
+    """Not the first token if that is the classification token, which has a panel of its own."""
     return mass != "first" or stack not in stacks_with(study, "cls")
 
 
 def lenses_of(study: Study) -> list[str]:
-    """The lenses that rows of the study were seen through, raw first."""
-    names = map(str, dict.fromkeys(study.heads["statistic"]))
-    lenses = dict.fromkeys(StatisticName.parse(name).lens for name in names)
+    """The lenses of the study's statistics, raw first; empty if there are no others."""
+    lenses = dict.fromkeys(StatisticName.parse(name).lens for name in statistics_of(study))
     others = [lens for lens in lenses if lens]
     return [RAW, *others] if others else []
 
 
 def part(study: Study) -> Part | None:
-    """A block a statistic, in it a row a layer: the mean over its heads of what each lens says."""
+    """A block for each statistic with a row for each layer: the mean over its heads through each lens."""
     lenses = lenses_of(study)
     if not lenses:
         return None
     means = study.heads.groupby(["stack", "layer", "statistic"])["value"].mean().to_dict()
-    layers = list(dict.fromkeys(study.heads[["stack", "layer"]].itertuples(index=False, name=None)))
-    layers.sort(key=lambda one: (stacks_of(study).index(one[0]), one[1]))
+    stacks = stacks_of(study)
+    layers = list(
+        study.heads[["stack", "layer"]].drop_duplicates().itertuples(index=False, name=None)
+    )
+    layers.sort(key=lambda key: (stacks.index(key[0]), key[1]))
     rows = []
-    for statistic in MASSES:
+    for statistic in LISTED:
         names = [through_lens(statistic, lens) for lens in lenses]
-        of_layers = [[means.get((*place, name), math.nan) for name in names] for place in layers]
+        values = [[means.get((*layer, name), math.nan) for name in names] for layer in layers]
         if statistic in ONLY_IF_VARIES:
-            of_layers = _varying(of_layers)
-        known = [value for values in of_layers for value in values if not math.isnan(value)]
-        decimals = 0 if all(value == round(value) for value in known) else DECIMALS
-        rows += [
-            [
-                Cell(statistic, statistic),
-                layer_cell(study, *place),
-                *(number_cell(value, decimals=decimals) for value in values),
-            ]
-            for place, values in zip(layers, of_layers, strict=True)
-            if not all(map(math.isnan, values))
-        ]
+            values = _drop_constant(values)
+        is_whole = all(value == round(value) for row in values for value in row if value == value)
+        decimals = 0 if is_whole else DECIMALS
+        for layer, row in zip(layers, values, strict=True):
+            if not all(map(math.isnan, row)):
+                cells = [Cell(statistic, statistic), layer_cell(study, *layer)]
+                rows.append(cells + [number_cell(value, decimals=decimals) for value in row])
     note = (
         "The mean over a layer's heads, one block for each statistic. Effective attention is what of it can change a "
         "head's output; norm weighs it by the length of the values it moves; gradient by what the loss would lose with "
@@ -131,40 +118,27 @@ def part(study: Study) -> Part | None:
         "the rank of the values stand here only where they vary from layer to layer; heads.csv has all. The table of "
         "heads shows every statistic through every lens: choose one such as entropy@norm. "
     )
-    note += _notes(study)
-    columns = ("statistic", "layer", *lenses)
-    return Part(
-        "lenses", "Other lenses", note, columns, rows, "heads.csv", ("lens-",), frozenset({0})
-    )
-
-
-def _varying(of_layers: list[list[float]]) -> list[list[float]]:
-    """[layer][lens]; a lens that says the same of all layers, as written, is left out (NaN)."""
-    varies = [
-        len({f"{value:.{DECIMALS}f}" for value in column}) > 1
-        for column in zip(*of_layers, strict=True)
-    ]
-    return [
-        [value if is_kept else math.nan for value, is_kept in zip(row, varies, strict=True)]
-        for row in of_layers
-    ]
-
-
-def _notes(study: Study) -> str:
-    """What the record says of the loss and of sequences that were too short."""
-    notes = ""
-    if entry_of(study.record, "lenses", "loss_means"):
-        notes += f"The loss: {plain(entry_of(study.record, 'lenses', 'loss_means'), 300)}. "
-    for lens in lenses_of(study):
-        short, all_of = (
-            entry_of(study.record, "lenses", lens, key) for key in ("short", "sequences")
-        )
-        if isinstance(short, int) and isinstance(all_of, int) and short:
-            notes += (
-                f"{lens}: {short} of {all_of} maps of a layer are of texts no longer than a head is wide, where all of "
-                "attention is effective; there it is the raw one. "
+    loss = entry_of(study.record, "lenses", "loss_means")
+    notes = [f"The loss: {plain(loss, 300)}."] if loss else []
+    for lens in lenses:
+        counts = [entry_of(study.record, "lenses", lens, key) for key in ("short", "sequences")]
+        if all(isinstance(count, int) for count in counts) and counts[0]:
+            notes.append(
+                f"{lens}: {counts[0]} of {counts[1]} maps of a layer are of texts no longer than a head is wide, "
+                "where all of attention is effective; there it is the raw one."
             )
-    return notes.strip()
+    note += " ".join(notes)
+    columns, source = ("statistic", "layer", *lenses), ("heads.csv", ("lens-",))
+    return Part("lenses", "Other lenses", note, columns, rows, *source, frozenset({0}))
+
+
+def _drop_constant(values: list[list[float]]) -> list[list[float]]:
+    """[layer][lens], with NaN for a lens that has the same value, as written, in all layers."""
+    texts = [{f"{value:.{DECIMALS}f}" for value in column} for column in zip(*values, strict=True)]
+    return [
+        [value if len(of_lens) > 1 else math.nan for value, of_lens in zip(row, texts, strict=True)]
+        for row in values
+    ]
 
 
 SECTION = Section(figures={60: LensShares}, parts={120: part})

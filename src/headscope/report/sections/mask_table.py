@@ -1,30 +1,22 @@
-"""What masks cost a task: a row for every mask, the change of the metric in each way of training."""
+"""Cost of masks for a task: a row for every mask, the change of the metric for each training mode."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from headscope.report.drawing.palette import MUTED, RULE, SERIES
+from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.drawing.style import figure_with_heading, heading_height, style
 from headscope.report.finding import Finding, finite
 from headscope.report.metric_changes import METRIC_CHANGE, change_sentence, metric_name
-from headscope.report.section import Section, fact_of_task
+from headscope.report.section import Section, fact_of_task, needs_table
 from headscope.report.study_access import entry_of, model_name
-from headscope.report.table_cells import (
-    Columns,
-    Part,
-    integer_cell,
-    number_column,
-    rows_of,
-    text_column,
-)
+from headscope.report.table_cells import Columns, Part, integer_cell, number_column, text_column
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
     from headscope.study.study import Study
@@ -45,66 +37,35 @@ class MaskTable(StudyFigure):
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["mask_table"].query("mask != 'dense'")
-        masks = list(dict.fromkeys(table["mask"]))
-        modes = list(dict.fromkeys(table["mode"]))
-        metric = plain(entry_of(study.record, "mask_table", "metric") or "metric", 30)
-        subtitle = (
-            f"{model_name(study)} · {plain(entry_of(study.record, 'mask_table', 'task') or '', 30)}"
-        )
-        with style():
-            top = heading_height(WIDTH, subtitle) + 0.35
-            body = max(1.2, ROW * len(masks))
-            height = top + body + BOTTOM
-            fig = figure_with_heading(WIDTH, height, self.title, subtitle)
-            axes = fig.add_axes(
-                (LEFT / WIDTH, BOTTOM / height, (WIDTH - LEFT - RIGHT) / WIDTH, body / height)
-            )
-            axes.axvline(0, color=RULE, linewidth=0.8)
-            for number, mode in enumerate(modes):
-                part = table[table["mode"] == mode].set_index("mask")
-                place = np.array([masks.index(mask) for mask in part.index]) + 0.2 * (
-                    number - (len(modes) - 1) / 2
-                )
-                colour = SERIES[number]
-                axes.hlines(
-                    place, part["change_low"], part["change_high"], color=colour, linewidth=1.2
-                )
-                axes.plot(
-                    part["metric_change"],
-                    place,
-                    MARKS[number],
-                    color=colour,
-                    markersize=4,
-                    label=mode,
-                )
-            for y, mask in enumerate(masks):
-                share = float(table[table["mask"] == mask]["sparsity"].iloc[0])
-                axes.text(
-                    1.02,
-                    y,
-                    f"{100 * share:.0f} %",
-                    transform=axes.get_yaxis_transform(),
-                    va="center",
-                    color=MUTED,
-                )
-            axes.set_yticks(range(len(masks)), [plain(mask, 34) for mask in masks])
-            axes.set_ylim(len(masks) - 0.5, -0.5)
-            axes.set_xlabel(f"change of {metric}")
+        shares = dict(zip(table["mask"][::-1], table["sparsity"][::-1], strict=True))
+        masks, modes = (list(dict.fromkeys(table[name])) for name in ("mask", "mode"))
+        task, metric = (entry_of(study.record, "mask_table", name) for name in ("task", "metric"))
+        subtitle = f"{model_name(study)} · {plain(task or '', 30)}"
+        body = max(1.2, ROW * len(masks))
+        with open_sheet(self.title, subtitle, WIDTH, body + BOTTOM, 0.35) as sheet:
+            ax = sheet.add_axes(LEFT, 0, WIDTH - LEFT - RIGHT, body)
+            ax.axvline(0, color=RULE, linewidth=0.8)
+            for i, mode in enumerate(modes):
+                rows = table[table["mode"] == mode]
+                y = rows["mask"].map(masks.index) + 0.2 * (i - (len(modes) - 1) / 2)
+                low, high = rows["change_low"], rows["change_high"]
+                ax.hlines(y, low, high, color=SERIES[i], linewidth=1.2)
+                dots: dict[str, Any] = {"color": SERIES[i], "markersize": 4, "label": mode}
+                ax.plot(rows["metric_change"], y, MARKS[i], **dots)
+            beside: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "va": "center"}
+            for i, mask in enumerate(masks):
+                ax.text(1.02, i, f"{100 * float(shares[mask]):.0f} %", color=MUTED, **beside)
+            ax.set_yticks(range(len(masks)), [plain(mask, 34) for mask in masks])
+            ax.set_ylim(len(masks) - 0.5, -0.5)
+            ax.set_xlabel(f"change of {plain(metric or 'metric', 30)}")
             if len(modes) > 1:
-                axes.legend(
-                    frameon=False,
-                    loc="lower left",
-                    bbox_to_anchor=(0, 1),
-                    ncols=len(modes),
-                    borderaxespad=0,
-                )
-        return fig
+                where: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1)}
+                ax.legend(frameon=False, ncols=len(modes), borderaxespad=0, **where)
+            return sheet.figure
 
 
-def part(study: Study) -> Part | None:
-    table = study.tables.get("mask_table")
-    if table is None or not len(table):
-        return None
+@needs_table("mask_table")
+def part(study: Study, table: pd.DataFrame) -> Part:
     metric = metric_name(study, "mask_table")
     split = plain(entry_of(study.record, "mask_table", "reported_on", "split") or "one split", 30)
     note = (
@@ -121,15 +82,12 @@ def part(study: Study) -> Part | None:
         "change of loss": number_column("loss_change", decimals=4, sign=True),
         "seeds": lambda row: integer_cell(row["seeds"]),
     }
-    rows = rows_of(table.to_dict("records"), columns)
-    return Part("mask-table", "What masks cost", note, tuple(columns), rows, words={0, 1})
+    return Part.of("mask-table", "What masks cost", note, columns, table, words={0, 1})
 
 
-def findings(study: Study) -> Iterator[Finding]:
+@needs_table("mask_table")
+def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     """The mask that costs least."""
-    table = study.tables.get("mask_table")
-    if table is None:
-        return
     table = table[(table["mask"] != "dense") & table["metric_change"].notna()]
     for row in table.nlargest(1, "metric_change").to_dict("records"):
         sentence = (

@@ -1,4 +1,4 @@
-"""What does the average attention of each head look like? Small maps, layers down and heads across."""
+"""Average attention of each head: small maps, layers down and heads across."""
 
 from __future__ import annotations
 
@@ -9,14 +9,9 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 
 from headscope.report.drawing.palette import MISSING
+from headscope.report.drawing.sheet import Sheet
 from headscope.report.drawing.study_figure import DataSource, StackFigure
-from headscope.report.drawing.style import (
-    SEQUENTIAL,
-    draw_bar,
-    figure_with_heading,
-    heading_height,
-    style,
-)
+from headscope.report.drawing.style import SEQUENTIAL, figure_with_heading, heading_height, style
 from headscope.report.scale import Scale
 from headscope.report.section import Section
 from headscope.report.study_access import maps_of, model_name
@@ -30,6 +25,7 @@ if TYPE_CHECKING:
 POSITIONS = 64
 DPI = 150  # the grid is laid out in whole pixels at this resolution, so that no position falls between two
 NORM = PowerNorm(0.5, 0, 1)  # the square root: even attention over 64 tokens is still visible
+WEIGHTS = (0, 0.05, 0.25, 0.5, 1)  # at the colour bar
 GAP = 3  # pixels between maps, at one pixel a position
 
 
@@ -55,14 +51,8 @@ class MeanMap(StackFigure):
         most = POSITIONS if heads <= 20 and layers <= 32 else POSITIONS // 2
         maps = maps[:, :, :most, :most]
         tile_high, tile_wide = maps.shape[2] + GAP, maps.shape[3] + GAP
-        zoom = max(
-            1,
-            min(
-                1650 // (tile_wide * heads),
-                1650 // (tile_high * layers),
-                2 if tile_wide > 20 else 8,
-            ),
-        )
+        fits = min(1650 // (tile_wide * heads), 1650 // (tile_high * layers))
+        zoom = max(1, min(fits, 2 if tile_wide > 20 else 8))
         wide, high = heads * tile_wide * zoom / DPI, layers * tile_high * zoom / DPI
         subtitle = (
             f"{model_name(study)}, {self.stack} · positions 0 to {max(maps.shape[2:]) - 1}, row looks at "
@@ -74,37 +64,22 @@ class MeanMap(StackFigure):
             top = _whole(heading_height(width, subtitle) + 0.4)
             height = top + max(high, _whole(0.9)) + bottom
             fig = figure_with_heading(width, height, self.title, subtitle)
-            ax = fig.add_axes(
-                (left / width, 1 - (top + high) / height, wide / width, high / height)
-            )
-            ax.imshow(_tiled(maps), interpolation="none", aspect="auto")
-            ax.set_xticks(
-                [tile_wide * (h + 0.5) - GAP / 2 - 0.5 for h in range(heads)],
-                [str(h) for h in range(heads)],
-            )
-            ax.set_yticks(
-                [tile_high * (n + 0.5) - GAP / 2 - 0.5 for n in range(layers)],
-                [str(n) for n in range(layers)],
-            )
+            bottom = 1 - (top + high) / height
+            ax = fig.add_axes((left / width, bottom, wide / width, high / height))
+            ax.imshow(_tile(maps), interpolation="none", aspect="auto")
+            for axis, count, size in ((ax.xaxis, heads, tile_wide), (ax.yaxis, layers, tile_high)):
+                middles = [size * (i + 0.5) - GAP / 2 - 0.5 for i in range(count)]
+                axis.set_ticks(middles, [str(i) for i in range(count)])
             ax.tick_params(length=0, pad=3, top=False, labeltop=True, labelbottom=False)
             ax.xaxis.set_label_position("top")
             ax.set_xlabel("head", labelpad=3)
             ax.set_ylabel("layer", labelpad=3)
             ax.spines[:].set_visible(False)
             tall = max(min(high, 2.4), 0.9)
-            bounds = (
-                (left + wide + 0.2) / width,
-                1 - (top + tall) / height,
-                0.11 / width,
-                tall / height,
-            )
-            bar = draw_bar(fig, bounds, Scale("share", 0.0, 1.0), "mean attention weight")
-            bar.set_yticks(
-                *zip(
-                    *[(NORM(weight), f"{weight:g}") for weight in (0, 0.05, 0.25, 0.5, 1)],
-                    strict=True,
-                )
-            )
+            sheet = Sheet(fig, width, height, top)
+            scale = Scale("share", 0.0, 1.0)
+            bar = sheet.add_bar(left + wide + 0.2, tall, scale, "mean attention weight")
+            bar.set_yticks([NORM(weight) for weight in WEIGHTS], [f"{w:g}" for w in WEIGHTS])
             return fig
 
 
@@ -113,7 +88,7 @@ def _whole(inches: float) -> float:
     return round(inches * DPI) / DPI
 
 
-def _tiled(maps: NDArray[Any]) -> NDArray[np.uint8]:
+def _tile(maps: NDArray[Any]) -> NDArray[np.uint8]:
     """[layer, head, query, key] as one picture [y, x, RGBA]; gaps transparent, no data grey."""
     layers, heads, queries, keys = maps.shape
     picture = np.zeros((layers * (queries + GAP), heads * (keys + GAP), 4), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Which head shows which relation, and would a fixed offset do as well? After Clark's table 1 and Voita's figure."""
+"""The best head for each relation, compared with a fixed offset, after Clark's table 1 and Voita's figure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headscope.report.finding import Finding, head_estimate, short_number
 from headscope.report.head_cards import by_gain
 from headscope.report.scale import format_offset
 from headscope.report.section import Fact, Section, needs_table
-from headscope.report.study_access import entry_of, model_name, threshold_of
+from headscope.report.study_access import entry_of, model_name, records_of, threshold_of
 from headscope.report.table_cells import (
     Columns,
     Part,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 BEST_RELATIONS = 3
-
 TABLE = "relations"
 MOST_RELATIONS = 28
 HEADINGS = {
@@ -56,11 +55,11 @@ HEADINGS = {
 BELOW = "less than that"
 ROW = 0.245  # inches
 PANELS = Panels(wide=2.5, tall=0, left=1.75, right=0.3, bottom=0.85, above=0.32, gap_x=0.3)
-BESIDE = 0.14  # of the axis: what an address takes
+BESIDE = 0.14  # of the axis: the width of an address
 
 
 class BestHeads(StackFigure):
-    """A panel for each direction, a line for each relation that is ranked, the most frequent first."""
+    """A panel for each direction, a row for each relation with a best head, the most frequent first."""
 
     stem = "relations"
     table = TABLE
@@ -74,21 +73,21 @@ class BestHeads(StackFigure):
 
     @classmethod
     def stacks(cls, study: Study) -> Iterable[str]:
-        return [stack for stack in STACKS if len(_ranked(study, stack))]
+        stacks = {row["stack"] for row in records_of(study, TABLE) if pd.notna(row["accuracy"])}
+        return [stack for stack in STACKS if stack in stacks]
 
     def draw(self, study: Study) -> Figure:
-        table = _ranked(study, self.stack)
-        panels = [one for one in HEADINGS if (table["direction"] == one).any()]
+        table = study.tables[TABLE].query("stack == @self.stack").dropna(subset="accuracy")
+        panels = [name for name in HEADINGS if name in set(table["direction"])]
         counts = table.drop_duplicates("relation").set_index("relation")["count"]
         counts = counts.sort_values(ascending=False)
         relations = list(counts.index[:MOST_RELATIONS])
-        subtitle = (
-            f"{model_name(study)}, {plain(self.stack)} · share of related pairs where the largest"
-            f" weight is right"
-        )
+        share = "share of related pairs where the largest weight is right"
+        subtitle = f"{model_name(study)}, {plain(self.stack)} · {share}"
         if len(counts) > len(relations):
             subtitle += f" · the {len(relations)} most frequent of {len(counts)} relations"
-        sizes, margin = replace(PANELS, tall=ROW * len(relations)), _margin(study)
+        margin = threshold_of(study, "relation", MARGIN)
+        sizes = replace(PANELS, tall=ROW * len(relations))
         with sizes.open(self.title, subtitle, 1, len(panels)) as sheet:
             for column, direction in enumerate(panels):
                 ax = sheet.add_panel(0, column)
@@ -103,50 +102,38 @@ class BestHeads(StackFigure):
             return sheet.figure
 
 
-def _ranked(study: Study, stack: str) -> pd.DataFrame:
-    table = study.tables.get(TABLE)
-    if table is None or not len(table):
-        return pd.DataFrame()
-    return table[(table["stack"] == stack) & table["accuracy"].notna()]
-
-
-def _margin(study: Study) -> float:
-    """What a relation must gain to be a role in this study."""
-    return threshold_of(study, "relation", MARGIN)
-
-
 def _above(margin: float) -> str:
     return f"{margin * 100:g} points above the offset"
 
 
 def _draw_panel(ax: Axes, rows: pd.DataFrame, relations: list[str], margin: float) -> None:
-    for place, relation in enumerate(relations):
+    for y, relation in enumerate(relations):
         if relation in rows.index:
-            _draw_row(ax, rows.loc[relation], place, margin)
+            _draw_row(ax, rows.loc[relation], y, margin)
     ax.set(xlim=(-0.02, 1.02), ylim=(len(relations) - 0.5, -0.5), xlabel="share of pairs")
     draw_rules(ax, "x")
     ax.tick_params(axis="y", length=0)
 
 
-def _draw_row(ax: Axes, row: Any, place: int, margin: float) -> None:
+def _draw_row(ax: Axes, row: Any, y: int, margin: float) -> None:
     is_above = row["accuracy"] >= row["baseline"] + margin
-    bar = [row["baseline"]] * 2, [place - 0.36, place + 0.36]
+    bar = [row["baseline"]] * 2, [y - 0.36, y + 0.36]
     ax.plot(*bar, color=SERIES[1], linewidth=1.8, label="best offset")
     if pd.notna(row["control"]):
         twin: dict[str, Any] = {"color": MUTED, "markersize": 4, "label": "random twin"}
-        ax.plot(row["control"], place, "x", zorder=2, **twin)
+        ax.plot(row["control"], y, "x", zorder=2, **twin)
     start = end = row["accuracy"]
     if pd.notna(row["low"]):
-        draw_interval(ax, row["low"], row["high"], place)
+        draw_interval(ax, row["low"], row["high"], y)
         start, end = row["low"], row["high"]
-    draw_dot(ax, row["accuracy"], place, _above(margin) if is_above else BELOW, is_filled=is_above)
-    # Beside the interval, on the side where there is room, and clear of the bar.
+    draw_dot(ax, row["accuracy"], y, _above(margin) if is_above else BELOW, is_filled=is_above)
+    # The address is next to the interval, on the side with more room, and clear of the bar.
     if end < row["baseline"] < end + BESIDE:
         end = row["baseline"]
     x, shift, side = (end, 5, "left") if end < 1 - BESIDE else (start, -5, "right")
     address = f"{int(row['layer'])}.{int(row['head'])}"
     text: dict[str, Any] = {"fontsize": 6.8, "color": SERIES[0]}
-    annotate(ax, address, (x, place), (shift, 0), ha=side, va="center", **text)
+    annotate(ax, address, (x, y), (shift, 0), ha=side, va="center", **text)
 
 
 @needs_table(TABLE)
@@ -184,22 +171,22 @@ def _papers_head(row: dict[Any, Any]) -> str:
 
 @needs_table(TABLE)
 def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
-    """The relations with the largest gains over what needs no trained head, of each the best direction."""
+    """The relations with the largest gains over the best offset and the control, each in its best direction."""
     best: dict[str, dict[Any, Any]] = {}
     for row in by_gain(table):
         if row["gain"] > 0 and not str(row["relation"]).startswith("all"):
             best.setdefault(row["relation"], row)
     if not best:
-        told = "No evidence that a head shows a relation better than the best fixed offset does"
-        yield Finding("", told, (), kind="relations")
+        none = "No evidence that a head shows a relation better than the best fixed offset does"
+        yield Finding("", none, (), kind="relations")
     for row in list(best.values())[:BEST_RELATIONS]:
         sentence = (
             f"Relation {plain(row['relation'], 60)}, {plain(row['direction'], 20)}: the best fixed offset is right in "
             f"{short_number(row['baseline'])} of the pairs; the head chosen on other sentences is"
         )
-        found, rival = head_estimate(study, row, "accuracy"), row["accuracy"] - row["gain"]
-        evidence = {"is_clear": found.low > rival, "strength": found.strength(rival)}
-        yield Finding("", sentence, (found,), kind="relations", **evidence)
+        head, rival = head_estimate(study, row, "accuracy"), row["accuracy"] - row["gain"]
+        is_clear, strength = head.low > rival, head.strength(rival)
+        yield Finding("", sentence, (head,), kind="relations", is_clear=is_clear, strength=strength)
 
 
 def _fact(record: Mapping[str, Any]) -> str:

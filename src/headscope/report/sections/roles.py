@@ -1,7 +1,8 @@
-"""What does each head do? Layers x heads, coloured by the main role."""
+"""Roles of heads: layers x heads, coloured by the main role; table and findings."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import TYPE_CHECKING
@@ -31,14 +32,15 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 MOST_ROLES = 5
-
 CELL_WIDE, CELL_HIGH, CELL_SMALL = 0.52, 0.34, 0.22
-MOST_WITH_TEXT = 16  # heads across; of more only the colours are shown
+MOST_WITH_TEXT = 16  # heads across; with more, only colours are shown
 LEFT, RIGHT, BOTTOM = 0.45, 0.2, 0.35
 LEGEND_ROW, LEGEND_WIDE = 0.2, 1.25
 
 
 class RoleMap(StackFigure):
+    """A cell for each head of a stack, with the family of its main role."""
+
     stem = "roles"
     table = "roles"
     title = "The main role of each head"
@@ -55,15 +57,15 @@ class RoleMap(StackFigure):
 
     def draw(self, study: Study) -> Figure:
         layers, heads = shape_of(study, self.stack)
-        roles = {
-            place[1:]: of_head
-            for place, of_head in roles_by_head(study).items()
+        roles = roles_by_head(study)
+        cells: dict[tuple[int, int], tuple[str, str, bool]] = {
+            place[1:]: (*family_of(of_head[0].name, study), len(of_head) > 1)
+            for place, of_head in roles.items()
             if place[0] == self.stack
         }
         has_text = heads <= MOST_WITH_TEXT
         wide, high = (CELL_WIDE, CELL_HIGH) if has_text else (CELL_SMALL, CELL_SMALL)
-        shown = {place: family_of(of_head[0].name, study) for place, of_head in roles.items()}
-        present = {family for family, _ in shown.values()}
+        present = {family for family, _, _ in cells.values()}
         families = [name for name in FAMILIES if name in present]
         subtitle = f"{model_name(study)}, {plain(self.stack)} · layers down, heads across"
         width = max(LEFT + heads * wide + RIGHT, 5.2)
@@ -72,7 +74,7 @@ class RoleMap(StackFigure):
         body = layers * high + BOTTOM + legend
         with open_sheet(self.title, subtitle, width, body, 0.12) as sheet:
             ax = sheet.add_axes(LEFT, 0, heads * wide, layers * high)
-            _draw_cells(ax, (layers, heads), roles, shown, has_text=has_text)
+            _draw_cells(ax, (layers, heads), cells, has_text=has_text)
             dot = Line2D([], [], marker="o", color=INK, linestyle="none", markersize=3)
             handles = family_handles(families) | {"several roles": dot}
             spaces = {"handlelength": 1.2, "handleheight": 1.0, "borderaxespad": 0.2}
@@ -81,7 +83,7 @@ class RoleMap(StackFigure):
 
 
 def family_handles(families: Iterable[str]) -> dict[str, Artist]:
-    """What stands in a legend for families of roles, and for no role."""
+    """Entries of a legend for families of roles, and for no role."""
     colours = {name: FAMILIES[name] for name in families} | {"no rule holds": MISSING}
     return {name: Rectangle((0, 0), 1, 1, facecolor=colours[name]) for name in colours}
 
@@ -89,21 +91,21 @@ def family_handles(families: Iterable[str]) -> dict[str, Artist]:
 def _draw_cells(
     ax: Axes,
     shape: tuple[int, int],
-    roles: dict[tuple[int, int], list[Role]],
-    shown: dict[tuple[int, int], tuple[str, str]],
+    cells: dict[tuple[int, int], tuple[str, str, bool]],
     *,
     has_text: bool,
 ) -> None:
+    """cells: family, text, and whether there are several roles, by (layer, head)."""
     layers, heads = shape
     for layer, head in product(range(layers), range(heads)):
-        family, text = shown.get((layer, head), ("", ""))
+        family, text, is_several = cells.get((layer, head), ("", "", False))
         colour, corner = FAMILIES.get(family, MISSING), (head + 0.03, layer + 0.04)
         ax.add_patch(Rectangle(corner, 0.94, 0.92, facecolor=colour, linewidth=0))
         ink = legible(to_rgb(colour)) if family else MUTED
         if has_text and family:
             size = 6.8 if len(text) <= 5 else 5.6
             write_in_cell(ax, head + 0.5, layer + 0.54, text, size, ink)
-        if len(roles.get((layer, head), ())) > 1:
+        if is_several:
             size = 2.4 if has_text else 1.8
             ax.plot(head + 0.88, layer + 0.18, "o", color=ink, markersize=size)
     number_cells(ax.xaxis, heads, 1 if has_text else 4)
@@ -131,47 +133,48 @@ def part(study: Study) -> Part | None:
 
 
 def findings(study: Study) -> Iterator[Finding]:
-    """How many heads have which role for sure: the whole interval beyond where the role's rule begins."""
-    every = roles_by_head(study)
-    sure = {place: [role for role in of if role.is_sure] for place, of in every.items()}
-    sure = {place: of for place, of in sure.items() if of}
+    """The number of heads with each clear role: the whole interval is beyond the threshold of the role's rule."""
+    roles = roles_by_head(study)
     heads = keys_of(study.heads)
     if "roles" not in study.tables or not heads:
         return
+    # Only the main role of a head, so that the numbers add up. Clear roles come first.
+    sure = {place: of_head[0] for place, of_head in roles.items() if of_head[0].is_sure}
     if not sure:
         none = (
             f"No evidence that any of the {count_heads(study, heads)} heads has a role by the rules"
         )
         yield Finding("", none, (), kind="roles")
         return
-    main = {place: of[0] for place, of in sure.items()}  # one a head: the numbers add up
-    counts: dict[str, list[HeadKey]] = {}
-    for place, role in main.items():
-        counts.setdefault(role.name, []).append(place)
-    ranked = sorted(counts.items(), key=lambda item: (-count_heads(study, item[1]), -len(item[1])))
-    told = [
-        f"{_many(study, places)} {name.replace(': ', ' ')}{_threshold([main[place] for place in places])}"
+    places_of: dict[str, list[HeadKey]] = defaultdict(list)
+    for place, role in sure.items():
+        places_of[role.name].append(place)
+    ranked = sorted(
+        places_of.items(), key=lambda item: (-count_heads(study, item[1]), -len(item[1]))
+    )
+    counts = [
+        f"{_many(study, places)} {name.replace(': ', ' ')}{_threshold([sure[place] for place in places])}"
         for name, places in ranked[:MOST_ROLES]
     ]
     if others := [place for _, places in ranked[MOST_ROLES:] for place in places]:
-        told.append(f"{_many(study, others)} with other roles")
-    listed = " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0]
-    place, best = max(main.items(), key=lambda item: item[1].strength)
-    row = {"stack": place[0], "layer": place[1], "head": place[2], **vars(best)}
+        counts.append(f"{_many(study, others)} with other roles")
+    names = " and ".join([", ".join(counts[:-1]), counts[-1]]) if len(counts) > 1 else counts[0]
+    (stack, layer, head), best = max(sure.items(), key=lambda item: item[1].strength)
+    row = {"stack": stack, "layer": layer, "head": head, **vars(best)}
     at = " at each site" if is_shared(study) else ""
-    by_value = f"; {count_heads(study, every)} by the value alone, as the map counts"
-    others_too = by_value if len(every) > len(sure) else ""
+    by_value = f"; {count_heads(study, roles)} by the value alone, as the map counts"
     sentence = (
         f"{count_text(study, sure, heads)} have a role for sure (the whole interval is beyond the rule's threshold"
-        f"{others_too}), by their main role{at}: {listed}; the clearest, {best.name}, is"
+        f"{by_value if len(roles) > len(sure) else ''}), by their main role{at}: {names}; "
+        f"the clearest, {best.name}, is"
     )
-    named = head_estimate(study, row, "value")
-    strength = named.strength(best.threshold)
-    yield Finding("", sentence, (named,), kind="roles", strength=strength)
+    clearest = head_estimate(study, row, "value")
+    strength = clearest.strength(best.threshold)
+    yield Finding("", sentence, (clearest,), kind="roles", strength=strength)
 
 
 def _threshold(roles: list[Role]) -> str:
-    """` (above 0.6)`: where the role begins; nothing if that differs from head to head, as for relations."""
+    """` (above 0.6)`: the threshold of the role; empty if it differs between heads, as for relations."""
     thresholds = {role.threshold for role in roles}
     return f" (above {thresholds.pop():.3g})" if len(thresholds) == 1 else ""
 
