@@ -100,7 +100,7 @@ def cards_of(study: Study) -> Cards:
     """The cards of all heads that some table knows something about."""
     roles = roles_by_head(study)
     parts: dict[str, dict[HeadKey, Any]] = {
-        "roles": {place: [_role_entry(r) for r in of_head] for place, of_head in roles.items()},
+        "roles": {key: [_role_entry(r) for r in of_head] for key, of_head in roles.items()},
         "importance": importance_lines(study),
         "twin": _twins(study),
         "substitute": _substitutes(study),
@@ -112,11 +112,11 @@ def cards_of(study: Study) -> Cards:
     sentences, parts["examples"] = _fitting_examples(study, roles)
     stacks = stacks_of(study)
     heads: list[list[Any]] = [[None] * math.prod(shape_of(study, stack)) for stack in stacks]
-    for place in sorted(places):
-        stack, layer, head = place
+    for key in sorted(places):
+        stack, layer, head = key
         if stack in stacks:
             card = {
-                name: of_heads.get(place, None if name in ("twin", "substitute") else [])
+                name: of_heads.get(key, None if name in ("twin", "substitute") else [])
                 for name, of_heads in parts.items()
             }
             heads[stacks.index(stack)][layer * shape_of(study, stack)[1] + head] = card
@@ -219,7 +219,7 @@ def _fitting_examples(
     """Examples of as many roles of each head as fit on the page, the strongest first."""
     rows = records_of(study, "examples")
     for most in ROLES_WITH_EXAMPLES:
-        shown = {(place, role.name) for place, of_head in roles.items() for role in of_head[:most]}
+        shown = {(key, role.name) for key, of_head in roles.items() for role in of_head[:most]}
         sentences, examples = _examples(rows, shown)
         if len(json.dumps([sentences, list(examples.values())])) <= MOST_EXAMPLE_BYTES:
             return sentences, examples
@@ -234,9 +234,9 @@ def _examples(
     sentences: list[list[str]] = []
     examples: dict[HeadKey, list[Any]] = defaultdict(list)
     for row in rows:
-        place, role = head_key(row), role_label(row["role"])
+        key, role = head_key(row), role_label(row["role"])
         words = words_of(row["words"])
-        if (place, role) not in shown or not words:
+        if (key, role) not in shown or not words:
             continue
         if row["words"] not in numbers:
             numbers[row["words"]] = len(sentences)
@@ -244,9 +244,7 @@ def _examples(
         kind, direction = plain(row["kind"], 20), plain(row["direction"], 20)
         expected = None if is_missing(row["expected"]) else int(row["expected"])
         tokens = numbers[row["words"]], int(row["query"]), int(row["key"])
-        examples[place].append(
-            [role, kind, direction, *tokens, json_number(row["weight"]), expected]
-        )
+        examples[key].append([role, kind, direction, *tokens, json_number(row["weight"]), expected])
     return sentences, examples
 
 

@@ -1,4 +1,4 @@
-"""What one topic contributes to the page of a study."""
+"""The contribution of one topic to the page of a study: figures, tables, findings and facts."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ T = TypeVar("T")
 def needs_table(
     name: str,
 ) -> Callable[[Callable[[Study, pd.DataFrame], T]], Callable[[Study], T | None]]:
-    """Decorator of makers of parts and findings: they get the table; None where the study has none, or an empty one."""
+    """Decorator that passes a table to a maker of parts or findings; None if the table is missing or empty."""
 
     def decorate(make: Callable[[Study, pd.DataFrame], T]) -> Callable[[Study], T | None]:
         @wraps(make)
-        def checked(study: Study) -> T | None:
+        def wrapper(study: Study) -> T | None:
             table = study.tables.get(name)
             return None if table is None or not len(table) else make(study, table)
 
-        return checked
+        return wrapper
 
     return decorate
 
 
 class Fact(NamedTuple):
-    """What was studied, in a few words, if the run record has an entry `kind`; empty: nothing to say."""
+    """A few words on what was studied, if the run record has an entry `kind`; may be empty."""
 
     kind: str
     words: Callable[[Mapping[str, Any]], str]
 
 
 def fact_of_task(kind: str, words: str) -> Fact:
-    """The words, and the task as the record has it."""
+    """The words, followed by the task in the record."""
     return Fact(
         kind, lambda record: f"{words} {plain(entry_of(record, kind, 'task') or 'a task', 40)}"
     )
@@ -61,9 +61,9 @@ class Section:
     The keys are positions on the page: figures, parts, findings and facts of all topics are ordered by them.
 
     figures   classes of figures
-    parts     functions that make a table with its heading and note; None where the study has no such table
-    findings  functions that yield sentences; None where there is nothing to say
-    facts     what was studied, in a few words
+    parts     functions that make a table with its heading and note; None if the study has no such table
+    findings  functions that yield sentences; None without any
+    facts     a few words on what was studied
     """
 
     figures: Mapping[int, type[StudyFigure]] = field(default_factory=dict)

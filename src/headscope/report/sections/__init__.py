@@ -40,19 +40,19 @@ def figures_of(study: Study) -> list[StudyFigure]:
 
 
 def parts_of(study: Study) -> list[Part]:
-    """The parts of the page that are tables: those whose tables are present and not empty."""
+    """The tables of the page: those that are present in the study and not empty."""
     parts = [make(study) for make in _in_order(section.parts for section in sections().values())]
     return [part for part in parts if part is not None and part.rows]
 
 
 def findings_of(study: Study) -> list[Finding]:
-    """What stands out in a study, in sentences read off its tables; `top_findings` chooses which come first."""
+    """Sentences on what stands out in a study, read off its tables; `top_findings` selects those that come first."""
     makers = _in_order(section.findings for section in sections().values())
     return [finding for make in makers for finding in make(study) or ()]
 
 
 def topics_of(record: Mapping[str, Any]) -> list[str]:
-    """What was studied, in a few words for each kind of result that the run record names."""
+    """A few words on what was studied, for each kind of result in the run record."""
     facts = _in_order(section.facts for section in sections().values())
     words = [fact.words(record) for fact in facts if isinstance(record.get(fact.kind), Mapping)]
     return [text for text in words if text]

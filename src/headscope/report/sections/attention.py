@@ -89,13 +89,13 @@ def _majority(statistic: str, target: str, topic: str) -> Rule:
         most = next(iter(heads.values()), None)
         if most is None or most.value == 0:  # a causal stack cannot attend to later tokens
             return None
-        above = {place: head for place, head in heads.items() if head.value > 0.5}
+        above = {key: head for key, head in heads.items() if head.value > 0.5}
         if not above:
             sentence = f"No head{where} gives more than half of its attention to {target}; the most is that of"
             return Finding(statistic, sentence, (most,), is_clear=most.excludes(0.5), topic=topic)
         best: dict[HeadKey, HeadEstimate] = {}  # each head once, at its strongest site
-        for place, head in above.items():
-            best.setdefault(head_of(study, place), head)
+        for key, head in above.items():
+            best.setdefault(head_of(study, key), head)
         is_one = len(best) == 1
         verb = "gives more than half of its" if is_one else "give more than half of their"
         each = ", at its strongest site" if is_one else ", each at its strongest site"

@@ -1,4 +1,4 @@
-"""How sure is each head, and only of special tokens? Two grids on one scale, after Song's poster."""
+"""Confidence of each head with and without special tokens: two grids on one scale, after Song's poster."""
 
 from __future__ import annotations
 

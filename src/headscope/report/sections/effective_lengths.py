@@ -27,6 +27,8 @@ PANELS = Panels(wide=4.2, tall=2.3, left=0.7, right=0.5, bottom=0.55, above=0.45
 
 
 class EffectiveLengthsFigure(StudyFigure):
+    """A panel for each stack, a line for each layer."""
+
     name = "effective-lengths"
     table = "effective_lengths"
     title = "Effective attention and raw, by length of the text"

@@ -25,6 +25,8 @@ ROW, NAMES, NAMES_LEFT = 0.24, 1.5, 2.3  # names of roles above, of searches at 
 
 
 class Fronts(StudyFigure):
+    """A line for each search: the metric by the number of heads removed."""
+
     name = table = "fronts"
     title = "Searches side by side"
     caption = (
@@ -56,6 +58,8 @@ class Fronts(StudyFigure):
 
 
 class Survivors(StudyFigure):
+    """A row for each search and size, a column for each role: the share of its heads that is kept."""
+
     name = table = "survivors"
     title = "What the heads do that are kept"
     caption = (

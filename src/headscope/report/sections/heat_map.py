@@ -1,4 +1,4 @@
-"""What does a statistic say of every head? Layers down, heads across, one figure a statistic."""
+"""A heat map for each statistic: layers down, heads across."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-DRAWN_TOGETHER = ("js-", "pattern-")  # several statistics of one kind have one figure for all
+DRAWN_TOGETHER = ("js-", "pattern-")  # statistics of a kind that share one figure
 DRAWN_WITH_STARS = (LOSS, METRIC)
-GRADIENTS = tuple(
-    name for name in DEFINITIONS if name.startswith("gradient")
-)  # drawn against exact removal
+# If there is exact removal, these are drawn against it.
+GRADIENTS = tuple(name for name in DEFINITIONS if name.startswith("gradient"))
 
 
 class HeatMap(StudyFigure):
@@ -42,21 +41,17 @@ class HeatMap(StudyFigure):
 
     @classmethod
     def for_study(cls, study: Study) -> Iterable[HeatMap]:
-        taken: set[str] = set()
+        used: set[str] = set()
         elsewhere = (*DRAWN_WITH_STARS, *(GRADIENTS if stacks_with(study, LOSS) else ()))
         for statistic in statistics_of(study):
-            if (
-                statistic.startswith(DRAWN_TOGETHER)
-                or statistic in elsewhere
-                or StatisticName.parse(statistic).lens
-            ):
+            is_together = statistic.startswith(DRAWN_TOGETHER)
+            if is_together or statistic in elsewhere or StatisticName.parse(statistic).lens:
                 continue
             stem = name = f"heat-{slug(statistic)}"
-            while (
-                name in taken
-            ):  # two statistics may differ only in signs that a file name cannot hold
-                name = f"{stem}-{len(taken)}"
-            taken.add(name)
+            # Two statistics may differ only in characters that a file name cannot hold.
+            while name in used:
+                name = f"{stem}-{len(used)}"
+            used.add(name)
             yield cls(statistic, name, sentence_of(statistic))
 
     def draw(self, study: Study) -> Figure:
@@ -64,8 +59,8 @@ class HeatMap(StudyFigure):
         grids = [grid_of(study, self.statistic, stack) for stack in stacks]
         scale = scale_of(self.statistic, np.concatenate([grid.ravel() for grid in grids]))
         panels = [Panel(stack, grid) for stack, grid in zip(stacks, grids, strict=True)]
-        known = self.title != self.statistic
-        subtitle = f"{self.statistic} · {model_name(study)}" if known else model_name(study)
+        has_title = self.title != self.statistic
+        subtitle = f"{self.statistic} · {model_name(study)}" if has_title else model_name(study)
         if self.definition:
             subtitle += f" · {self.definition}"
         return draw_panels(panels, scale, self.title, subtitle)

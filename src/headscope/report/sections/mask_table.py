@@ -26,6 +26,8 @@ MARKS = ("o", "s", "^")
 
 
 class MaskTable(StudyFigure):
+    """A row for each mask, a mark for each training mode."""
+
     table = "mask_table"
     name = "mask-table"
     title = "What masks cost"

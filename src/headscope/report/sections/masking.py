@@ -1,4 +1,4 @@
-"""How good is the model without one of its heads? A histogram over heads, after Michel's figure 1."""
+"""Metric of the model without one of its heads: a histogram over heads, after Michel's figure 1."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headscope.report.drawing.style import (
 )
 from headscope.report.section import Section
 from headscope.report.sections.ablation import metric_of, stars_of, task_of
-from headscope.report.study_access import entry_of, grid_of, model_name, stacks_with
+from headscope.report.study_access import entry_of, grid_of, model_name, rows_for, stacks_with
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 BINS = 30
-NOTHING = 1e-9  # what rounding leaves of no change
+NOTHING = 1e-9  # rounding errors of no change are smaller
 PANELS = Panels(wide=5.58, tall=1.45, left=0.62, right=0.2, bottom=0.85, above=0.46, gap_y=0.42)
 
 
 class Masking(StudyFigure):
-    """A panel a stack, one axis for all."""
+    """A panel for each stack, one axis for all."""
 
     statistics = (METRIC,)
     name = "masking"
@@ -46,9 +46,9 @@ class Masking(StudyFigure):
     )
 
     def applies(self, study: Study) -> bool:
-        """Not after a race, where few heads have a metric."""
-        known = study.heads.loc[study.heads["statistic"] == METRIC, "value"].notna()
-        return bool(known.mean() > 0.5) and _intact(study) is not None
+        """Not after a sequential test, in which few heads have a metric."""
+        has_metric = rows_for(study, METRIC)["value"].notna()
+        return bool(has_metric.mean() > 0.5) and _intact(study) is not None
 
     def draw(self, study: Study) -> Figure:
         intact = _intact(study)
@@ -80,7 +80,7 @@ class Masking(StudyFigure):
 
 
 def bins_of(changes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Edges of equal bins that hold all changes, 0 in the middle of one: no change is neither worse nor better."""
+    """Edges of equal bins that hold all changes. 0 is in the middle of one, since it is neither worse nor better."""
     least, most = min(float(changes.min()), 0.0), max(float(changes.max()), 0.0)
     step = (most - least or 1e-3) / BINS
     below, above = (int(np.floor(abs(end) / step + 0.5 + 1e-9)) + 1 for end in (least, most))
@@ -96,8 +96,8 @@ def _intact(study: Study) -> float | None:
 def _draw_stack(
     ax: Axes, masked: NDArray[np.float64], starred: NDArray[np.bool_], edges: NDArray[np.float64]
 ) -> None:
-    there = np.isfinite(masked)
-    sure, unsure = (np.histogram(masked[there & one], edges)[0] for one in (starred, ~starred))
+    finite = np.isfinite(masked)
+    sure, unsure = (np.histogram(masked[finite & some], edges)[0] for some in (starred, ~starred))
     left, width = edges[:-1], np.diff(edges)
     bars: dict[str, Any] = {"align": "edge", "color": SERIES[0], "linewidth": 0, "zorder": 2}
     ax.bar(left, sure, width, label="significant change", **bars)

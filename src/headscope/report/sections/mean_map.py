@@ -30,6 +30,8 @@ GAP = 3  # pixels between maps, at one pixel a position
 
 
 class MeanMap(StackFigure):
+    """A small map for each head of a stack, in one picture."""
+
     stem = "mean-map"
     title = "Mean attention map of every head"
     caption = (

@@ -1,4 +1,4 @@
-"""How much does each layer mix tokens?"""
+"""Share of other tokens in the output of each layer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headscope.report.drawing.lines import Line, Lines, draw_lines, points_of
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.section import Section
+from headscope.report.section import Section, needs_table
 from headscope.report.study_access import model_name
 from headscope.report.table_cells import Part, rows_by_layer
 from headscope.report.text import plain
@@ -27,34 +27,32 @@ FORMS = {  # of mixing.csv, in Kobayashi's order and words
 
 
 class MixingFigure(StudyFigure):
+    """A panel for each stack, a line for each form of mixing."""
+
     name = table = "mixing"
     title = "How much of a token comes from others, by layer"
     caption = "By weights alone, by the length of what heads move, with the residual, and behind the LayerNorm."
 
     def draw(self, study: Study) -> Figure:
-        table = study.tables["mixing"]
         panels = []
-        for stack in dict.fromkeys(table["stack"]):
-            here = table[table["stack"] == stack]
+        for stack, table in study.tables["mixing"].groupby("stack", sort=False):
             lines = {
-                words: Line(points_of(here[here["form"] == form]))
-                for form, words in forms_of(here).items()
+                label: Line(points_of(table[table["form"] == form]))
+                for form, label in forms_of(table).items()
             }
             panels.append(Lines(plain(stack, 20), "share of others", lines))
         return draw_lines([panels], self.title, model_name(study))
 
 
 def forms_of(table: pd.DataFrame) -> dict[str, str]:
-    """The forms of mixing.csv that a table has, with their words, in Kobayashi's order."""
-    forms = {str(form) for form in table["form"]}
-    others = [form for form in dict.fromkeys(table["form"]) if form not in FORMS]
-    return {form: FORMS.get(form, form) for form in (*(f for f in FORMS if f in forms), *others)}
+    """The forms in a table with their labels, in Kobayashi's order; forms without a label come last."""
+    forms = dict.fromkeys(table["form"])
+    ordered = [*(form for form in FORMS if form in forms), *forms]
+    return {form: FORMS.get(form, form) for form in ordered}
 
 
-def part(study: Study) -> Part | None:
-    table = study.tables.get("mixing")
-    if table is None:
-        return None
+@needs_table("mixing")
+def part(study: Study, table: pd.DataFrame) -> Part:
     forms = forms_of(table)
     rows = rows_by_layer(study, table, "form", list(forms))
     note = (
@@ -65,7 +63,4 @@ def part(study: Study) -> Part | None:
     return Part("mixing", "How much each layer mixes tokens", note, columns, rows)
 
 
-SECTION = Section(
-    figures={63: MixingFigure},
-    parts={170: part},
-)
+SECTION = Section(figures={63: MixingFigure}, parts={170: part})

@@ -1,4 +1,4 @@
-"""How far to the left or right does each head look? Mass per relative offset, one panel a layer."""
+"""Attention of each head by relative offset, a panel for each layer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 REACH = 10  # offsets shown to each side
-WORTH_NAMING = 0.25  # a head with this much mass at one offset has its peak labelled
+LEAST_PEAK = 0.25  # of the mass of a head at one offset, from which its peak is labelled
 TICKS = (0, 0.01, 0.1, 0.25, 0.5, 1)
 PANELS = Panels(
     wide=1.75, tall=1.3, left=0.55, right=0.15, bottom=0.48, above=0.3, gap_x=0.32, gap_y=0.45
@@ -32,6 +32,8 @@ PANELS = Panels(
 
 
 class OffsetsFigure(StackFigure):
+    """A panel for each layer of a stack, a line for each head."""
+
     stem = "offsets"
     title = "Attention by relative position"
     caption = (
@@ -87,14 +89,14 @@ def _draw_layer(ax: Axes, heads: NDArray[np.float64], most: float) -> None:
         ax.plot(offsets, mean_over(heads, 0), color=INK, linewidth=1.8, zorder=3)
         head, peak = np.unravel_index(int(np.nanargmax(heads)), heads.shape)
         height = float(heads[head, peak])
-        if height >= WORTH_NAMING:
+        if height >= LEAST_PEAK:
             x = float(offsets[peak])
             shift, side = (4, "left") if x <= 0 else (-4, "right")
-            text: dict[str, Any] = {"ha": side, "va": "center", "fontsize": 6.5, "color": MUTED}
-            said = f"head {head}: {height:.2f} at {format_offset(x)}"
-            annotate(ax, said, (x, height), (shift, 0), **text)
+            style: dict[str, Any] = {"ha": side, "va": "center", "fontsize": 6.5, "color": MUTED}
+            text = f"head {head}: {height:.2f} at {format_offset(x)}"
+            annotate(ax, text, (x, height), (shift, 0), **style)
     ax.set_xlim(-reach - 0.5, reach + 0.5)
-    ax.set_yscale("function", functions=(_root, np.square))  # most heads live below 0.05
+    ax.set_yscale("function", functions=(_root, np.square))  # most heads are below 0.05
     ax.set_ylim(0, most * 1.12)
     ticks = [tick for tick in TICKS if tick <= most * 1.12]
     ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])

@@ -1,4 +1,4 @@
-"""How many maps are vertical, diagonal, both, blocks or none of these? Bars of shares, after Kovaleva's figure."""
+"""Shares of vertical, diagonal, block and other attention maps as bars, after Kovaleva's figure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WIDTH, LEFT, RIGHT, BOTTOM, GAP, BAR = 6.4, 0.95, 0.2, 0.45, 0.62, 0.21
 
 
 class Patterns(StudyFigure):
-    """One panel a stack: the whole stack, then each layer."""
+    """A panel for each stack: a bar for the whole stack, then one for each layer."""
 
     statistics = tuple(f"pattern-{name}" for name in COLOURS)
     name = "patterns"
@@ -59,15 +59,15 @@ class Patterns(StudyFigure):
                 ax.set_title(plain(stack, 40), fontweight="bold", pad=5)
                 y += len(bars) * BAR + GAP
             handles, labels = ax.get_legend_handles_labels()
-            named, spaces = dict(zip(labels, handles, strict=True)), {"columnspacing": 1.1}
-            anchor = sheet.point(LEFT, -0.3)
-            draw_legend(sheet.figure, named, anchor, ncols=5, handlelength=0.9, **spaces)
+            options = {"ncols": 5, "handlelength": 0.9, "columnspacing": 1.1}
+            entries = dict(zip(labels, handles, strict=True))
+            draw_legend(sheet.figure, entries, sheet.point(LEFT, -0.3), **options)
             ax.set_xlabel("share of maps")
             return sheet.figure
 
 
 def _shares(study: Study, stack: str) -> NDArray[np.float64]:
-    """[bar, pattern]: the mean over all heads of the stack, then over those of each layer; NaN without maps."""
+    """[bar, pattern]: the mean over all heads of the stack, then over the heads of each layer; NaN without maps."""
     grids = np.stack([grid_of(study, f"pattern-{name}", stack) for name in COLOURS], axis=-1)
     return np.stack([mean_over(heads, 0) for heads in (grids.reshape(-1, len(COLOURS)), *grids)])
 

@@ -1,4 +1,4 @@
-"""How much syntax does a parser read off attention?"""
+"""Accuracy of a parser that reads attention."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ if TYPE_CHECKING:
 
 
 def findings(study: Study) -> Iterator[Finding]:
-    """What a parser reads off attention alone, beside the one that sees random attention."""
+    """The accuracy of a parser from attention alone, compared with random attention and other baselines."""
     rows = {str(row["probe"]): row for row in records_of(study, "probes")}
     if not {"attention-only", "random-attention"} <= set(rows):
         return
-    found, random = (
+    parser, random = (
         read_estimate(rows[name], ("uas", "low", "high"))
         for name in ("attention-only", "random-attention")
     )
-    rival = max(
-        finite(row["uas"]) for name, row in rows.items() if not name.startswith("attention")
-    )
+    others = [row for name, row in rows.items() if not name.startswith("attention")]
+    rival = max(finite(row["uas"]) for row in others)
     sentence = (
-        f"A parser from attention alone finds {found.text()} of the governors; with words and random attention "
+        f"A parser from attention alone finds {parser.text()} of the governors; with words and random attention "
         f"{random.text()}, the best without this model's attention {short_number(rival)}"
     )
-    yield Finding("", sentence, (), kind="relations", **found.evidence(rival))
+    yield Finding("", sentence, (), kind="relations", **parser.evidence(rival))
 
 
 SECTION = Section(

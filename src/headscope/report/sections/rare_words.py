@@ -1,4 +1,4 @@
-"""Does a head point at rare words more often than a simple guess would? After Voita's section 5.3."""
+"""Heads that point at rare words, compared with simple guesses, after Voita's section 5.3."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 STATISTIC = "two-rarest"
-HALF = 0.5  # Voita's rule, where the study does not say otherwise
+HALF = 0.5  # Voita's rule, unless the study has another threshold
 NAMED = 6  # heads whose address is written
 LEFT, RIGHT, BOTTOM, PANEL_HIGH = 0.62, 1.45, 0.52, 2.9
 LINES = {
@@ -44,6 +44,8 @@ APART = 0.045  # shares: lines nearer than that are named one above the other
 
 
 class RareWordsFigure(StackFigure):
+    """A dot for each head of a stack by layer, a line for each guess."""
+
     stem = "rare-words"
     statistics = (STATISTIC,)
     title = "Heads that point at rare words"
@@ -88,13 +90,13 @@ def _draw_heads(ax: Axes, rows: pd.DataFrame) -> None:
 
 def _draw_guesses(ax: Axes, table: pd.DataFrame | None, layers: int, limit: float) -> None:
     """A line for each guess, and one where the role begins, named at the right without overlapping."""
-    named: list[tuple[float, str, Any, str]] = [(limit, "the rule's", "solid", RULE)]
+    lines: list[tuple[float, str, Any, str]] = [(limit, "the rule's", "solid", RULE)]
     if table is not None:
         for row in table[table["kind"] == STATISTIC].to_dict("records"):
             pattern = LINES.get(str(row["baseline"]), "dashed")
-            named.append((float(row["value"]), plain(row["baseline"], 20), pattern, SERIES[1]))
+            lines.append((float(row["value"]), plain(row["baseline"], 20), pattern, SERIES[1]))
     least = -1.0
-    for value, label, pattern, colour in sorted(named, key=lambda one: one[0]):
+    for value, label, pattern, colour in sorted(lines, key=lambda line: line[0]):
         ax.axhline(value, color=colour, linewidth=1.1, linestyle=pattern, zorder=1)
         least = max(value, least + APART)
         text: dict[str, Any] = {"va": "center", "fontsize": 7, "color": MUTED, "clip_on": False}
@@ -127,6 +129,7 @@ def part(study: Study, table: pd.DataFrame) -> Part:
 
 @needs_table("rare_words")
 def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
+    """The head that points at rare words most often, compared with the best guess."""
     rows, guesses = values_for(study, STATISTIC), table[table["kind"] == STATISTIC]
     if not len(rows) or not len(guesses):
         return
@@ -135,11 +138,11 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
         f"One of the two rarest words: the best simple guess ({plain(guess['baseline'], 40)}) is right in "
         f"{short_number(guess['value'])} of the sentences; the head that most often points there is"
     )
-    order = {"value": False, "stack": True, "layer": True, "head": True}
-    best = rows.sort_values(list(order), ascending=list(order.values())).to_dict("records")[0]
-    found = head_estimate(study, best, "value")
-    evidence = found.evidence(float(guess["value"]))
-    yield Finding(STATISTIC, sentence, (found,), kind="relations", **evidence)
+    rows = rows.sort_values(["stack", "layer", "head"])
+    best = rows.nlargest(1, "value").to_dict("records")[0]
+    head = head_estimate(study, best, "value")
+    evidence = head.evidence(float(guess["value"]))
+    yield Finding(STATISTIC, sentence, (head,), kind="relations", **evidence)
 
 
 SECTION = Section(figures={43: RareWordsFigure}, parts={110: part}, findings={100: findings})

@@ -1,17 +1,18 @@
-"""Where does relevance go, layer by layer? What enters, what comes through heads, what biases add, what is lost."""
+"""Relevance by layer: the parts that enter, pass through heads, come from biases, and are lost."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headscope.report.drawing.lines import Line, Lines, draw_lines
+from headscope.report.drawing.lines import Line, Lines, draw_lines, points_of
 from headscope.report.drawing.study_figure import StudyFigure
-from headscope.report.section import Section
+from headscope.report.section import Section, needs_table
 from headscope.report.study_access import entry_of, model_name
 from headscope.report.table_cells import Part, rows_by_layer
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
     from headscope.study.study import Study
@@ -29,6 +30,8 @@ PANELS = {
 
 
 class RelevanceLayers(StudyFigure):
+    """A row of panels for each stack, a line for each part."""
+
     table = TABLE
     name = "relevance-layers"
     title = "Where relevance goes, by layer"
@@ -41,33 +44,28 @@ class RelevanceLayers(StudyFigure):
 
     def draw(self, study: Study) -> Figure:
         table = study.tables[TABLE]
+        lines_of = {
+            key: Line(points_of(rows.sort_values("layer")))
+            for key, rows in table.groupby(["stack", "part"], sort=False)
+        }
         stacks = list(dict.fromkeys(table["stack"]))
         rows = []
         for stack in stacks:
             panels = []
             for heading, parts in PANELS.items():
-                lines: dict[str, Line] = {}
-                for part, label in parts.items():
-                    here = table[(table["stack"] == stack) & (table["part"] == part)].sort_values(
-                        "layer"
-                    )
-                    points = list(
-                        here[["layer", "value", "low", "high"]].itertuples(index=False, name=None)
-                    )
-                    lines |= {label: Line(points)} if points else {}
-                named = heading if len(stacks) == 1 else f"{plain(stack, 12)}: {heading}"
-                panels += [Lines(named, "part of what is said", lines)] if lines else []
+                keys = {label: (stack, part) for part, label in parts.items()}
+                lines = {label: lines_of[key] for label, key in keys.items() if key in lines_of}
+                title = heading if len(stacks) == 1 else f"{plain(stack, 12)}: {heading}"
+                panels += [Lines(title, "part of what is said", lines)] if lines else []
             rows.append(panels)
         rules = entry_of(study.record, "importance", "rules")
-        told = f"{model_name(study)}, rules of {plain(rules, 20)}" if rules else model_name(study)
-        return draw_lines(rows, self.title, told)
+        subtitle = model_name(study) + (f", rules of {plain(rules, 20)}" if rules else "")
+        return draw_lines(rows, self.title, subtitle)
 
 
-def part(study: Study) -> Part | None:
-    """A row a stack and layer, from the embeddings to the model's head."""
-    table = study.tables.get("relevance_layers")
-    if table is None:
-        return None
+@needs_table(TABLE)
+def part(study: Study, table: pd.DataFrame) -> Part:
+    """A row for each stack and layer, from the embeddings to the model's head."""
     parts = [str(part) for part in dict.fromkeys(table["part"])]
     rows = rows_by_layer(study, table, "part", parts)
     rows.sort(key=lambda row: float(row[0].key or 0))  # by stack, then by layer
@@ -76,10 +74,8 @@ def part(study: Study) -> Part | None:
         "it, what biases add, what the source gives and what is lost; of it, heads is what came through attention. "
         "Layer −1 is the embeddings, the last one what comes after all layers."
     )
-    columns, figures = ("layer", *parts), ("relevance-layers",)
-    return Part(
-        "relevance", "Where relevance goes", note, columns, rows, "relevance_layers.csv", figures
-    )
+    columns, source = ("layer", *parts), ("relevance_layers.csv", ("relevance-layers",))
+    return Part("relevance", "Where relevance goes", note, columns, rows, *source)
 
 
 SECTION = Section(figures={65: RelevanceLayers}, parts={190: part})

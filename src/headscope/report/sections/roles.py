@@ -59,9 +59,9 @@ class RoleMap(StackFigure):
         layers, heads = shape_of(study, self.stack)
         roles = roles_by_head(study)
         cells: dict[tuple[int, int], tuple[str, str, bool]] = {
-            place[1:]: (*family_of(of_head[0].name, study), len(of_head) > 1)
-            for place, of_head in roles.items()
-            if place[0] == self.stack
+            key[1:]: (*family_of(of_head[0].name, study), len(of_head) > 1)
+            for key, of_head in roles.items()
+            if key[0] == self.stack
         }
         has_text = heads <= MOST_WITH_TEXT
         wide, high = (CELL_WIDE, CELL_HIGH) if has_text else (CELL_SMALL, CELL_SMALL)
@@ -118,12 +118,12 @@ def _draw_cells(
 def part(study: Study) -> Part | None:
     roles, stacks = roles_by_head(study), stacks_of(study)
     rows = []
-    for place in sorted(roles, key=lambda place: (stacks.index(place[0]), place[1:])):
-        for role in roles[place]:
+    for key in sorted(roles, key=lambda key: (stacks.index(key[0]), key[1:])):
+        for role in roles[key]:
             below = "" if role.is_sure else " (the interval reaches below)"
             value = interval_cell(role.value, role.low, role.high), number_cell(role.baseline)
             rule = Cell(f"{plain(role.rule)}{below}", role.rule)
-            rows.append([head_cell(study, place), Cell(role.name, role.name), *value, rule])
+            rows.append([head_cell(study, key), Cell(role.name, role.name), *value, rule])
     note = (
         f"{len(roles)} of {len(keys_of(study.heads))} heads have a role by the rules named here, several heads more "
         "than one. A head's card shows it at work: choose a head."
@@ -139,7 +139,7 @@ def findings(study: Study) -> Iterator[Finding]:
     if "roles" not in study.tables or not heads:
         return
     # Only the main role of a head, so that the numbers add up. Clear roles come first.
-    sure = {place: of_head[0] for place, of_head in roles.items() if of_head[0].is_sure}
+    sure = {key: of_head[0] for key, of_head in roles.items() if of_head[0].is_sure}
     if not sure:
         none = (
             f"No evidence that any of the {count_heads(study, heads)} heads has a role by the rules"
@@ -147,16 +147,16 @@ def findings(study: Study) -> Iterator[Finding]:
         yield Finding("", none, (), kind="roles")
         return
     places_of: dict[str, list[HeadKey]] = defaultdict(list)
-    for place, role in sure.items():
-        places_of[role.name].append(place)
+    for key, role in sure.items():
+        places_of[role.name].append(key)
     ranked = sorted(
         places_of.items(), key=lambda item: (-count_heads(study, item[1]), -len(item[1]))
     )
     counts = [
-        f"{_many(study, places)} {name.replace(': ', ' ')}{_threshold([sure[place] for place in places])}"
+        f"{_many(study, places)} {name.replace(': ', ' ')}{_threshold([sure[key] for key in places])}"
         for name, places in ranked[:MOST_ROLES]
     ]
-    if others := [place for _, places in ranked[MOST_ROLES:] for place in places]:
+    if others := [key for _, places in ranked[MOST_ROLES:] for key in places]:
         counts.append(f"{_many(study, others)} with other roles")
     names = " and ".join([", ".join(counts[:-1]), counts[-1]]) if len(counts) > 1 else counts[0]
     (stack, layer, head), best = max(sure.items(), key=lambda item: item[1].strength)

@@ -1,7 +1,8 @@
-"""Is attention to separators, or to another sink, a no-op?"""
+"""Gradients of attention to separators and other sinks: whether that attention is a no-op."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,13 @@ from headscope.analysis.separators import NAMES, SMALL, verdicts
 from headscope.report.drawing.lines import Line, Lines, draw_lines, heading_of, points_of
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.finding import Finding
-from headscope.report.section import Section
+from headscope.report.section import Section, needs_table
 from headscope.report.study_access import model_name
 from headscope.report.table_cells import Cell, Part, estimate_cell, layer_cell
 from headscope.report.text import plain
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
     from headscope.study.study import Study
@@ -25,18 +27,22 @@ CLASSES = {
     "first": "first token",
     "punctuation": '"." and ","',
 }
+TITLE = "Is attention to separators, or to another sink, a no-op?"
 RATIOS = {
     "gradient-ratio": "|∂loss/∂A|",
     "weighted-ratio": "|A·∂loss/∂A|",
     "centred-ratio": "centred |∂loss/∂A|",
 }
-JUDGED = ("gradient-ratio", "centred-ratio")  # that are called small or not
+MEASURES = {"attention": "attention", **RATIOS}
+JUDGED = ("gradient-ratio", "centred-ratio")  # compared with the threshold of small gradients
 
 
 class NoOpGradients(StudyFigure):
+    """A row of panels for each stack, a panel for each measure, a line for each kind of tokens."""
+
     name = "no-op-gradients"
     table = "gradients"
-    title = "Is attention to separators, or to another sink, a no-op?"
+    title = TITLE
     caption = (
         "Left: the attention that each kind of token gets. Then the mean gradient by a weight on such a token over "
         "that by a weight on other tokens (1: the same): as it is, times the weight, and less its row's mean, which "
@@ -46,74 +52,52 @@ class NoOpGradients(StudyFigure):
 
     def draw(self, study: Study) -> Figure:
         table = study.tables["gradients"]
+        lines_of = {
+            key: Line(points_of(rows))
+            for key, rows in table.groupby(["stack", "measure", "class"], sort=False)
+        }
         rows = []
         for stack in dict.fromkeys(table["stack"]):
             panels = []
-            for measure, heading in {"attention": "attention", **RATIOS}.items():
-                here = table[(table["stack"] == stack) & (table["measure"] == measure)]
-                lines = {
-                    name: Line(points_of(here[here["class"] == kind]))
-                    for kind, name in CLASSES.items()
-                }
-                lines = {name: line for name, line in lines.items() if line.points}
+            for measure, heading in MEASURES.items():
+                keys = {name: (stack, measure, kind) for kind, name in CLASSES.items()}
+                lines = {name: lines_of[key] for name, key in keys.items() if key in lines_of}
                 if lines:
-                    unit = "share" if measure == "attention" else "over others"
+                    is_ratio = measure in RATIOS
+                    unit = "over others" if is_ratio else "share"
                     threshold = SMALL if measure in JUDGED else None
-                    named = heading_of(study, stack, heading)
-                    panels.append(
-                        Lines(
-                            named, unit, lines, is_ratio=measure != "attention", threshold=threshold
-                        )
-                    )
+                    title = heading_of(study, stack, heading)
+                    panels.append(Lines(title, unit, lines, is_ratio, threshold))
             rows += [panels] if panels else []
         return draw_lines(rows, self.title, model_name(study))
 
 
-def part(study: Study) -> Part | None:
-    table = study.tables.get("gradients")
-    if table is None:
-        return None
-    cells: dict[tuple[str, int, str], dict[str, Any]] = {}
+@needs_table("gradients")
+def part(study: Study, table: pd.DataFrame) -> Part:
+    cells: dict[tuple[str, str, int], dict[str, Any]] = defaultdict(dict)
     for row in table.to_dict("records"):
         if row["class"] in NAMES:
-            cells.setdefault((row["stack"], row["layer"], row["class"]), {})[row["measure"]] = row
-    measures = ("attention", "gradient-ratio", "weighted-ratio", "centred-ratio")
-    rows = [
-        [
-            layer_cell(study, stack, layer),
-            Cell(NAMES[kind], kind),
-            *(estimate_cell(of.get(measure)) for measure in measures),
-        ]
-        for (stack, layer, kind), of in sorted(
-            cells.items(), key=lambda item: (item[0][0], item[0][2], item[0][1])
-        )
-    ]
-    told = verdicts(table)
-    lead = " ".join(verdict.sentence for verdict in told)
-    note = " ".join(verdict.numbers for verdict in told if verdict.numbers)
+            cells[row["stack"], row["class"], row["layer"]][row["measure"]] = row
+    rows = []
+    for (stack, kind, layer), of_measure in sorted(cells.items()):
+        estimates = [estimate_cell(of_measure.get(measure)) for measure in MEASURES]
+        rows.append([layer_cell(study, stack, layer), Cell(NAMES[kind], kind), *estimates])
+    all_verdicts = verdicts(table)
+    lead = " ".join(verdict.sentence for verdict in all_verdicts)
+    note = " ".join(verdict.numbers for verdict in all_verdicts if verdict.numbers)
     note += (
         " The columns: attention to the tokens, and over that on other tokens the mean of |∂loss/∂A|, of |A·∂loss/∂A| "
         "and of the gradient less its row's mean."
     )
     headings = ("layer", "tokens", "attention", "gradient", "weighted", "centred")
-    heading = "Is attention to separators, or to another sink, a no-op?"
-    return Part(
-        "no-op",
-        heading,
-        note.strip(),
-        headings,
-        rows,
-        "gradients.csv",
-        ("no-op",),
-        frozenset({1}),
-        lead=lead,
-    )
+    options: dict[str, Any] = {"file": "gradients.csv", "figures": ("no-op",), "words": {1}}
+    return Part("no-op", TITLE, note.strip(), headings, rows, lead=lead, **options)
 
 
-def findings(study: Study) -> Iterator[Finding]:
+@needs_table("gradients")
+def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     """Whether attention to separators, or to another sink, is a no-op."""
-    table = study.tables.get("gradients")
-    for verdict in [] if table is None else verdicts(table):
+    for verdict in verdicts(table):
         sentence = plain(f"{verdict.sentence} {verdict.numbers}".strip(), 900).rstrip(".")
         yield Finding("", sentence, (), kind="separators", is_clear=verdict.holds is not None)
 
