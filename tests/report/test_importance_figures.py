@@ -332,7 +332,12 @@ def test_every_dot_is_a_head_exact_across_and_cheap_up() -> None:
 
 def test_without_agreement_only_what_importance_made_is_compared() -> None:
     study = study_of(has_agreement=False)
-    assert agreement.cheap_ones(study) == ["gradient", "gradient-absolute", "output-norm", "random"]
+    assert agreement.cheap_importances(study) == [
+        "gradient",
+        "gradient-absolute",
+        "output-norm",
+        "random",
+    ]
     values = study.heads.set_index("statistic")["value"]
     expected = spearmanr(values["gradient"], values["ablation-loss"]).statistic
     assert agreement.correlation_of(study, "gradient") == pytest.approx(expected)

@@ -95,7 +95,7 @@ class Scatter(StudyFigure):
                 ax = sheet.add_panel(*divmod(i, COLUMNS))
                 cheap = {stack: grid_of(study, name, stack) for stack in stacks}
                 _draw_panel(ax, exact, cheap, layers)
-                correlation = _correlation_of(study, name)
+                correlation = correlation_of(study, name)
                 ax.set_title(plain(name, 20), fontweight="bold", pad=15)
                 if np.isfinite(correlation):
                     text = f"ρ {correlation:.2f}".replace("-", "−")
@@ -172,7 +172,7 @@ def _can_rank(study: Study) -> bool:
     return not rows or not noise_warning(rows[0])
 
 
-def _correlation_of(study: Study, name: str) -> float:
+def correlation_of(study: Study, name: str) -> float:
     """As in agreement.csv; without it, over the heads of the study."""
     if rows := records_of(study, TABLE):
         return next(float(row["correlation"]) for row in rows if row["importance"] == name)
