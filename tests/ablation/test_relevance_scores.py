@@ -25,7 +25,7 @@ from headscope.model.edits import Ablate
 from headscope.pruning.scores import scores_by
 from headscope.pruning.searches.iterative import iterative as iterative_search
 from headscope.pruning.searches.rank import rank as rank_search
-from headscope.pruning.subset_evaluator import Selection
+from headscope.pruning.subset_evaluator import SubsetEvaluator
 from headscope.tasks import get_task
 from headscope.tasks.base import IGNORED, Prepared, Task, batch_of
 from reference.relevance import by_removal
@@ -71,7 +71,7 @@ def logits_of(model: AttentionModel, prepared: Prepared, number: int) -> torch.T
 
 
 def by_hand(
-    selection: Selection, removed: frozenset[int], wide: int | None
+    selection: SubsetEvaluator, removed: frozenset[int], wide: int | None
 ) -> dict[str, NDArray[np.float64]]:
     """[unit] of both, from what is missing without each head of the ablated model, gates held fixed."""
     model, prepared = selection.model, selection.prepared
@@ -116,7 +116,7 @@ def by_hand(
 @pytest.mark.parametrize("family", HEADS)
 def test_scores_of_a_state_are_those_of_the_heads_that_are_left(family: str) -> None:
     model, task, prepared = made(family)
-    selection = Selection(model, task, prepared, batch_size=3)
+    selection = SubsetEvaluator(model, task, prepared, batch_size=3)
     gone = HeadSet(",".join(GONE[family]), among=model.heads)
     removed = frozenset(number for number, unit in enumerate(selection.units) if unit[0] in gone)
     assert set(selection.heads(removed)) == set(gone)
@@ -136,7 +136,7 @@ def test_the_carrier_is_the_last_of_its_layer(
 ) -> None:
     task = get_task("sst2")
     model = classifier()
-    selection = Selection(
+    selection = SubsetEvaluator(
         model, task, task.prepare(model, task.items(examples(tmp_path, 40), "dev"))
     )
     scores = scores_by(selection, by, rules)
@@ -155,7 +155,7 @@ def test_the_carrier_is_the_last_of_its_layer(
 def test_a_backward_pass_is_paid_for_once_a_scoring(tmp_path: Path) -> None:
     task = get_task("sst2")
     model = classifier()
-    selection = Selection(
+    selection = SubsetEvaluator(
         model, task, task.prepare(model, task.items(examples(tmp_path, 20), "dev"))
     )
     before = selection.spent

@@ -135,7 +135,7 @@ WRONG: dict[str, str] = {
     f"{PRUNE} --heads 2 --search bean": '--search must be beam, greedy, iterative, random or rank, got "bean". '
     'Did you mean "beam"?',
     f"{PRUNE} --heads 2 --form tiny": '--form must be onnx, plain or small, got "tiny".',
-    f"{PRUNE} --heads 2 --repair glue": '--repair: "glue" is no repair. Expected fold or refit.',
+    f"{PRUNE} --heads 2 --repair glue": '--repair: "glue" is not a repair. Expected fold or refit.',
     f"{PRUNE} --sparsity 2": "--sparsity must be above 0 and below 1, got 2.",
     PRUNE: NO_TARGET,
     "prune model --out new": NO_TARGET,

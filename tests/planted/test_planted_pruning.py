@@ -23,17 +23,17 @@ from headscope.pruning.searches.beam import beam as beam_search
 from headscope.pruning.searches.greedy import greedy as greedy_search
 from headscope.pruning.searches.iterative import iterative as iterative_search
 from headscope.pruning.searches.rank import rank as rank_search
-from headscope.pruning.subset_evaluator import Memory, Selection, SubsetState
+from headscope.pruning.subset_evaluator import Memory, SubsetEvaluator, SubsetState
 from headscope.tasks import get_task
 from worded import DISLIKED, LIKED, worded
 
 
 def selection_of(
     model: AttentionModel, folder: Path, count: int = 80, **options: object
-) -> Selection:
+) -> SubsetEvaluator:
     task = get_task("sst2")
     prepared = task.prepare(model, task.items(examples(folder, count), "dev"))
-    return Selection(model, task, prepared, **options)  # type: ignore[arg-type]
+    return SubsetEvaluator(model, task, prepared, **options)  # type: ignore[arg-type]
 
 
 def quiet(model: AttentionModel, heads: str) -> AttentionModel:
@@ -51,7 +51,7 @@ def last(path: object, count: int) -> object:
     return next(state for step, state in enumerate(path, 1) if step == count)  # type: ignore[arg-type, var-annotated]
 
 
-def kept_of(selection: Selection, removed: frozenset[int]) -> list[str]:
+def kept_of(selection: SubsetEvaluator, removed: frozenset[int]) -> list[str]:
     return [str(head) for head in selection.model.heads if head not in selection.heads(removed)]
 
 
@@ -100,7 +100,7 @@ def test_of_twins_one_stays(how: str, tmp_path: Path) -> None:
     assert len({"encoder.0.1", "encoder.1.2"} - {str(head) for head in removed}) == 1
 
 
-def cancelling(folder: Path) -> Selection:
+def cancelling(folder: Path) -> SubsetEvaluator:
     """0.0 and 0.3 write opposite things, loudly: alone neither can go, together they are nothing."""
     model = classifier(noise=0.02)
     with torch.no_grad():
@@ -112,7 +112,7 @@ def cancelling(folder: Path) -> Selection:
 
 def test_of_all_pairs_the_best_is_found(tmp_path: Path) -> None:
     selection = cancelling(tmp_path)
-    every = {pair: selection.evaluated(frozenset(pair)).loss for pair in combinations(range(8), 2)}
+    every = {pair: selection.evaluate(frozenset(pair)).loss for pair in combinations(range(8), 2)}
     assert every[(0, 3)] == pytest.approx(selection.intact.loss, abs=0.01)
     found = last(beam_search(cancelling(tmp_path), width=4, expansion=8, swaps=8), 2)
     assert found.outcome.loss <= min(every.values()) + 1e-9
@@ -143,7 +143,7 @@ def test_beam_is_near_the_best_on_small_models_that_can_be_solved(tmp_path: Path
                 )
         selection = selection_of(model, tmp_path, 60)
         exhaustive = min(
-            selection.evaluated(frozenset(three)).loss for three in combinations(range(8), 3)
+            selection.evaluate(frozenset(three)).loss for three in combinations(range(8), 3)
         )
         found = last(beam_search(selection_of(model, tmp_path, 60)), 3).outcome.loss
         assert found <= exhaustive * 1.05 + 1e-9
@@ -160,9 +160,9 @@ def disturbed(seed: int) -> AttentionModel:
     return model
 
 
-def along(path: Iterator[SubsetState], selection: Selection, sizes: int) -> list[float]:
+def along(path: Iterator[SubsetState], selection: SubsetEvaluator, sizes: int) -> list[float]:
     """What a search goes by, lower is better, at each size."""
-    return [selection.goodness(state.outcome) for _, state in zip(range(sizes), path, strict=False)]
+    return [selection.cost(state.outcome) for _, state in zip(range(sizes), path, strict=False)]
 
 
 @pytest.mark.parametrize("objective", ["loss", "metric"])
@@ -173,7 +173,7 @@ def test_beam_is_never_worse_than_the_greedy_path_inside_it(
     """Whatever its width, swaps and number of candidates, at every size; with all candidates that is greedy search."""
     model = disturbed(seed)
 
-    def found(search: Callable[[Selection], Iterator[SubsetState]]) -> np.ndarray:
+    def found(search: Callable[[SubsetEvaluator], Iterator[SubsetState]]) -> np.ndarray:
         selection = selection_of(model, tmp_path, 40, objective=objective)
         return np.array(along(search(selection), selection, 4))
 
@@ -224,7 +224,7 @@ def test_beam_is_not_worse_than_greedy_for_no_more_evaluations(
         strict=False,
     ):
         assert len(mine.removed) == len(theirs.removed) == size
-        assert one.goodness(mine.outcome) <= other.goodness(theirs.outcome) + 1e-6
+        assert one.cost(mine.outcome) <= other.cost(theirs.outcome) + 1e-6
         assert one.spent <= other.spent
     assert other.spent == 1 + 32 + 31 + 30, (
         "greedy tries every head that is left, after the whole model"
@@ -251,7 +251,10 @@ def test_children_are_what_cut_models_do(
 def test_slopes_of_removed_heads_say_what_bringing_them_back_does(tmp_path: Path) -> None:
     selection = selection_of(classifier(), tmp_path)
     carrier = [str(unit[0]) for unit in selection.units].index(f"encoder.{CARRIER}")
-    off, on = selection.slopes(frozenset({carrier})), selection.slopes(frozenset())
+    off, on = (
+        selection.predict_changes(frozenset({carrier})),
+        selection.predict_changes(frozenset()),
+    )
     assert on[carrier] > 0, "removing it must cost"
     assert off[carrier] < 0, "bringing it back must help"
     assert np.argmax(np.abs(on)) == np.argmax(np.abs(off)) == carrier

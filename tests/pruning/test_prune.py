@@ -521,7 +521,7 @@ REFUSED = [
         "prune takes one target, got --heads and --sparsity",
     ),
     (("--heads", "0.1", "--repair", "fold"), "--repair requires --task and --data"),
-    (("--heads", "0.1", "--repair", "glue"), '--repair: "glue" is no repair.'),
+    (("--heads", "0.1", "--repair", "glue"), '--repair: "glue" is not a repair.'),
     (
         ("--heads", "0.1", "--form", "huge"),
         '--form must be onnx, plain or small, got "huge"',

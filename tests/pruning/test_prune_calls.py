@@ -105,7 +105,8 @@ def test_a_preview_writes_nothing(here: Path) -> None:
     before = files(here)
     plan = headscope.preview_prune("bert", **DATA, sparsity=0.5, search="rank")
     assert len(plan.plan.heads) == 2
-    assert plan.measured_on == {"task": "sst2", "data": "dev.tsv", "split": "dev:odd"}
+    options = "--task sst2 --data dev.tsv --split dev:odd"
+    assert plan.measured_on == options.split()
     assert files(here) == before
 
 

@@ -146,14 +146,14 @@ def test_where_nothing_is_called_that_is_said() -> None:
     model = tiny("gpt2")
     assert refit(model, prune(model, "0.*"), Means(), means_of("gpt2"), say=said.append) == {}
     assert said == [
-        "note: decoder.0 has no heads left, and nothing is called that could be fitted; fold mends its bias"
+        "note: decoder.0 has no heads and no call that could be fitted; use fold for its bias"
     ]
 
 
 def test_repairs_have_repair_names() -> None:
     assert repair_names("fold, refit") == repair_names("refit,fold,fold") == ("fold", "refit")
     assert repair_names(None) == ()
-    with pytest.raises(HeadscopeError, match='"glue" is no repair'):
+    with pytest.raises(HeadscopeError, match='"glue" is not a repair'):
         repair_names("glue")
-    with pytest.raises(HeadscopeError, match='"glue" is no repair'):
+    with pytest.raises(HeadscopeError, match='"glue" is not a repair'):
         repair_inplace(tiny("bert"), tiny("bert"), "glue", Means(), means_of("bert"))

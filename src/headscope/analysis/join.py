@@ -23,7 +23,7 @@ from headscope.config.edit_record import EditRecord
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
 from headscope.errors import HeadscopeError
-from headscope.pruning.compare_fronts import one_table, survivors, unlike
+from headscope.pruning.compare_fronts import find_difference, join_fronts, survivors
 from headscope.statistics import glossary
 from headscope.study.lengths import length_note
 from headscope.study.lens_agreement import lens_agreement
@@ -282,11 +282,13 @@ def _fronts(joined: Study, members: Sequence[Member], notes: list[str]) -> list[
     others = []
     while left:
         first = left[0].study.record
-        of_task = [m for m in left if m is left[0] or unlike(first, m.study.record) is None]
+        of_task = [
+            m for m in left if m is left[0] or find_difference(first, m.study.record) is None
+        ]
         left = [member for member in left if member not in of_task]
         if len(of_task) < 2:
             continue
-        tables = {"fronts": one_table(of_task)}
+        tables = {"fronts": join_fronts(of_task)}
         if "roles" in joined.tables:
             try:
                 tables["survivors"] = survivors(tables["fronts"], joined.tables["roles"])

@@ -66,7 +66,7 @@ def repair_names(repairs: str | Sequence[str] | None) -> tuple[str, ...]:
     words = repairs.split(",") if isinstance(repairs, str) else repairs or ()
     names = [word.strip() for word in words]
     for name in names:
-        check_choice(name, REPAIRS, "`repair`", "is no repair")
+        check_choice(name, REPAIRS, "`repair`", "is not a repair")
     return tuple(name for name in REPAIRS if name in names)
 
 

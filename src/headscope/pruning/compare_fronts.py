@@ -22,7 +22,7 @@ from headscope.tables import to_frame
 if TYPE_CHECKING:
     import pandas as pd
 
-# What Voita asks after; every other role goes by its own name.
+# Groups of Voita et al. (2019); other roles keep their names.
 GROUPS = {
     "previous token": "positional",
     "next token": "positional",
@@ -44,10 +44,10 @@ def fronts(studies: Sequence[str | Path], config: FrontsConfig, run: Run) -> Stu
     results = [(Path(folder), _study_in(Path(folder))) for folder in studies]
     first = results[0][1].record
     for folder, study in results[1:]:
-        if other := unlike(first, study.record):
+        if other := find_difference(first, study.record):
             what = f"another {other} than {results[0][0]} has"
             raise HeadscopeError(what, where=folder, expected="all alike")
-    table = one_table([(folder.name, study) for folder, study in results])
+    table = join_fronts([(folder.name, study) for folder, study in results])
     fronts = {key: first["pruning"].get(key) for key in ("task", "metric", "reported_on")}
     record = build_record(first["model"], {"fronts": fronts, "durations": {}}, command=run.typed)
     record["config"] = {"studies": [str(folder) for folder, _ in results], **record_options(config)}
@@ -58,9 +58,9 @@ def fronts(studies: Sequence[str | Path], config: FrontsConfig, run: Run) -> Stu
 
 
 def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
-    """For each set that a search leaves and each role: how many heads with it stay, and whether chance would do that.
+    """For each set of remaining heads and each role: the number of heads with it, compared with chance.
 
-    p  probability that as many or more would stay if as many heads were left by chance (hypergeometric)
+    p  probability of at least as many if the remaining heads were chosen at random (hypergeometric)
     """
     from scipy.stats import hypergeom
 
@@ -72,18 +72,19 @@ def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
     heads = tuple(sorted({head for members in with_role.values() for head in members}))
     rows = []
     for row in fronts.to_dict("records"):
-        left = set(heads).difference(HeadSet(row["heads"], among=heads) if row["heads"] else ())
+        removed = HeadSet(row["heads"], among=heads) if row["heads"] else ()
+        remaining = set(heads).difference(removed)
         for role, members in with_role.items():
-            kept = len(members & left)
+            count = len(members & remaining)
             rows.append(
                 {
                     **{name: row[name] for name in ("search", "draw", "removed")},
-                    "left": len(left),
+                    "left": len(remaining),
                     "role": role,
                     "with_role": len(members),
-                    "kept": kept,
-                    "expected": len(members) * len(left) / len(heads),
-                    "p": float(hypergeom.sf(kept - 1, len(heads), len(members), len(left))),
+                    "kept": count,
+                    "expected": len(members) * len(remaining) / len(heads),
+                    "p": float(hypergeom.sf(count - 1, len(heads), len(members), len(remaining))),
                 }
             )
     return TABLES["survivors"].frame(rows)
@@ -97,20 +98,20 @@ def _study_in(folder: Path) -> Study:
     return study
 
 
-def roles_in(place: Path, sha256: str) -> pd.DataFrame:
-    """What the heads of the model with this digest do, from a study of `headscope analyze`."""
-    study = Study(place)
+def roles_in(folder: Path, sha256: str) -> pd.DataFrame:
+    """The roles of the heads of the model with this digest, from a study of `headscope analyze`."""
+    study = Study(folder)
     if "roles" not in study.tables:
         raise HeadscopeError(
-            "a study without roles", where=place, expected="one of headscope analyze"
+            "a study without roles", where=folder, expected="one of headscope analyze"
         )
     if study.record.get("model", {}).get("sha256") != sha256:
-        raise HeadscopeError("a study of another model", where=place, expected="the same weights")
+        raise HeadscopeError("a study of another model", where=folder, expected="the same weights")
     return study.tables["roles"]
 
 
-def unlike(first: RunRecord, second: RunRecord) -> str | None:
-    """What keeps two fronts from being drawn on the same axes, by the records of their studies; None: nothing."""
+def find_difference(first: RunRecord, second: RunRecord) -> str | None:
+    """What differs between two studies, so that their fronts cannot be compared; None if nothing."""
     compared: dict[str, Callable[[RunRecord], Any]] = {
         "model": lambda record: record["model"]["sha256"],
         "task": lambda record: record["pruning"]["task"],
@@ -127,8 +128,8 @@ def unlike(first: RunRecord, second: RunRecord) -> str | None:
     return None
 
 
-def one_table(studies: Sequence[tuple[str, Study]]) -> pd.DataFrame:
-    """The fronts of studies by name, one under the other; the column `search` names each of them."""
+def join_fronts(studies: Sequence[tuple[str, Study]]) -> pd.DataFrame:
+    """One table of the fronts of named studies; the column `search` names each of them."""
     import pandas as pd
 
     names = [_search_name(study.record["pruning"]) for _, study in studies]

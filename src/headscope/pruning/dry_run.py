@@ -34,11 +34,11 @@ class Size:
 
 @dataclass(frozen=True)
 class DryRun(Result):
-    """A plan, and what carrying it out would give.
+    """A plan, and the model and files that it would produce.
 
     sizes        of the unpruned and of the pruned model
     measured_on  options of `evaluate`, as words, for the examples it would be measured on; None without a task
-    has_study    whether a search found it: then its study would be written, too
+    has_study    whether the plan is from a search, whose study would be written, too
     """
 
     plan: Plan
@@ -50,8 +50,8 @@ class DryRun(Result):
     @property
     def files(self) -> list[str]:
         """Files that would be written, besides those of configuration and tokenizer."""
-        found = [WEIGHTS[self.form], "cut.json", "plan.json", "README.md"]
-        return [*found, "study/"] if self.has_study else found
+        files = [WEIGHTS[self.form], "cut.json", "plan.json", "README.md"]
+        return [*files, "study/"] if self.has_study else files
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -76,8 +76,8 @@ class DryRun(Result):
         """All of it as lines of text; the first line holds the heads only."""
         return [
             str(self.plan.heads),
-            *self._sized(),
-            *self._chosen(),
+            self._size_line(),
+            *self._selection_lines(),
             *([] if self.measured_on is None else [f"would be measured: {self._flags()}"]),
             f"would be written: {', '.join(self.files)}, beside configuration and tokenizer",
         ]
@@ -85,17 +85,17 @@ class DryRun(Result):
     def _flags(self) -> str:
         return shlex.join(self.measured_on or ())
 
-    def _sized(self) -> list[str]:
+    def _size_line(self) -> str:
         before, after = self.sizes
         heads = f"{before.heads - after.heads} of {before.heads} heads"
         parameters, megabytes = f"{before.parameters / 1e6:.2f}", f"{before.megabytes:.1f}"
         if self.form == "plain":
             same = f"{parameters} million parameters, {megabytes} MB"
-            return [f"size: {heads} would be zeros; the form plain keeps its {same}"]
+            return f"size: {heads} would be zeros; the form plain keeps its {same}"
         parameters += f" to {after.parameters / 1e6:.2f} million parameters"
-        return [f"size: {heads} would go, {parameters}, {megabytes} to {after.megabytes:.1f} MB"]
+        return f"size: {heads} would go, {parameters}, {megabytes} to {after.megabytes:.1f} MB"
 
-    def _chosen(self) -> list[str]:
+    def _selection_lines(self) -> list[str]:
         """Target, splits and result, if a search made the plan."""
         chosen = self.plan.chosen
         if "search" not in chosen:

@@ -1,7 +1,7 @@
-"""Replace heads by fixed attention patterns, and measure the loss: one head, a layer, more and more of them, and all.
+"""Replace heads by fixed attention patterns, and measure the loss: single heads, layers, growing sets, and all heads.
 
-Patterns and the order of heads are selected on one split, results are reported on another. The heads of the model
-that is made have no queries and keys any more.
+Patterns and the order of heads are selected on one split, results are reported on another. Fixed heads have no query
+and key weights.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from headscope.pruning.pareto_front import (
     on_front,
     speeds_of,
     time_columns,
-    timed_on,
+    timing_setup,
 )
 from headscope.pruning.search import JournalMemory
 from headscope.pruning.search_inputs import describe_splits, read_both_splits
@@ -59,12 +59,12 @@ from headscope.tasks.inference import evaluate
 
 ALONE, REPORTED = "alone", "reported"  # folders of the two sweeps, until the model is written
 TEMPORARY = (ALONE, REPORTED, JOURNAL)
-WITHIN = 0.99  # share of the metric: how many heads can be fixed within it?
+WITHIN = 0.99  # share of the metric to keep, for the reported number of heads
 
 
 @dataclass
 class FixResult(ModelResult):
-    """A model with fixed heads, and what was measured. patterns: of each fixed head."""
+    """A model with fixed heads and its measurements. patterns: of each fixed head."""
 
     patterns: dict[Head, str] = field(kw_only=True)
     among: tuple[Head, ...] = field(kw_only=True, repr=False)  # all heads of the model
@@ -131,7 +131,7 @@ def delete_temporary(folder: Path) -> None:
 def _candidates(
     model: AttentionModel, config: FixConfig, patterns: Mapping[Head, str] | None
 ) -> list[Head]:
-    """The heads that may be fixed, or a refusal before anything is measured."""
+    """The heads that may be fixed; raises an error before anything is measured if one cannot."""
     self_attention = [head for head in model.heads if head.stack in ("encoder", "decoder")]
     heads = [head for head in self_attention if head not in model.fixed]
     if patterns is not None:
@@ -173,14 +173,12 @@ class _Fixing:
 
     # One at a time
 
-    def choose(self, given: Mapping[Head, str] | None) -> None:
-        """Each head's pattern, and the order in which heads are fixed: those first that are missed least."""
+    def choose(self, patterns: Mapping[Head, str] | None) -> None:
+        """Choose each head's pattern, and the order in which heads are fixed: the least important first."""
         self.run.log(f"fixing {len(self.heads)} heads one at a time on {self.select_on}, to choose")
-        study = self.alone(ALONE, self.select_on, self.data.limit, given)
+        study = self.alone(ALONE, self.select_on, self.data.limit, patterns)
         nearest = study.record["importance"]["patterns"]
-        if given is None:
-            given = {head: nearest[str(head)] for head in self.heads}
-        self.patterns = dict(given)
+        self.patterns = dict(patterns or {head: nearest[str(head)] for head in self.heads})
         by_loss = self.task.objective == "loss"
         rows = study.heads[study.heads["statistic"] == (LOSS if by_loss else METRIC)]
         heads = map(Head, rows["stack"], rows["layer"], rows["head"])
@@ -191,7 +189,7 @@ class _Fixing:
     def alone(
         self, name: str, split: str, limit: int | None, patterns: Mapping[Head, str] | None
     ) -> Study:
-        """The exact change by each head alone on a split."""
+        """The exact change by fixing each head alone, on a split."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         config = ImportanceConfig(
@@ -208,7 +206,7 @@ class _Fixing:
     # Several
 
     def prepare(self, splits: Sequence[list[Item]]) -> None:
-        """The examples of both splits, the intact model on them, and the memory of what was measured."""
+        """Prepare the examples of both splits, the intact model's results on them, and the journal."""
         header = {
             "model": describe_model(self.model)["sha256"],
             "reading": self.model.reading.record(),
@@ -225,35 +223,35 @@ class _Fixing:
             self.task.prepare(self.model, items, max_length=length) for items in splits
         ]
         self.draws = resamples_for(self.task, len(splits[1]))
-        self.intact = self._judged("intact", lambda: self.model)
+        self.intact = self._evaluate("intact", lambda: self.model)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One for each number of heads, in the order of `choose`, and one for each layer."""
+        """Rows of fixing.csv: one for each number of heads, in the order of `choose`, and one for each layer."""
         self.run.log(f"fixing several on {len(self.examples[1].items)} other examples")
-        count, wanted = len(self.heads), self.config.reported_sizes
-        if isinstance(wanted, int):
-            wanted = tuple(round(i * count / max(wanted - 1, 1)) for i in range(wanted))
-        sizes = sorted({*wanted, 0, count})
+        count, reported = len(self.heads), self.config.reported_sizes
+        if isinstance(reported, int):
+            reported = tuple(round(i * count / max(reported - 1, 1)) for i in range(reported))
+        sizes = sorted({*reported, 0, count})
         rows = [self._row("least", f"{size} heads", self.order[:size]) for size in sizes]
         fronts = on_front([{**row, "left": row["learned"]} for row in rows])
         rows = [row | {"is_front": is_front} for row, is_front in zip(rows, fronts, strict=True)]
         for site in dict.fromkeys(head.site for head in self.heads):
-            here = [head for head in self.heads if head.site == site]
-            if len(here) < len(self.heads):
-                rows.append(self._row("layer", str(site), here) | {"is_front": False})
+            heads = [head for head in self.heads if head.site == site]
+            if len(heads) < len(self.heads):
+                rows.append(self._row("layer", str(site), heads) | {"is_front": False})
         return rows
 
     def _row(self, kind: str, named: str, heads: list[Head]) -> Section:
         @cache
-        def fixed() -> AttentionModel:
+        def make_model() -> AttentionModel:
             if not heads:
                 return self.model
             return fix_heads(self.model, {head: self.patterns[head] for head in heads})
 
-        chosen_on, reported = self._judged(f"{kind} {named}", fixed) if heads else self.intact
+        selection, report = self._evaluate(f"{kind} {named}", make_model) if heads else self.intact
         times = UNTIMED
         if heads and kind == "least":
-            times = time_columns(self._speeds(named, fixed))
+            times = time_columns(self._speeds(named, make_model))
         elif heads:
             times = {"time": np.nan, "time_low": np.nan, "time_high": np.nan}
         row = {
@@ -261,19 +259,19 @@ class _Fixing:
             "named": named,
             "fixed": len(heads),
             "learned": len(self.model.heads) - len(heads) - len(self.model.fixed),
-            "parameters": sum(p.numel() for p in fixed().model.parameters()),
+            "parameters": sum(p.numel() for p in make_model().model.parameters()),
             **times,
-            "selection_loss": float(chosen_on.losses.mean()),
-            "selection_metric": float(self.task.measure(chosen_on.scores)[self.task.metrics[0]]),
-            **changes(self.task, self.intact[1], reported, self.draws),
+            "selection_loss": float(selection.losses.mean()),
+            "selection_metric": float(self.task.measure(selection.scores)[self.task.metrics[0]]),
+            **changes(self.task, self.intact[1], report, self.draws),
             "heads": str(HeadSet(heads, among=self.model.heads)) if heads else "",
         }
         metric = f"{self.task.metrics[0]} {row['metric']:.4f}"
         self.run.log(f"{named} fixed: {metric}, change {change_text(row)}")
         return row
 
-    def _judged(self, key: str, model: Callable[[], AttentionModel]) -> list[Judged]:
-        """A model on both splits."""
+    def _evaluate(self, key: str, model: Callable[[], AttentionModel]) -> list[Judged]:
+        """Evaluate a model on both splits, once."""
         task, size = self.task, self.config.batch_size
         return judge_once(
             self.memory,
@@ -281,15 +279,15 @@ class _Fixing:
             lambda: [evaluate(model(), task, split, batch_size=size) for split in self.examples],
         )
 
-    def _speeds(self, named: str, fixed: Callable[[], AttentionModel]) -> Speeds:
-        """The model with these heads fixed beside the whole one, measured once."""
+    def _speeds(self, named: str, make_model: Callable[[], AttentionModel]) -> Speeds:
+        """Measure the whole model and one with fixed heads, once."""
         speeds: Speeds = self.memory.compute_once(
-            f"speeds {named}", lambda: speeds_of(self.model, fixed())
+            f"speeds {named}", lambda: speeds_of(self.model, make_model())
         )
         return speeds
 
     def choose_size(self, rows: list[dict[str, Any]]) -> list[Head]:
-        """The heads that are fixed in the end; marks their row."""
+        """The heads of the chosen size, whose row is marked."""
         sizes = [row for row in rows if row["kind"] == "least"]
         size, keep = len(self.heads), self.config.keep_metric
         if keep is not None:
@@ -315,8 +313,8 @@ class _Fixing:
         patterns = {head: self.patterns[head] for head in heads}
         fixed = fix_heads(self.model, patterns)
         whole, smaller = self._speeds(f"{len(heads)} heads", lambda: fixed)
-        after = self._judged(f"least {len(heads)} heads", lambda: fixed)[1]
-        before, metrics = (metrics_of(self.task, one) for one in (self.intact[1], after))
+        after = self._evaluate(f"least {len(heads)} heads", lambda: fixed)[1]
+        before, metrics = (metrics_of(self.task, results) for results in (self.intact[1], after))
         within = _within(rows)
         margin = Margin(rows[0]["metric"], 1 - WITHIN)  # the first row is the whole model
         count = len(self.examples[1].items)
@@ -331,7 +329,7 @@ class _Fixing:
             "order": list(map(str, self.order)),
             "within": within["fixed"],
             "metrics": {name: [before[name], metrics[name]] for name in before},
-            "timed": timed_on(self.model),
+            "timed": timing_setup(self.model),
             "speed": [whole, smaller | {"name": "fixed"}],
         }
         self.run.log(
@@ -350,8 +348,8 @@ class _Fixing:
 
 
 def _within(rows: list[Section]) -> Section:
-    """The row of the most heads that keep the metric within 1 % of the whole model's, where they were chosen."""
+    """The row of the most heads that keep the metric within 1 % of the whole model's on the selection split."""
     sizes = [row for row in rows if row["kind"] == "least"]
     least = WITHIN * sizes[0]["selection_metric"]
-    kept = [row for row in sizes if row["selection_metric"] >= least]
-    return max(kept, key=lambda row: row["fixed"], default=sizes[0])
+    within = [row for row in sizes if row["selection_metric"] >= least]
+    return max(within, key=lambda row: row["fixed"], default=sizes[0])

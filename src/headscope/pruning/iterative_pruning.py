@@ -20,7 +20,7 @@ from headscope.pruning.recovery import clear, recover
 from headscope.pruning.scores import scores_by
 from headscope.pruning.search_inputs import SearchInputs, read_inputs
 from headscope.pruning.search_result import SearchResult, make_result
-from headscope.pruning.subset_evaluator import Memory, Removed, Selection, SubsetState
+from headscope.pruning.subset_evaluator import Memory, Removed, SubsetEvaluator, SubsetState
 from headscope.pruning.target import heads_to_remove
 from headscope.study.journal import check_or_write_header
 from headscope.study.run_record import describe_files, hash_code
@@ -68,7 +68,7 @@ class _Steps:
     """The sets of removed heads on the way, each with the directory of the model that was trained without them."""
 
     def __init__(
-        self, inputs: SearchInputs, selection: Selection, folder: Path, config: PruneConfig
+        self, inputs: SearchInputs, selection: SubsetEvaluator, folder: Path, config: PruneConfig
     ) -> None:
         self.inputs, self.selection, self.folder, self.config = inputs, selection, folder, config
         self._folders: dict[Removed, Path] = {}
@@ -88,7 +88,7 @@ class _Steps:
             units = enumerate(self.selection.units)
             after = removed | {number for number, unit in units if unit[0] in heads}
             self._train(removed, after, heads, self.folder / STEPS[len(path) - 1])
-            outcome = self.selection.evaluated_as(after, self.model_of(after))
+            outcome = self.selection.evaluate_trained(after, self.model_of(after))
             path.append(SubsetState(after, outcome))
 
     def model_of(self, removed: Removed) -> AttentionModel:

@@ -1,4 +1,4 @@
-"""The result of prune and fix: a smaller model in memory, what was measured, and how to write both."""
+"""The result of prune and fix: the smaller model, its measurements, and how to write both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def no_page(study: Study, folder: Path) -> None:
 
 @dataclass
 class ModelResult(Result):
-    """A smaller model, and what was measured.
+    """A smaller model and its measurements.
 
     model   the smaller model
     record  how it was made, its metrics and its speed: the entry `chosen` of its cut.json

@@ -1,4 +1,4 @@
-"""What is lost and what is gained, size by size: on examples that nothing was chosen on, and by the clock."""
+"""Trade-off of every size: metric on the report split, parameters, and measured time."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from headscope.model import latency as speed
 from headscope.model.attention_model import AttentionModel
 from headscope.model.surgery import prune
 from headscope.pruning.repair import repair_inplace
-from headscope.pruning.subset_evaluator import Memory, Removed, Selection, SubsetState
+from headscope.pruning.subset_evaluator import Memory, Removed, SubsetEvaluator, SubsetState
 from headscope.tasks import Judged, Prepared, Task
 from headscope.tasks.inference import evaluate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Of the whole model and the cut one, measured in turns: fields of `speed.Speed`.
+# The whole and the pruned model, measured in turns: fields of `speed.Speed`
 Speeds = list[dict[str, Any]]
 
 
@@ -69,12 +69,12 @@ class FrontRow(Changes, TimeColumns):
     is_front: bool
 
 
-# The whole model beside itself.
+# The whole model compared with itself
 UNTIMED: TimeColumns = {"time": 1.0, "time_low": 1.0, "time_high": 1.0}
 
 
 def changes(task: Task, before: Judged, after: Judged, draws: NDArray[np.int64] | None) -> Changes:
-    """Loss and metric of the one, and their change from the other, paired example by example."""
+    """Loss and metric of `after`, and their paired changes from `before`."""
     metrics = metrics_of(task, after)
     name = task.metrics[0]
     loss = delta_of_losses(before.losses, after.losses)
@@ -110,13 +110,13 @@ def judge_once(memory: Memory, key: str, judge: Callable[[], list[Judged]]) -> l
 
 
 def speeds_of(model: AttentionModel, cut: AttentionModel) -> Speeds:
-    """Measure a cut model beside the whole one."""
+    """Measure the speed of the whole and the pruned model."""
     length = speed.longest_input(model, speed.TIMED[1])
     measured = speed.measure([model, cut], batch_size=speed.TIMED[0], length=length)
     return [asdict(result) for result in measured]
 
 
-def timed_on(model: AttentionModel) -> str:
+def timing_setup(model: AttentionModel) -> str:
     """The batch that `speeds_of` measures with, in words."""
     return f"{speed.TIMED[0]} sequences of {speed.longest_input(model, speed.TIMED[1])} tokens"
 
@@ -128,7 +128,7 @@ def time_columns(speeds: Speeds) -> TimeColumns:
 
 
 def on_front(rows: Sequence[Mapping[str, Any]]) -> list[bool]:
-    """Which rows no other one dominates; one whose metric is undefined is on no front."""
+    """Which rows are not dominated by another; a row with an undefined metric is not on the front."""
     return [
         bool(np.isfinite(row["metric"]))
         and not any(_dominates(other, row) for other in rows if other is not row)
@@ -136,29 +136,29 @@ def on_front(rows: Sequence[Mapping[str, Any]]) -> list[bool]:
     ]
 
 
-def _dominates(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether it is as good in heads, parameters and metric, not slower that one could tell, and better in something.
+def _dominates(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether a row is at least as good in heads, parameters, metric and time, and better in one of them.
 
-    Times are told apart where their intervals are: by themselves they differ from run to run.
+    Times differ only if their intervals do not overlap, since they vary from run to run.
     """
-    smaller = [one[name] - other[name] for name in ("left", "parameters")]
-    gained = one["metric"] - other["metric"]
-    if max(smaller) > 0 or not gained >= 0 or one["time_low"] > other["time_high"]:
+    growth = [row[name] - other[name] for name in ("left", "parameters")]
+    gain = row["metric"] - other["metric"]
+    if max(growth) > 0 or not gain >= 0 or row["time_low"] > other["time_high"]:
         return False
-    return bool(min(smaller) < 0 or gained > 0 or one["time_high"] < other["time_low"])
+    return bool(min(growth) < 0 or gain > 0 or row["time_high"] < other["time_low"])
 
 
 class Report:
-    """What sets do on the split that nothing was chosen on, and how fast they are.
+    """Performance of sets on the report split, and their speed.
 
-    repairs      each set is reported as it is, and after each of these repairs
-    calibration  the examples that repairs learn from
-    cut          the model without a set; by default the search's own, which is cut and not trained
+    repairs      each set is reported without and with each of these repairs
+    calibration  the examples that repairs are fitted to
+    cut          returns the model without a set; by default pruned and not trained
     """
 
     def __init__(
         self,
-        selection: Selection,
+        selection: SubsetEvaluator,
         prepared: Prepared,
         *,
         repairs: Sequence[str] = (),
@@ -166,15 +166,15 @@ class Report:
         cut: Callable[[Removed], AttentionModel] | None = None,
     ) -> None:
         self.selection, self.prepared, self.calibration = selection, prepared, calibration
-        self.cut = cut or selection.cut
+        self.cut = cut or selection.cut_model
         self.model, self.task = selection.model, selection.task
         self.repairs = repairs
         self.draws = resamples_for(self.task, len(prepared.items))
-        self.intact = self._judged(lambda: self.model, "report []")
+        self.intact = self._evaluate(lambda: self.model, "report []")
         self.metrics = metrics_of(self.task, self.intact)
         self.knows_nothing = chance_note(self.model, self.task, prepared, self.metrics)
 
-    def _judged(self, model: Callable[[], AttentionModel], key: str) -> Judged:
+    def _evaluate(self, model: Callable[[], AttentionModel], key: str) -> Judged:
         memory, size = self.selection.memory, self.selection.batch_size
         (judged,) = judge_once(
             memory, key, lambda: [evaluate(model(), self.task, self.prepared, batch_size=size)]
@@ -188,12 +188,12 @@ class Report:
         sizes: int | Sequence[int],
         log: Callable[[str], None],
     ) -> list[FrontRow]:
-        """A row for each set and repair. sizes: these, or so many evenly spread ones."""
+        """A row for each set and repair. sizes: numbers of removed heads, or how many evenly spaced ones."""
         rows = []
         for draw, path in enumerate(paths):
-            wanted = self._spread(path, best, sizes)
-            log(f"reporting {len(wanted)} sizes on {len(self.prepared.items)} other examples")
-            for state in wanted:
+            states = self._select_sizes(path, best, sizes)
+            log(f"reporting {len(states)} sizes on {len(self.prepared.items)} other examples")
+            for state in states:
                 for repair in ["", *self.repairs] if state.removed else [""]:
                     is_chosen = state.removed == best.removed and not repair
                     row = self._row(state, draw, repair, is_chosen)
@@ -204,8 +204,8 @@ class Report:
             row["is_front"] = is_front
         return rows
 
-    def _repaired(self, state: SubsetState, repair: str) -> AttentionModel:
-        """The cut model, repaired; not the one that the search goes on with."""
+    def _repair(self, state: SubsetState, repair: str) -> AttentionModel:
+        """The pruned model after a repair; a copy, since the search continues with the unrepaired one."""
         if not repair:
             return self.cut(state.removed)
         assert self.calibration is not None
@@ -216,9 +216,9 @@ class Report:
         return cut
 
     def _row(self, state: SubsetState, draw: int, repair: str, is_chosen: bool) -> FrontRow:
-        """One set. The change is paired with the intact model, example by example."""
+        """The row of one set, with changes paired with the intact model."""
         cut = self.cut(state.removed)
-        judged = self.judged(state, repair)
+        judged = self.judge(state, repair)
         return {
             "removed": self.selection.size(state.removed),
             "left": len(cut.heads),
@@ -231,35 +231,35 @@ class Report:
             "is_chosen": is_chosen,
             "draw": draw,
             "heads": str(self.selection.heads(state.removed)),
-            "is_front": False,  # known when all rows are
+            "is_front": False,  # set when all rows are known
         }
 
-    def judged(self, state: SubsetState, repair: str = "") -> Judged:
-        """The model without this set on the report split, evaluated once."""
+    def judge(self, state: SubsetState, repair: str = "") -> Judged:
+        """Evaluate the model without this set on the report split, once."""
         key = f"report {repair}{sorted(state.removed)}"
         if not state.removed:
             return self.intact
-        return self._judged(lambda: self._repaired(state, repair), key)
+        return self._evaluate(lambda: self._repair(state, repair), key)
 
     def speeds(self, state: SubsetState, cut: AttentionModel | None = None) -> Speeds:
-        """The model without this set beside the whole one, measured once: the same numbers wherever they are shown."""
+        """Measure the whole model and the one without this set, once, so that all tables show the same numbers."""
         speeds: Speeds = self.selection.memory.compute_once(
             f"speeds {sorted(state.removed)}",
             lambda: speeds_of(self.model, cut or self.cut(state.removed)),
         )
         return speeds
 
-    def _spread(
+    def _select_sizes(
         self, path: list[SubsetState], best: SubsetState, sizes: int | Sequence[int]
     ) -> list[SubsetState]:
-        """The states of these sizes, or so many evenly spread ones; always the first, the last and the best."""
+        """The states of these sizes, or evenly spaced ones; always the first, the last and the best."""
         last = len(path) - 1
         if isinstance(sizes, int):
             if len(path) <= sizes:
                 return path
-            shown = {round(i * last / max(sizes - 1, 1)) for i in range(sizes)}
+            positions = {round(i * last / max(sizes - 1, 1)) for i in range(sizes)}
         else:
             size = self.selection.size
-            shown = {i for i, state in enumerate(path) if size(state.removed) in sizes}
-        shown |= {0, last}
-        return [s for i, s in enumerate(path) if i in shown or s.removed == best.removed]
+            positions = {i for i, state in enumerate(path) if size(state.removed) in sizes}
+        positions |= {0, last}
+        return [s for i, s in enumerate(path) if i in positions or s.removed == best.removed]

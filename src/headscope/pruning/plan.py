@@ -1,4 +1,4 @@
-"""A plan: a set of heads to remove, of one certain model, with how it was chosen. On paper until it is carried out."""
+"""A plan: the heads to remove from one model, with a record of how they were chosen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Plan:
-    """heads: those to remove. model_sha256: of the weights they are heads of. chosen: how, and what it does."""
+    """heads: those to remove. model_sha256: digest of the model's weights. chosen: record of the search."""
 
     heads: HeadSet
     model_name: str
@@ -29,7 +29,9 @@ class Plan:
 
     @staticmethod
     def of(model: AttentionModel, heads: HeadSet, chosen: dict[str, Any] | None = None) -> Plan:
-        whole = HeadSet(heads, among=original_heads(model))  # so that 4.* means what it meant there
+        whole = HeadSet(
+            heads, among=original_heads(model)
+        )  # 4.* counts heads that were removed earlier
         return Plan(whole, model.name, weights_sha256(model), chosen or {})
 
     def write(self, path: Path) -> None:
@@ -45,7 +47,7 @@ class Plan:
 
 
 def read_plan(path: str | Path, model: AttentionModel) -> Plan:
-    """A plan for this model, from a file; the plan of another model is refused."""
+    """Read a plan for this model; the plan of another model is refused."""
     expected = "a plan that headscope wrote"
     try:
         content = json.loads(Path(path).read_text("utf-8"))
@@ -64,10 +66,10 @@ def read_plan(path: str | Path, model: AttentionModel) -> Plan:
             expected=expected,
             fix=f'Name the heads: `heads="{heads}"`',
         )
-    here = weights_sha256(model)
-    if digest != here:
+    own_digest = weights_sha256(model)
+    if digest != own_digest:
         raise HeadscopeError(
-            f"made for another model (sha256 {str(digest)[:8]}… there, {here[:8]}… here)",
+            f"made for another model (sha256 {str(digest)[:8]}… there, {own_digest[:8]}… here)",
             where=path,
             expected="a plan of the model it is carried out on",
             fix="Load that model, or search again: "

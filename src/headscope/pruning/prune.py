@@ -28,9 +28,9 @@ from headscope.model.saving import check_form, check_form_fits
 from headscope.pruning.dry_run import DryRun, Size
 from headscope.pruning.iterative_pruning import HEADER, STEPS, prune_in_steps
 from headscope.pruning.model_result import ModelResult
-from headscope.pruning.pareto_front import speeds_of, timed_on
+from headscope.pruning.pareto_front import speeds_of, timing_setup
 from headscope.pruning.plan import Plan, read_plan
-from headscope.pruning.recovery import KEPT, check_report_split, check_splits, recover
+from headscope.pruning.recovery import TRAINING_FILES, check_report_split, check_splits, recover
 from headscope.pruning.repair import repair_inplace
 from headscope.pruning.search import OpenJournal, search
 from headscope.pruning.search_inputs import calibration_set
@@ -41,7 +41,12 @@ from headscope.study.study import Study
 from headscope.tasks import Judged, task_of
 from headscope.tasks.inference import describe_unpruned, evaluate
 
-TEMPORARY = (JOURNAL, HEADER, *KEPT, *STEPS)  # finished work, from which a stopped run is resumed
+TEMPORARY = (
+    JOURNAL,
+    HEADER,
+    *TRAINING_FILES,
+    *STEPS,
+)  # finished work, from which a stopped run is resumed
 
 
 @dataclass
@@ -57,7 +62,7 @@ class PruneResult(ModelResult):
 def open_unpruned(
     model: ModelSource, config: PruneConfig, data: TaskData | None, reading: Reading, run: Run
 ) -> AttentionModel:
-    """The model to prune; what cannot be done with these options is refused, most of it before the model is loaded."""
+    """Load the model to prune, and check that it can be pruned with these options; cheap checks come first."""
     check_form(config.form)
     if data is None:
         loaded = open_model(model, reading, run)
@@ -77,7 +82,7 @@ def open_unpruned(
 def preview(
     model: AttentionModel, config: PruneConfig, data: TaskData | None, reading: Reading, run: Run
 ) -> DryRun:
-    """The plan, and what carrying it out would give; nothing is repaired, trained or written."""
+    """The plan and the size of the pruned model; nothing is repaired, trained or written."""
     if config.recover_steps:
         raise HeadscopeError(
             "steps with training cannot be shown without training", where="`dry_run`"
@@ -142,12 +147,16 @@ def prune(
         "recover": recovery,
         **_speeds(model, pruned, config, plan, searched, run),
     }
-    study = None if searched is None else _as_saved(searched.study, run.typed, config.form, record)
+    study = (
+        None
+        if searched is None
+        else _with_saved_model(searched.study, run.typed, config.form, record)
+    )
     return PruneResult(pruned, record, study, config.form, plan=plan)
 
 
 def delete_temporary(folder: Path) -> None:
-    """Delete finished work; only once the model is written, as until then it is all there is."""
+    """Delete finished work. Call it only after the model is written."""
     for name in TEMPORARY:
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).unlink(missing_ok=True)
@@ -161,7 +170,7 @@ def _make_plan(
     run: Run,
     open_journal: OpenJournal | None = None,
 ) -> tuple[Plan, SearchResult | None]:
-    """The plan: read from a file, made of the named heads, or searched for."""
+    """Read the plan from a file, make it from the named heads, or search for it."""
     if config.plan is not None:
         plan = read_plan(config.plan, model)
         selected_on = plan.chosen.get("selected_on")
@@ -176,7 +185,7 @@ def _make_plan(
 
 
 def _announcement(plan: Plan, result: SearchResult | None) -> str:
-    """Which heads are cut, and why if they are not recommended."""
+    """Log line: the heads to remove, and why if they are not recommended."""
     reason, plural = "", "s" if len(plan.heads) > 1 else ""
     if result is not None and not result.is_kept:
         targets = plan.chosen["target"].items()
@@ -187,8 +196,8 @@ def _announcement(plan: Plan, result: SearchResult | None) -> str:
     return f"cutting {len(plan.heads)} head{plural}{reason}: {plan.heads}"
 
 
-def _as_saved(study: Study, command: str, form: str, record: dict[str, Any]) -> Study:
-    """The study of a search whose plan was carried out, with the model that was made."""
+def _with_saved_model(study: Study, command: str, form: str, record: dict[str, Any]) -> Study:
+    """The study of a search, with the pruned model in its record."""
     saved = {"form": form, "how": record["how"], "stages": record["stages"]}
     pruning = study.record["pruning"] | {"saved": saved}
     changed = study.record | {"command": command, "pruning": pruning}
@@ -203,8 +212,8 @@ def _speeds(
     result: SearchResult | None,
     run: Run,
 ) -> dict[str, Any]:
-    """Speed of the unpruned and the pruned model; a search has measured it already."""
-    timed = timed_on(model) + (", in the form small" if config.form == "plain" else "")
+    """Speed of the unpruned and the pruned model, measured unless a search did."""
+    timed = timing_setup(model) + (", in the form small" if config.form == "plain" else "")
     if result is None:
         run.log(f"timing both models on {timed}")
     before, after = speeds_of(model, pruned) if result is None else result.speeds
@@ -217,7 +226,7 @@ def _speeds(
 
 
 class _Stages:
-    """The unpruned model on the report split, and the stages of the pruned one, paired with it."""
+    """Evaluates the unpruned model and the stages of the pruned one on the report split."""
 
     def __init__(
         self,
@@ -254,7 +263,7 @@ class _Stages:
         return evaluate(model, self.task, self.examples, batch_size=self.batch_size)
 
     def add(self, stage: str, model: AttentionModel, judged: Judged | None = None) -> None:
-        """Record a stage. judged: the model on these examples, if it was evaluated already."""
+        """Record a stage. judged: results of the model on these examples, if it was evaluated already."""
         name = self.task.metrics[0]
         judged = self._evaluate(model) if judged is None else judged
         change = delta_of_metric(self.task, self.before.scores, judged.scores, self.draws)
@@ -275,7 +284,7 @@ class _Stages:
             self.log(f"note: the loss rose by it, from {losses[-1]:.4f} to {loss:.4f}")
 
     def record(self) -> dict[str, Any]:
-        """Metrics before and after, stage by stage, for the manifest and the model card."""
+        """Metrics before and after each stage, for the manifest and the model card."""
         last = list(self.stages.values())[-1]
         return {
             "metrics": {name: [self.metrics[name], last["metrics"][name]] for name in self.metrics},

@@ -24,11 +24,11 @@ from headscope.tasks.base import check_apart
 from headscope.training.finetune import finetune
 from headscope.training.result import RECORD
 
-KEPT = ("cut", "recovered.partial", "recovered")  # temporary files, until the model is written
+TRAINING_FILES = ("cut", "recovered.partial", "recovered")  # temporary, until the model is written
 
 
 def check_splits(config: PruneConfig, data: TaskData) -> None:
-    """Refuse splits that overlap if something is learned from one, and training without a train file."""
+    """Refuse overlapping splits if a repair or training uses one of them, and training without a train file."""
     select_on = splits_of(data)[0]
     if config.repair or config.recover:
         check_report_split(data, select_on)
@@ -45,7 +45,7 @@ def check_splits(config: PruneConfig, data: TaskData) -> None:
 
 
 def check_report_split(data: TaskData, split: str) -> None:
-    """Refuse to report on examples of a split that something was learned from."""
+    """Refuse to report on examples of a split that was used for selection, repair or training."""
     task = task_of(data)
     learned, reported = (task.items(data.data, name) for name in (split, splits_of(data)[1]))
     check_apart(learned, reported, "`report_on`")
@@ -107,5 +107,5 @@ def _is_trained(cut: Path, config: FinetuneConfig, data: TaskData, run: Run) -> 
 
 def clear(folder: Path) -> None:
     """Delete temporary files of a training."""
-    for name in KEPT:
+    for name in TRAINING_FILES:
         shutil.rmtree(folder / name, ignore_errors=True)

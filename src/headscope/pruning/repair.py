@@ -1,12 +1,13 @@
-"""What can be mended after a cut without training: two closed forms, from a few examples.
+"""Repair of a pruned model without training, in closed form, from a few examples.
 
-fold    the mean of what each removed head wrote goes into the bias of the output projection (mean ablation, for free)
-refit   each output projection is fitted anew, by least squares, so that what the cut layer gives comes nearest to what
-        the whole model's layer gave; from the bottom up, each layer after those below it were mended
+fold    adds the mean output of each removed head to the bias of the output projection (mean ablation at no cost)
+refit   fits each output projection by least squares, so that the pruned layer's output is nearest to the whole
+        model's; from the bottom up, each layer after those below it are repaired
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -23,7 +24,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Prepared, Task, batch_of, plan_batches
 
-RIDGE = 1e-3  # of the mean square of what a head says: keeps a fit from few tokens near the weights there were
+RIDGE = 1e-3  # relative to the mean square of the inputs: keeps fits to few tokens near the original weights
 
 
 def repair_inplace(
@@ -36,8 +37,8 @@ def repair_inplace(
     batch_size: int = 32,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Repair the cut model in place: `fold` or `refit`, with these examples to learn from."""
-    check_choice(repair, REPAIRS, "`repair`", "is no repair")
+    """Repair the pruned model in place by `fold` or `refit`, fitted to these examples."""
+    check_choice(repair, REPAIRS, "`repair`", "is not a repair")
     if repair == "fold":
         fold(whole, cut, mean_results(whole, task, prepared, batch_size), say)
     else:
@@ -50,11 +51,11 @@ def fold(
     means: dict[Head, Tensor],
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Add what the removed heads wrote on average to the biases. Layers that share a bias share the average."""
-    gone = [head for head in whole.heads if head not in set(cut.heads) and head in means]
+    """Add the mean outputs of removed heads to the biases; layers that share a bias add their average."""
+    removed = [head for head in whole.heads if head not in set(cut.heads) and head in means]
     parts = anatomy(whole)
     shares: dict[str, list[Tensor]] = {}
-    for site in dict.fromkeys(head.site for head in gone):
+    for site in dict.fromkeys(head.site for head in removed):
         name = parts[site].projection
         if name is None:
             say(f"note: {site} has no output projection with a bias to fold the means into")
@@ -62,8 +63,8 @@ def fold(
             weight = weight_of(whole.model.get_submodule(name))
             width = weight.shape[1] // sum(head.site == site for head in whole.heads)
             columns = torch.split(weight, width, dim=1)  # one block for each head
-            here = [head for head in gone if head.site == site]
-            terms = [columns[whole.index_of(head)] @ means[head].to(weight) for head in here]
+            heads = [head for head in removed if head.site == site]
+            terms = [columns[whole.index_of(head)] @ means[head].to(weight) for head in heads]
             shares.setdefault(name, []).append(torch.stack(terms).sum(dim=0))
     without = 0
     for name, terms in shares.items():
@@ -86,16 +87,15 @@ def refit(
     batch_size: int = 32,
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[Site, tuple[float, float]]:
-    """Fit the output projections of the sites that lost heads, in the order in which they are called.
+    """Fit the output projections of the sites that lost heads, in the order of calls.
 
-    Returns the squared error before and after, of each. Of a layer without heads the bias alone is fitted (GPT-2's is
-    left to folding).
+    Returns the squared errors of each before and after. In a layer without heads only the bias is fitted (not in GPT-2,
+    where fold does it).
     """
     parts = anatomy(whole)
-    # In the order in which they are called.
     calls = [site for sites in whole.attention_modules.values() for site in sites]
-    widths = {site: sum(head.site == site for head in whole.heads) for site in calls}
-    lost = [site for site in calls if sum(head.site == site for head in cut.heads) < widths[site]]
+    before, after = (Counter(head.site for head in model.heads) for model in (whole, cut))
+    lost = [site for site in calls if after[site] < before[site]]
     batches = [batch_of(cut, prepared, numbers) for numbers in plan_batches(prepared, batch_size)]
     done: set[str] = set()
     errors: dict[Site, tuple[float, float]] = {}
@@ -107,45 +107,44 @@ def refit(
         if part.projection in done:
             continue
         done.add(part.projection)
-        gram = _Gram(cut.model.get_submodule(part.projection))
-        times = sum(parts[one].projection == part.projection for one in calls)
-        # What comes into a block is what its first attention is added to; a later one is added to something else.
-        is_first = next(one for one in calls if parts[one].block == part.block) == site
-        is_silent = not any(head.site == site for head in cut.heads)
-        if is_silent and not _passed(cut, task, batches[0], part, times):
+        regression = _RidgeRegression(cut.model.get_submodule(part.projection))
+        times = sum(parts[call].projection == part.projection for call in calls)
+        # The residual stream at the block's input is what its first attention is added to, but not a later one.
+        is_first = next(call for call in calls if parts[call].block == part.block) == site
+        if not after[site] and not _record_calls(cut, task, batches[0], part, times):
             say(
-                f"note: {site} has no heads left, and nothing is called that could be fitted; fold mends its bias"
+                f"note: {site} has no heads and no call that could be fitted; use fold for its bias"
             )
             continue
         for batch in batches:
-            wanted, given = (_passed(m, task, batch, part, times) for m in (whole, cut))
+            targets, inputs = (_record_calls(m, task, batch, part, times) for m in (whole, cut))
             sides = batch.layout.sides(site.stack)
             assert sides is not None
-            for (_, target, before), (context, _, now) in zip(wanted, given, strict=True):
-                shift = before - now if is_first and before.shape == target.shape else 0.0
-                gram.add(context, target + shift, sides[0].real)
-        errors[site] = gram.solve()
+            for (_, target, residual), (context, _, new) in zip(targets, inputs, strict=True):
+                shift = residual - new if is_first and residual.shape == target.shape else 0.0
+                regression.add(context, target + shift, sides[0].real)
+        errors[site] = regression.solve()
     return errors
 
 
-class _Reached(Exception):
-    """The pass got as far as it was wanted."""
+class _Stop(Exception):
+    """Ends a forward pass when everything is recorded."""
 
 
-def _passed(
+def _record_calls(
     model: AttentionModel, task: Task, batch: Batch, part: Parts, times: int
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """(what the projection took, what it gave, what came into the block) at each of its calls, which are `times`."""
-    found: list[tuple[Tensor, Tensor, Tensor]] = []
+    """(input of the projection, its output, input of the block) at each of its first `times` calls."""
+    calls: list[tuple[Tensor, Tensor, Tensor]] = []
     entered: list[Tensor] = []
 
     def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         entered.append(args[0] if args else kwargs["hidden_states"])
 
     def leave(module: nn.Module, args: tuple[Tensor], output: Tensor) -> None:
-        found.append((args[0], output, entered[-1]))
-        if len(found) == times:
-            raise _Reached
+        calls.append((args[0], output, entered[-1]))
+        if len(calls) == times:
+            raise _Stop
 
     assert part.projection is not None
     with ExitStack() as stack:
@@ -154,13 +153,13 @@ def _passed(
         projection = model.model.get_submodule(part.projection)
         stack.callback(projection.register_forward_hook(leave).remove)
         stack.enter_context(torch.inference_mode())
-        stack.enter_context(suppress(_Reached))
+        stack.enter_context(suppress(_Stop))
         task.single_pass(model, batch)
-    return found
+    return calls
 
 
-class _Gram:
-    """Least squares with a ridge towards the weights there are, from sums over tokens in float64."""
+class _RidgeRegression:
+    """Least squares with a ridge penalty on the change of the weights, from sums over tokens in float64."""
 
     def __init__(self, projection: nn.Module) -> None:
         self.projection = projection
@@ -177,17 +176,17 @@ class _Gram:
 
     def add(self, context: Tensor, target: Tensor, real: Tensor) -> None:
         """context [sequence, token, in], target [sequence, token, out], real [sequence, token]."""
-        taken = context[real.to(context.device)].double().cpu()
-        ones = torch.full((len(taken), 1), float(self.has_bias), dtype=torch.float64)
-        taken = torch.cat([taken, ones], dim=1)
-        residual = target[real.to(target.device)].double().cpu() - taken @ self.before.T
-        self.gram += taken.T @ taken
-        self.against += residual.T @ taken
+        inputs = context[real.to(context.device)].double().cpu()  # [token, in]
+        ones = torch.full((len(inputs), 1), float(self.has_bias), dtype=torch.float64)
+        inputs = torch.cat([inputs, ones], dim=1)
+        residual = target[real.to(target.device)].double().cpu() - inputs @ self.before.T
+        self.gram += inputs.T @ inputs
+        self.against += residual.T @ inputs
         self.squares += float(residual.square().sum())
-        self.count += len(taken)
+        self.count += len(inputs)
 
     def solve(self) -> tuple[float, float]:
-        """Put the fitted weights in place; the mean squared error a token before and after."""
+        """Set the fitted weights; returns the mean squared error per token before and after."""
         ridge = RIDGE * float(self.gram.diagonal().mean()) + 1e-12
         eye = torch.eye(len(self.gram), dtype=torch.float64)
         change = torch.linalg.solve(self.gram + ridge * eye, self.against.T).T

@@ -14,16 +14,16 @@ from headscope.config.importance import ImportanceConfig
 from headscope.config.names import SCORES
 from headscope.errors import HeadscopeError
 from headscope.model.relevance.rules import Rules
-from headscope.pruning.subset_evaluator import Removed, Selection
+from headscope.pruning.subset_evaluator import Removed, SubsetEvaluator
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 def scores_by(
-    selection: Selection, importance: str, rules: Rules = "voita"
+    selection: SubsetEvaluator, importance: str, rules: Rules = "voita"
 ) -> Callable[[Removed], NDArray[np.float64]]:
-    """A function of the removed units: the importance of every unit, the sum of its heads'.
+    """A function of the removed units that computes the importance of every unit, the sum of its heads'.
 
     rules  of relevance
     """
@@ -48,17 +48,17 @@ def scores_by(
     return scores
 
 
-def _by_ablation(selection: Selection, removed: Removed) -> list[float]:
+def _by_ablation(selection: SubsetEvaluator, removed: Removed) -> list[float]:
     states = selection.children(removed, selection.candidates(removed))
     losses = {next(iter(state.removed - removed)): state.outcome.loss for state in states}
     return [losses.get(number, np.inf) for number in range(len(selection.units))]
 
 
 def _by_estimate(
-    selection: Selection, removed: Removed, importance: str, rules: Rules | None
+    selection: SubsetEvaluator, removed: Removed, importance: str, rules: Rules | None
 ) -> list[float]:
     """The estimate on the model from which the units are cut."""
-    model, name = selection.cut(removed), SCORES[importance]
+    model, name = selection.cut_model(removed), SCORES[importance]
     estimate = compute_estimate(
         name,
         EstimateInputs(

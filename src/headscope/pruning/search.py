@@ -14,7 +14,7 @@ from headscope.pruning.pareto_front import Report
 from headscope.pruning.search_inputs import calibration_set, read_inputs
 from headscope.pruning.search_result import SearchResult, make_result
 from headscope.pruning.subset_evaluator import Memory
-from headscope.pruning.target import Pursuit
+from headscope.pruning.target import StoppingRule
 from headscope.study.journal import Journal
 from headscope.tasks.inference import describe_unpruned
 
@@ -51,7 +51,7 @@ def search(
     selection = inputs.selection(memory)
     run.log(describe_unpruned(selection.task, selection.intact.metric, examples))
     run.log(f"search: {config.search}")
-    pursuit = Pursuit(selection, config, run)
+    pursuit = StoppingRule(selection, config, run)
     calibration = calibration_set(inputs.model, data) if config.try_repairs else None
     report = Report(
         selection, inputs.report_set, repairs=config.try_repairs, calibration=calibration

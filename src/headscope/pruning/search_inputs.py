@@ -13,7 +13,7 @@ from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource
 from headscope.model.surgery import read_heads
-from headscope.pruning.subset_evaluator import Memory, Selection
+from headscope.pruning.subset_evaluator import Memory, SubsetEvaluator
 from headscope.study.run_record import describe_files, describe_model, hash_code, versions
 from headscope.study.schema.record import FileRecord, ModelRecord, Section
 from headscope.tasks import Item, Prepared, Task, task_of
@@ -69,10 +69,10 @@ class SearchInputs:
             "versions": {name: version for name, version in versions().items() if name != "python"},
         }
 
-    def selection(self, memory: Memory, model: AttentionModel | None = None) -> Selection:
+    def selection(self, memory: Memory, model: AttentionModel | None = None) -> SubsetEvaluator:
         """The evaluator of sets of heads, for the model or for what has become of it."""
         among = self.config.among
-        return Selection(
+        return SubsetEvaluator(
             model or self.model,
             self.task,
             self.selection_set,

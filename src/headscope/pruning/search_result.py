@@ -12,10 +12,10 @@ from headscope.ablation.noninferiority import Margin, advice_of, verdict_in
 from headscope.config.option import record_options
 from headscope.config.search import SearchConfig, splits_of
 from headscope.heads import HeadSet
-from headscope.pruning.pareto_front import UNTIMED, FrontRow, Report, Speeds, timed_on
+from headscope.pruning.pareto_front import UNTIMED, FrontRow, Report, Speeds, timing_setup
 from headscope.pruning.plan import Plan
 from headscope.pruning.search_inputs import SearchInputs, describe_splits
-from headscope.pruning.subset_evaluator import Selection, SubsetState
+from headscope.pruning.subset_evaluator import SubsetEvaluator, SubsetState
 from headscope.study.result import Result
 from headscope.study.run_record import build_record
 from headscope.study.schema.names import CUT
@@ -97,7 +97,7 @@ def make_result(
     plan = Plan.of(inputs.model, heads, timeless)
     study = _study(inputs, selection, heads, front, {**record, "seconds": round(seconds, 1)})
     is_kept = verdict_in(row, _margin(inputs, front), len(inputs.report_set.items)).kind == "kept"
-    judged = report.intact, report.judged(best)
+    judged = report.intact, report.judge(best)
     return SearchResult(plan, study, report.speeds(best), inputs.report_set, judged, is_kept)
 
 
@@ -125,7 +125,7 @@ def _record(inputs: SearchInputs, report: Report, front: Front, best: SubsetStat
         "after": {"selection": asdict(best.outcome), "report": row},
         "warning": warning_of(inputs.config, front, report_on),
         "advice": advice_of(first, _margin(inputs, front), count, report_on),
-        "timed": timed_on(model),
+        "timed": timing_setup(model),
         "evaluations": round(selection.spent, 2),
     }
 
@@ -155,7 +155,7 @@ def _margin(inputs: SearchInputs, front: Front) -> Margin:
 
 
 def _study(
-    inputs: SearchInputs, selection: Selection, heads: HeadSet, front: Front, pruning: Section
+    inputs: SearchInputs, selection: SubsetEvaluator, heads: HeadSet, front: Front, pruning: Section
 ) -> Study:
     rows = [
         Row.without_interval(head, CUT, float(head in heads), selection.count)

@@ -1,8 +1,8 @@
-"""What removing sets of heads does to a task, on the examples that a choice is made on.
+"""Effect of removing sets of heads on a task, on the selection split.
 
-A set's children (the set and one head more) are tried on the model that is really cut down to the set, by the fast
-sweep: what lies below the head is computed once for all of them. Where many compete for a few places they race:
-after an eighth of the examples, a quarter and a half those that cannot come in any more drop out.
+The children of a set (the set and one more head) are evaluated on the model that is pruned to the set, by the fast
+sweep: layers below the head are computed once for all of them. If only the best few children are needed, the others are
+dropped early, after an eighth, a quarter or a half of the examples.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 Objective = Literal["loss", "metric"]
 OBJECTIVES = ("loss", "metric")
 Removed = frozenset[int]  # of units, by number
-STANDARD_ERRORS = 2.0  # a candidate that is worse by so many drops out of a race
-FEWEST = 32  # examples before a race is looked at
-GUIDE = 128  # examples that slopes are taken of: they only say what to try
+STANDARD_ERRORS = 2.0  # a candidate that is worse by more is dropped
+FEWEST = 32  # examples before candidates are dropped
+GUIDE = 128  # examples for predictions, which only order the candidates
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a set does: mean loss in nats, metric, and on how many examples."""
+    """Effect of a set: mean loss in nats, metric, and the number of examples they were measured on."""
 
     loss: float
     metric: float
@@ -48,14 +48,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class SubsetState:
-    """A set of removed units and what it does."""
+    """A set of removed units and its effect."""
 
     removed: Removed
     outcome: Outcome
 
 
 class Memory:
-    """Finished work by name, so that a run that was killed does not repeat it; this one ends with the process."""
+    """Results by name, each computed once; kept for the life of the process."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
@@ -70,15 +70,15 @@ class Memory:
         self._values[key] = value
 
 
-class Selection:
-    """The examples to choose on, and everything that was tried on them.
+class SubsetEvaluator:
+    """Evaluates sets of removed heads on the selection split.
 
-    units      the heads that can be cut, one by one or together, among those that the task uses
-    intact     what the whole model does
-    tried      every set that was evaluated, in order; the last outcome of each
-    spent      evaluations of one set on all examples, so far; a backward pass counts as three
-    at_least   so many heads stay in every layer
-    among      only these heads may go; None: all
+    units      the heads that can be removed, alone or together, among those that the task uses
+    intact     outcome of the whole model
+    tried      the last outcome of every evaluated set, in order
+    spent      evaluations of one set on all examples so far; a backward pass counts as three
+    at_least   minimum number of heads to keep per layer
+    among      the heads that may be removed; None: all
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Selection:
         seed: int = 0,
         memory: Memory | None = None,
     ) -> None:
-        check_choice(objective, OBJECTIVES, "`objective`", "is no objective")
+        check_choice(objective, OBJECTIVES, "`objective`", "is not an objective")
         self.model, self.task, self.prepared = model, task, prepared
         self.objective, self.at_least = objective, at_least
         self.batch_size, self.seed = batch_size, seed
@@ -119,10 +119,10 @@ class Selection:
             )
         self.tried: dict[Removed, Outcome] = {}
         self.spent = 0.0
-        self._method: str | None = None  # of the sweep, found valid once
-        self._slopes: dict[Removed, NDArray[np.float64]] = {}
+        self._method: str | None = None  # of the sweep, chosen once
+        self._predictions: dict[Removed, NDArray[np.float64]] = {}
         self._cut: tuple[Removed, AttentionModel] = (frozenset(), model)
-        self.intact = self.evaluated(frozenset())
+        self.intact = self.evaluate(frozenset())
 
     @property
     def count(self) -> int:
@@ -139,51 +139,52 @@ class Selection:
         return sum(len(self.units[unit]) for unit in removed)
 
     def candidates(self, removed: Removed) -> list[int]:
-        """The units that may go next: not the last `at_least` heads of a layer, nor the model's last head."""
-        left = Counter(head.site for head in self.model.heads)
-        for gone in removed:
-            left.subtract(head.site for head in self.units[gone])
-        total = left.total()
+        """The units that may be removed next: not the last `at_least` heads of a layer, nor the model's last head."""
+        remaining = Counter(head.site for head in self.model.heads)
+        for unit in removed:
+            remaining.subtract(head.site for head in self.units[unit])
 
-        def may_go(unit: Sequence[Head]) -> bool:
-            lost = Counter(head.site for head in unit)
-            return len(unit) < total and all(left[s] - lost[s] >= self.at_least for s in lost)
+        def is_candidate(unit: Sequence[Head]) -> bool:
+            counts = Counter(head.site for head in unit)
+            fits = all(remaining[site] - counts[site] >= self.at_least for site in counts)
+            return fits and len(unit) < remaining.total()
 
-        return [i for i, unit in enumerate(self.units) if i not in removed and may_go(unit)]
+        return [i for i, unit in enumerate(self.units) if i not in removed and is_candidate(unit)]
 
-    def goodness(self, outcome: Outcome) -> float:
+    def cost(self, outcome: Outcome) -> float:
         """Lower is better: the loss, or minus the metric; an undefined metric is worst."""
         value = outcome.loss if self.objective == "loss" else -outcome.metric
         return value if np.isfinite(value) else np.inf
 
-    # What sets do
+    # Effects of sets
 
-    def cut(self, removed: Removed) -> AttentionModel:
-        """The model without these units; the last one asked for is kept."""
+    def cut_model(self, removed: Removed) -> AttentionModel:
+        """The model without these units; the last result is cached."""
         if self._cut[0] != removed:
             heads = list(self.heads(removed))
             self._cut = removed, prune(self.model, heads) if heads else self.model
         return self._cut[1]
 
-    def evaluated(self, removed: Removed) -> Outcome:
-        """What one set does on all examples."""
+    def evaluate(self, removed: Removed) -> Outcome:
+        """Evaluate a set on all examples."""
         if removed in self.tried and self.tried[removed].examples == self.count:
             return self.tried[removed]
         stored = self.memory.compute_once(
-            f"evaluate {sorted(removed)}", lambda: asdict(self._measured(self.cut(removed)))
+            f"evaluate {sorted(removed)}",
+            lambda: asdict(self._evaluate_model(self.cut_model(removed))),
         )
         return self._note(removed, Outcome(**stored), 1.0)
 
-    def evaluated_as(self, removed: Removed, model: AttentionModel) -> Outcome:
-        """What one set does in this model, which was trained after these units were cut."""
-        return self._note(removed, self._measured(model), 1.0)
+    def evaluate_trained(self, removed: Removed, model: AttentionModel) -> Outcome:
+        """Evaluate a set with a model that was trained after these units were cut."""
+        return self._note(removed, self._evaluate_model(model), 1.0)
 
     def children(
         self, removed: Removed, candidates: Sequence[int], *, keep: int | None = None
     ) -> list[SubsetState]:
-        """The sets with one unit more, best first.
+        """The sets with one more unit, best first.
 
-        keep  how many of them are wanted: the others race for these places. None: all are tried on all examples
+        keep  number of sets that are needed; the others may be dropped early. None: all are evaluated on all examples
         """
         if not candidates:
             return []
@@ -198,42 +199,40 @@ class Selection:
             states.append(state)
 
         def rank(state: SubsetState) -> tuple[int, float, list[int]]:
-            # Whoever dropped out is behind all that did not, whatever their few examples say.
+            # Dropped sets come last, whatever their few examples show.
             examples = state.outcome.examples
-            return -examples, self.goodness(state.outcome), sorted(state.removed)
+            return -examples, self.cost(state.outcome), sorted(state.removed)
 
         return sorted(states, key=rank)
 
-    def slopes(self, removed: Removed) -> NDArray[np.float64]:
-        """[unit]: the change of loss that switching each on or off should make, to second order, by a few examples.
+    def predict_changes(self, removed: Removed) -> NDArray[np.float64]:
+        """[unit]: predicted change of loss by switching each on or off, to second order, on a few examples.
 
-        The slope alone misjudges the heads that matter most: what falls steeply at first may rise before it is gone.
+        First-order predictions misjudge the heads that matter most, for which the loss is strongly curved.
         """
-        if removed not in self._slopes:
-            slopes = self.memory.compute_once(
-                f"slopes {sorted(removed)}", lambda: self._compute_slopes(removed)
+        if removed not in self._predictions:
+            changes = self.memory.compute_once(
+                f"slopes {sorted(removed)}", lambda: self._compute_predictions(removed)
             )
             self.spent += BACKWARD * len(self.guide.items) / self.count
-            self._slopes[removed] = np.array(slopes)
-        return self._slopes[removed]
+            self._predictions[removed] = np.array(changes)
+        return self._predictions[removed]
 
-    # Inside
-
-    def _compute_slopes(self, removed: Removed) -> list[float]:
-        gone, size = self.heads(removed), self.batch_size
-        result = gradient_terms(
-            self.model, self.task, self.guide, batch_size=size, removed=list(gone)
+    def _compute_predictions(self, removed: Removed) -> list[float]:
+        off = list(self.heads(removed))
+        terms = gradient_terms(
+            self.model, self.task, self.guide, batch_size=self.batch_size, removed=off
         )
-        column = {head: result.signed[:, i] for i, head in enumerate(result.heads)}
-        zero = np.zeros(len(result.signed))
-        slopes = []
+        column = {head: terms.signed[:, i] for i, head in enumerate(terms.heads)}
+        zero = np.zeros(len(terms.signed))
+        changes = []
         for unit in self.units:
-            signed = (column.get(head, zero) * (1 if head in gone else -1) for head in unit)
+            signed = (column.get(head, zero) * (1 if head in off else -1) for head in unit)
             change = sum(signed, zero)
-            slopes.append(float((change + 0.5 * change**2).mean()))
-        return slopes
+            changes.append(float((change + 0.5 * change**2).mean()))
+        return changes
 
-    def _measured(self, model: AttentionModel) -> Outcome:
+    def _evaluate_model(self, model: AttentionModel) -> Outcome:
         return self._outcome(evaluate(model, self.task, self.prepared, batch_size=self.batch_size))
 
     def _note(self, removed: Removed, outcome: Outcome, cost: float) -> Outcome:
@@ -251,7 +250,7 @@ class Selection:
         size, inputs = self.batch_size, (self.task, self.prepared)
         if self._method is None:
             self._method = Sweep(self.model, *inputs, batch_size=size).method
-        cut, seed, method = self.cut(removed), self.seed, self._method
+        cut, seed, method = self.cut_model(removed), self.seed, self._method
         sweep = Sweep(cut, *inputs, batch_size=size, seed=seed, method=method)
         variants = {unit: Variant("head", str(unit), self.units[unit]) for unit in candidates}
         judged: dict[int, list[Judged]] = {unit: [] for unit in candidates}
@@ -265,36 +264,36 @@ class Selection:
                 for i, variant in enumerate(group.variants):
                     judged[int(variant.named)].append(Judged(group.losses[i], group.scores[i]))
             if keep is not None and number in looks:
-                live = self._still_in(live, judged, keep)
-        return [self._outcome(_joined(judged[unit])) for unit in candidates]
+                live = self._drop_behind(live, judged, keep)
+        return [self._outcome(_concatenate(judged[unit])) for unit in candidates]
 
     def _blocks(self, sweep: Sweep, keep: int | None) -> tuple[list[list[int]], set[int]]:
-        """The examples in random order, and the blocks after which a race is looked at.
+        """The examples in random order, and the blocks after which candidates may be dropped.
 
-        These are an eighth, a quarter and a half of all, however little fits into memory at a time.
+        These are at an eighth, a quarter and a half of the examples, however few fit into memory at a time.
         """
         whole = sweep.blocks()
         if keep is None or self.task.is_coupled:
             return whole, set()
         order = [item for block in whole for item in block]
         ends = [end for end in (len(order) // 8, len(order) // 4, len(order) // 2) if end >= FEWEST]
-        found: list[list[int]] = []
+        blocks: list[list[int]] = []
         looks: set[int] = set()
+        size = len(whole[0])
         for part in np.split(np.array(order), ends):
-            size = len(whole[0])
-            found += [part[i : i + size].tolist() for i in range(0, len(part), size)]
-            looks.add(len(found) - 1)
-        return found, looks - {len(found) - 1}
+            blocks += [part[i : i + size].tolist() for i in range(0, len(part), size)]
+            looks.add(len(blocks) - 1)
+        return blocks, looks - {len(blocks) - 1}
 
-    def _still_in(self, live: list[int], parts: dict[int, list[Judged]], keep: int) -> list[int]:
-        """Those that may yet be among the first `keep`.
+    def _drop_behind(self, live: list[int], parts: dict[int, list[Judged]], keep: int) -> list[int]:
+        """The candidates that may still be among the first `keep`.
 
-        By the loss: whoever is not worse than the last of them by two standard errors of their difference, example by
-        example. By a metric that is no mean: the better half.
+        By the loss: those that are not worse than the last of them by two standard errors of the paired difference. By
+        the metric: the better half.
         """
-        judged = {unit: _joined(parts[unit]) for unit in live}
-        goodness = {unit: self.goodness(self._outcome(judged[unit])) for unit in live}
-        order = sorted(live, key=lambda unit: (goodness[unit], unit))
+        judged = {unit: _concatenate(parts[unit]) for unit in live}
+        costs = {unit: self.cost(self._outcome(judged[unit])) for unit in live}
+        order = sorted(live, key=lambda unit: (costs[unit], unit))
         if len(order) <= keep:
             return live
         if self.objective == "metric":
@@ -309,6 +308,6 @@ class Selection:
         return [unit for unit in live if unit in order[:keep] or not is_behind(unit)]
 
 
-def _joined(parts: Sequence[Judged]) -> Judged:
+def _concatenate(parts: Sequence[Judged]) -> Judged:
     losses = np.concatenate([part.losses for part in parts])
     return Judged(losses, np.concatenate([part.scores for part in parts]))

@@ -1,11 +1,11 @@
-"""How far a search goes, and which of the states on its path is taken."""
+"""When a search stops, and which state of its path is chosen."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headscope.config.search import SearchConfig
 from headscope.errors import HeadscopeError
@@ -13,13 +13,13 @@ from headscope.errors import HeadscopeError
 if TYPE_CHECKING:
     from headscope.config.shared import Run
     from headscope.model.latency import LayerTimes
-    from headscope.pruning.subset_evaluator import Selection, SubsetState
+    from headscope.pruning.subset_evaluator import SubsetEvaluator, SubsetState
 
-FEWER = 256  # examples that an estimate suggests to select on
-PATIENCE = 3  # sizes in a row below the wanted metric, after which a search gives up
+FEWER = 256  # examples that an estimate of the duration suggests
+PATIENCE = 3  # a search stops after so many sizes in a row below the metric to keep
 
 
-def heads_to_remove(config: SearchConfig, selection: Selection) -> int | None:
+def heads_to_remove(config: SearchConfig, selection: SubsetEvaluator) -> int | None:
     """The number of heads to remove, if that is the target."""
     everyone = selection.size(range(len(selection.units)))
     wanted: int | None = (
@@ -46,8 +46,8 @@ def check_reachable(
         raise HeadscopeError(what, where=option, expected=f"at most {reachable}{kept}")
 
 
-def _reachable(selection: Selection) -> int:
-    """How many heads a search can remove at most."""
+def _reachable(selection: SubsetEvaluator) -> int:
+    """The largest number of heads that a search can remove."""
     removed: frozenset[int] = frozenset()
     while candidates := selection.candidates(removed):
         removed |= {candidates[0]}
@@ -55,7 +55,7 @@ def _reachable(selection: Selection) -> int:
 
 
 def estimate(seconds: float, steps: int, examples: int) -> str:
-    """How long a search may take, by its first step; empty if that is hardly a minute. Later steps are cheaper."""
+    """Upper limit of a search's duration, from its first step, in words; empty below two minutes."""
     minutes = seconds * steps / 60
     if minutes < 2:
         return ""
@@ -65,10 +65,10 @@ def estimate(seconds: float, steps: int, examples: int) -> str:
     return f"about {minutes:.0f} min at most for {steps} steps{fewer}"
 
 
-class Pursuit:
+class StoppingRule:
     """Follows a search until its target is reached."""
 
-    def __init__(self, selection: Selection, target: SearchConfig, run: Run) -> None:
+    def __init__(self, selection: SubsetEvaluator, target: SearchConfig, run: Run) -> None:
         self.selection, self.target, self.run = selection, target, run
         name, intact = selection.task.metrics[0], selection.intact.metric
         if target.keep_metric is not None and not intact > 0:
@@ -83,17 +83,14 @@ class Pursuit:
             from headscope.model import latency as speed
 
             model = selection.model
-            size, length = (
-                speed.TIMED[0],
-                speed.longest_input(model, speed.TIMED[1]),
-            )  # as it is judged
-            # A resumed run keeps the times that it began with.
-            times = selection.memory.compute_once(
-                "layers",
-                lambda: asdict(
+            size, length = speed.TIMED[0], speed.longest_input(model, speed.TIMED[1])
+
+            def measure() -> dict[str, Any]:
+                return asdict(
                     speed.measure_layers(model, batch_size=size, length=length, repeats=6)
-                ),
-            )
+                )
+
+            times = selection.memory.compute_once("layers", measure)  # kept by a resumed run
             self.layers = speed.LayerTimes(tuple(times["share"]), tuple(times["time"]))
             if target.speedup > self.layers.bound:
                 raise HeadscopeError(
@@ -137,13 +134,13 @@ class Pursuit:
     def _is_fast(self, state: SubsetState) -> bool:
         if self.layers is None or self.target.speedup is None:
             return False
-        return 1 / self.expected_time(state) >= self.target.speedup
+        return 1 / self.predict_time(state) >= self.target.speedup
 
-    def expected_time(self, state: SubsetState) -> float:
-        """The share of the intact model's time, from the layers' measured times."""
+    def predict_time(self, state: SubsetState) -> float:
+        """Predicted share of the intact model's time, from measured times of layers."""
         assert self.layers is not None
-        left = len(self.selection.model.heads) - self.selection.size(state.removed)
-        return self.layers.at(left / len(self.selection.model.heads))
+        heads = len(self.selection.model.heads)
+        return self.layers.at((heads - self.selection.size(state.removed)) / heads)
 
     def choose(self, path: list[SubsetState]) -> SubsetState:
         """The last state of the path that meets the target."""
@@ -164,6 +161,6 @@ class Pursuit:
             raise HeadscopeError(
                 f"{self.target.speedup:g} times cannot be reached",
                 where="`speedup`",
-                expected=f"at most {1 / self.expected_time(path[-1]):.2f}",
+                expected=f"at most {1 / self.predict_time(path[-1]):.2f}",
             )
         return path[-1]

@@ -1,4 +1,4 @@
-"""What searches along one order of heads share."""
+"""Shared by searches that remove heads in one order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.pruning.subset_evaluator import Removed, Selection, SubsetState
+from headscope.pruning.subset_evaluator import Removed, SubsetEvaluator, SubsetState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 Scores = Callable[[Removed], "NDArray[np.float64]"]
 
 
-def in_order(selection: Selection, order: Sequence[int]) -> Iterator[SubsetState]:
-    """Remove units in this order, as far as they may go."""
+def in_order(selection: SubsetEvaluator, order: Sequence[int]) -> Iterator[SubsetState]:
+    """Remove units in this order, as far as possible."""
     removed: Removed = frozenset()
     for unit in order:
         if unit in selection.candidates(removed):
             removed |= {unit}
-            yield SubsetState(removed, selection.evaluated(removed))
+            yield SubsetState(removed, selection.evaluate(removed))

@@ -1,19 +1,21 @@
-"""Every head that is left is tried; the one whose removal costs least goes."""
+"""Greedy search: evaluate every remaining head, and remove the one with the least cost."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from headscope.config.search import SearchConfig
-from headscope.pruning.subset_evaluator import Removed, Selection, SubsetState
+from headscope.pruning.subset_evaluator import Removed, SubsetEvaluator, SubsetState
 
 
-def paths(selection: Selection, config: SearchConfig, seed: int) -> list[Iterator[SubsetState]]:
+def paths(
+    selection: SubsetEvaluator, config: SearchConfig, seed: int
+) -> list[Iterator[SubsetState]]:
     return [greedy(selection)]
 
 
-def greedy(selection: Selection) -> Iterator[SubsetState]:
-    """Exact: all that may go are tried on all examples."""
+def greedy(selection: SubsetEvaluator) -> Iterator[SubsetState]:
+    """One path; all candidates are evaluated on all examples."""
     removed: Removed = frozenset()
     while candidates := selection.candidates(removed):
         best = selection.children(removed, candidates)[0]

@@ -1,4 +1,4 @@
-"""An order by importance that is computed anew after every step (Michel et al. 2019)."""
+"""Removal by importance, with new scores after every step (Michel et al. 2019)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from collections.abc import Iterator
 from headscope.config.search import SearchConfig
 from headscope.pruning.scores import scores_by
 from headscope.pruning.searches._order import Scores
-from headscope.pruning.subset_evaluator import Removed, Selection, SubsetState
+from headscope.pruning.subset_evaluator import Removed, SubsetEvaluator, SubsetState
 
 
-def paths(selection: Selection, config: SearchConfig, seed: int) -> list[Iterator[SubsetState]]:
+def paths(
+    selection: SubsetEvaluator, config: SearchConfig, seed: int
+) -> list[Iterator[SubsetState]]:
     return [iterative(selection, scores_by(selection, config.by, config.rules), config.step)]
 
 
-def iterative(selection: Selection, scores: Scores, step: float) -> Iterator[SubsetState]:
-    """The least important go, and after a share `step` of all those that are left are scored again."""
-    each = max(1, round(step * len(selection.units)))
+def iterative(selection: SubsetEvaluator, scores: Scores, step: float) -> Iterator[SubsetState]:
+    """Remove the least important heads; after a share `step` of all heads, score the remaining ones again."""
+    units_per_step = max(1, round(step * len(selection.units)))
     removed: Removed = frozenset()
     while candidates := selection.candidates(removed):
-        known = scores(removed)
-        for unit in sorted(candidates, key=lambda one: (known[one], one))[:each]:
+        values = scores(removed)
+        for unit in sorted(candidates, key=lambda unit: (values[unit], unit))[:units_per_step]:
             if unit in selection.candidates(removed):
                 removed |= {unit}
-                yield SubsetState(removed, selection.evaluated(removed))
+                yield SubsetState(removed, selection.evaluate(removed))

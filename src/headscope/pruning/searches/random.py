@@ -1,4 +1,4 @@
-"""Random orders, as a control."""
+"""Removal in random orders: the control."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import numpy as np
 
 from headscope.config.search import SearchConfig
 from headscope.pruning.searches._order import in_order
-from headscope.pruning.subset_evaluator import Selection, SubsetState
+from headscope.pruning.subset_evaluator import SubsetEvaluator, SubsetState
 
 
-def paths(selection: Selection, config: SearchConfig, seed: int) -> list[Iterator[SubsetState]]:
+def paths(
+    selection: SubsetEvaluator, config: SearchConfig, seed: int
+) -> list[Iterator[SubsetState]]:
     return [random(selection, seed + draw) for draw in range(config.draws)]
 
 
-def random(selection: Selection, seed: int) -> Iterator[SubsetState]:
+def random(selection: SubsetEvaluator, seed: int) -> Iterator[SubsetState]:
     """One random order."""
     yield from in_order(
         selection, np.random.default_rng(seed).permutation(len(selection.units)).tolist()

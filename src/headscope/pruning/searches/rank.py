@@ -1,4 +1,4 @@
-"""One order by importance, and its prefixes."""
+"""Removal in one order of importance."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ import numpy as np
 from headscope.config.search import SearchConfig
 from headscope.pruning.scores import scores_by
 from headscope.pruning.searches._order import Scores, in_order
-from headscope.pruning.subset_evaluator import Selection, SubsetState
+from headscope.pruning.subset_evaluator import SubsetEvaluator, SubsetState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def paths(selection: Selection, config: SearchConfig, seed: int) -> list[Iterator[SubsetState]]:
+def paths(
+    selection: SubsetEvaluator, config: SearchConfig, seed: int
+) -> list[Iterator[SubsetState]]:
     return [rank(selection, scores_by(selection, config.by, config.rules))]
 
 
-def rank(selection: Selection, scores: Scores) -> Iterator[SubsetState]:
-    """The least important first, by one scoring of the whole model."""
+def rank(selection: SubsetEvaluator, scores: Scores) -> Iterator[SubsetState]:
+    """The least important heads first, by scores of the whole model."""
     yield from in_order(selection, ascending(scores(frozenset())))
 
 
