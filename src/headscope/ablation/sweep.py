@@ -99,7 +99,7 @@ class Sweep:
             return
         if self.model.permanent_edits:
             self.notes.append(
-                f"the model wears {self.model.permanent_edits[0]!r}: every head is a whole pass"
+                f"the model permanently has {self.model.permanent_edits[0]!r}: every head is a whole pass"
             )
             return
         self.parts = anatomy(self.model)

@@ -59,7 +59,7 @@ class ImportanceConfig(Config):
     )
     kind: tuple[str, ...] = option(
         ("head",),
-        "What to ablate, separated by commas: head, only (all but one of a site), site, layer, all, pair (of --heads) "
+        "Units to ablate, separated by commas: head, only (all but one of a site), site, layer, all, pair (of --heads) "
         "or shared",
         parse=name_list("kind"),
         choices=names.KINDS,
@@ -67,8 +67,8 @@ class ImportanceConfig(Config):
     )
     mode: str = option(
         "zero",
-        "What replaces an ablated head: zero, mean (its average output), uniform (attention 1/n) or fixed (its nearest "
-        "fixed pattern)",
+        "Replacement of an ablated head: zero, mean (its average output), uniform (attention 1/n) or fixed (its "
+        "nearest fixed pattern)",
         choices=names.MODES,
     )
     heads: str | None = option(

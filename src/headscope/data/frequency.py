@@ -27,7 +27,7 @@ class Frequencies:
     """The ranks of words, from a frequency for each: any number that grows with it."""
 
     def __init__(self, frequencies: Mapping[str, float]) -> None:
-        """Of spellings that differ only in case the commonest counts; punctuation and clitics are dropped."""
+        """Among spellings that differ only in case the commonest counts; punctuation and clitics are dropped."""
         words = ((_normalize(word), frequency) for word, frequency in frequencies.items())
         self._ranks = _ranks(_largest((word, n) for word, n in words if self.is_counted(word)))
         self._has_numbers_as_zeros = all(_zero_digits(word) == word for word in self._ranks)

@@ -117,9 +117,11 @@ def _match_sites(parts: dict[Site, Parts], norms: list[_NormOfSum]) -> dict[Site
     return result
 
 
-def _is_close(one: Tensor, other: Tensor) -> bool:
+def _is_close(tensor: Tensor, other: Tensor) -> bool:
     size = float(other.abs().max())
-    return one.shape == other.shape and float((one - other).abs().max()) <= 1e-5 * max(size, 1e-6)
+    return tensor.shape == other.shape and float((tensor - other).abs().max()) <= 1e-5 * max(
+        size, 1e-6
+    )
 
 
 def contribution_shares(attention: Attention) -> dict[str, Tensor]:

@@ -44,7 +44,7 @@ class Call:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Of the weights: batch, head, query, key."""
+        """Shape of the weights: batch, head, query, key."""
         batch, heads, queries, _ = self.query.shape
         heads = heads if self.fixed is None else len(self.fixed.patterns)
         return batch, heads, queries, self.key.shape[2]

@@ -1,1 +1,1 @@
-"""Which heads to cut, what that costs, what it gains, and what can be mended without training."""
+"""Which heads to cut, what that costs, what it gains, and what can be repaired without training."""

@@ -1,4 +1,4 @@
-"""Facts about each head besides its statistics: roles with evidence, twin, substitute, relations, examples.
+"""Facts about each head besides its statistics: roles with evidence, nearest head, substitute, relations, examples.
 
 All of it is read from the tables of a study, each of which may be missing.
 """

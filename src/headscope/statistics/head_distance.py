@@ -137,7 +137,7 @@ class Distances:
         return result + result.T
 
     def nearest_heads(self) -> list[Row]:
-        """Rows of twin-distance; a head that cannot be compared has none."""
+        """Rows of `twin-distance`; a head that cannot be compared has none."""
         matrix, moments = self.matrix("js"), self.moments["js"]
         np.fill_diagonal(matrix, np.nan)
         low, high = moments.interval()

@@ -220,7 +220,7 @@ def _draw_plane(ax: Axes, heads: pd.DataFrame, groups: list[_Group]) -> None:
 
 
 def _draw_twins(ax: Axes, heads: pd.DataFrame) -> None:
-    """A line from each head to its twin; two that are each other's twins share one."""
+    """A line from each head to the nearest head; two heads that are nearest to each other share one."""
     rows = heads.to_dict("records")
     points = {(row["layer"], row["head"]): (row["x"], row["y"]) for row in rows}
     twins = [((row["layer"], row["head"]), (row["twin_layer"], row["twin_head"])) for row in rows]
