@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from importlib import import_module
 from typing import get_args
 
 from headscope.ablation.ablation_targets import KINDS
@@ -19,6 +21,7 @@ from headscope.model.load import DTYPES
 from headscope.model.relevance.rules import RULES
 from headscope.model.saving import FORMS
 from headscope.model.word_attention import Pool
+from headscope.pruning import searches
 from headscope.pruning.subset_evaluator import OBJECTIVES
 from headscope.statistics import registry
 from headscope.tasks import tasks
@@ -54,6 +57,18 @@ def test_lenses_and_token_maps_are_their_files_with_the_lines_that_are_read_from
     ):
         token_maps = [name for name, file in files.items() if getattr(file, line, False)]
         assert options == (*gradient_lenses, *token_maps)
+
+
+def test_searches_by_an_importance_are_the_files_that_read_the_option() -> None:
+    files = {
+        name: import_module(f"{searches.__name__}.{name.replace('-', '_')}")
+        for name in names.SEARCHES
+    }
+    marked = [name for name, file in files.items() if getattr(file, "TAKES_BY", False)]
+    assert set(names.SEARCHES_BY) == set(marked)
+    assert set(marked) == {
+        name for name, file in files.items() if "config.by" in inspect.getsource(file)
+    }
 
 
 def test_what_is_suggested_for_a_wrong_task_exists() -> None:

@@ -86,6 +86,9 @@ MODES = _files_in("ablation/modes", first=("zero", "mean", "uniform", "fixed"))
 RULES = ("voita", "attnlrp")
 
 SEARCHES = _files_in("pruning/searches")
+SEARCHES_BY = _files_in(
+    "pruning/searches", ("rank",), with_line="TAKES_BY = True"
+)  # by an importance
 VARIANTS = {  # of an estimate: other statistics that pruning can go by
     "gradient": tuple(
         f"gradient-{name}" for name in ("absolute", "tokens", "fisher", "second", "batch")

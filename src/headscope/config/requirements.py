@@ -18,6 +18,7 @@ from headscope.config.names import (
     POOLED_LENSES,
     POOLED_TASKS,
     SCORES,
+    SEARCHES_BY,
     TARGETED_LENSES,
 )
 from headscope.errors import HeadscopeError
@@ -25,6 +26,8 @@ from headscope.errors import HeadscopeError
 Values = Mapping[str, Any]
 PYTHON_NAMES = {"threshold": "thresholds"}  # where a command's option differs
 BY_CHANCE = ("random", "bigbird")  # masks that are drawn
+# of options that go with an importance: `search="rank"` or iterative
+SEARCH_BY = " or ".join((f'`search="{SEARCHES_BY[0]}"`', *SEARCHES_BY[1:]))
 CORPUS_TASKS = ("masked", "mlm", "causal")  # a file of texts is split by the command itself
 
 
@@ -370,13 +373,13 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
         Rule(
             {"by": "gradient-second"},
-            '`search="rank"` or iterative',
-            _is("search", "rank", "iterative"),
+            SEARCH_BY,
+            _is("search", *SEARCHES_BY),
         ),
         Rule(
             {"rules": "voita"},
-            '`search="rank"` or iterative with `by="relevance"`',
-            lambda v: v["search"] in ("rank", "iterative") and SCORES.get(v["by"]) == "relevance",
+            f'{SEARCH_BY} with `by="relevance"`',
+            lambda v: v["search"] in SEARCHES_BY and SCORES.get(v["by"]) == "relevance",
         ),
         Rule({"step": 0.1}, '`search="iterative"`', _is("search", "iterative")),
         Rule({"width": 3, "expansion": 12, "swaps": 4}, '`search="beam"`', _is("search", "beam")),

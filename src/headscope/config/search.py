@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headscope.config.checks import check_keep_metric, repair_names
-from headscope.config.names import OBJECTIVES, RULES, SCORES, SEARCHES
+from headscope.config.names import OBJECTIVES, RULES, SCORES, SEARCHES, SEARCHES_BY
 from headscope.config.option import Config, option
 from headscope.config.parsing import names, sizes
 from headscope.config.shared import Reading, Run, TaskData
@@ -14,7 +14,7 @@ from headscope.errors import HeadscopeError
 from headscope.heads import check_heads, format_heads
 
 FRONT = 12  # sizes of the front that are reported on the report split, and timed
-BY = "gradient-second"  # importance for rank and iterative
+BY = "gradient-second"  # importance for the searches that go by one
 STEP = 0.1  # share of the heads that an iterative search removes between two scorings
 DRAWS = 3  # random orders
 WIDTH, EXPANSION = 3, 12  # sets that a beam keeps, and candidates for the best of them
@@ -76,7 +76,7 @@ class SearchConfig(Config):
     search: str = option("beam", f"Search method: {', '.join(SEARCHES)}", choices=SEARCHES)
     by: str = option(
         BY,
-        "Importance for rank and iterative: gradient-second, relevance, ablation, confidence, norm …",
+        f"Importance for {' and '.join(SEARCHES_BY)}: gradient-second, relevance, ablation, confidence, norm …",
         choices=SCORES,
     )
     rules: Literal["voita", "attnlrp"] = option(

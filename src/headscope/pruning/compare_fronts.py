@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.config.fronts import FrontsConfig
+from headscope.config.names import SEARCHES_BY
 from headscope.config.option import record_options
 from headscope.config.shared import Run
 from headscope.errors import HeadscopeError
@@ -144,7 +145,7 @@ def join_fronts(studies: Sequence[tuple[str, Study]]) -> pd.DataFrame:
 
 def _search_name(pruning: Section) -> str:
     """The search, with the importance that it goes by."""
-    by = pruning.get("by") if pruning["search"] in ("rank", "iterative") else None
+    by = pruning.get("by") if pruning["search"] in SEARCHES_BY else None
     return f"{pruning['search']}{f' by {by}' if by else ''}"
 
 

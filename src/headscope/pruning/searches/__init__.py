@@ -2,7 +2,7 @@
 
 A file has a function `paths(selection, config, seed)`. It returns iterators over states, one for every number of
 removed heads: the best set that the search knows. The caller stops when it has enough.
-Several iterators are several runs.
+Several iterators are several runs. `TAKES_BY = True` says that the search goes by the importance of the option `by`.
 The name of the file is the name of the search; `config/names` lists the files without importing them.
 """
 

@@ -9,6 +9,8 @@ from headscope.pruning.scores import scores_by
 from headscope.pruning.searches._order import Scores
 from headscope.pruning.subset_evaluator import Removed, SubsetEvaluator, SubsetState
 
+TAKES_BY = True
+
 
 def paths(
     selection: SubsetEvaluator, config: SearchConfig, seed: int

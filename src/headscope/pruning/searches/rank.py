@@ -15,6 +15,8 @@ from headscope.pruning.subset_evaluator import SubsetEvaluator, SubsetState
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+TAKES_BY = True
+
 
 def paths(
     selection: SubsetEvaluator, config: SearchConfig, seed: int
