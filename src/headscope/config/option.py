@@ -23,7 +23,6 @@ from headscope.errors import HeadscopeError, choices
 
 _OPTION = "option"
 _KINDS: dict[str, dict[str, Any]] = {}  # resolving annotations is slow
-UNRECORDED = ("out", "resume", "overwrite")  # options that do not change the result
 TRAINED_STATE = ("state.pt", "best.pt")  # what a stopped training leaves
 
 
@@ -39,6 +38,7 @@ class Option:
     check             raises a `HeadscopeError` for a value that is not allowed
     flags             the flags, if they are not the name with hyphens
     show_default      what the help shows as the default; False shows none
+    recorded          whether the run record holds it; False for an option that does not change the result
     """
 
     help: str
@@ -53,6 +53,7 @@ class Option:
     flags: tuple[str, ...] = ()
     metavar: str | None = None
     show_default: str | bool = True
+    recorded: bool = True
 
     def bounds(self) -> str:
         """The allowed range in words: `at least 1`, `above 0 and at most 1`."""
@@ -228,7 +229,8 @@ def record_options(*configs: Config | None) -> dict[str, Any]:
     main = next((config for config in present if config.command), None)
 
     def is_recorded(config: Config, f: Field[Any]) -> bool:
-        if not f.compare or f.name in UNRECORDED:
+        declared = f.metadata.get(_OPTION)
+        if not f.compare or (declared is not None and not declared.recorded):
             return False
         if main is None or config is main or f.name not in options_of(type(config)):
             return True

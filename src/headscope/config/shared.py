@@ -138,7 +138,9 @@ class Run(Config):
     typed     the command line, for the run record
     """
 
-    out: Path | None = option(None, "Directory to write; must not exist yet", show_default=False)
+    out: Path | None = option(
+        None, "Directory to write; must not exist yet", show_default=False, recorded=False
+    )
     seed: int = option(0, "Random seed")
     revision: str | None = option(
         None,
@@ -151,8 +153,8 @@ class Run(Config):
     dtype: str = option(
         "float32", "Precision: float32, float64, bfloat16 or float16", choices=names.DTYPES
     )
-    resume: bool = option(False, "Resume a stopped run; the result is the same")
-    overwrite: bool = option(False, "Replace an existing result")
+    resume: bool = option(False, "Resume a stopped run; the result is the same", recorded=False)
+    overwrite: bool = option(False, "Replace an existing result", recorded=False)
     progress: Progress = field(default=no_progress, repr=False, compare=False)
     log: Log = field(default=no_log, repr=False, compare=False)
     typed: str = field(default="", repr=False, compare=False)

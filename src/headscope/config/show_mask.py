@@ -22,5 +22,8 @@ class ShowMaskConfig(Config):
 
     length: int = option(128, "Positions", at_least=1)
     out: Path | None = option(
-        None, "A picture to write, such as mask.svg", show_default="as text, if it fits"
+        None,
+        "A picture to write, such as mask.svg",
+        show_default="as text, if it fits",
+        recorded=False,
     )
