@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
+from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +38,15 @@ class Golden:
         text = text.rstrip("\n") + "\n"
         stored = path.read_text("utf-8") if path.exists() else None
         if self.update:
-            # Numbers within the tolerance keep their stored digits, so that a diff shows only what changed.
-            if stored is None or differences(stored, text, atol=atol):
+            result = text if stored is None else keep_close_numbers(stored, text, atol=atol)
+            if result != stored:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, "utf-8")
+                path.write_text(result, "utf-8")
             return
         assert stored is not None, f"{path}: no golden file. Create it with --update-golden."
-        lines = differences(stored, text, atol=atol)
-        message = "\n".join(lines[:40])
-        assert not lines, (
-            f"{name} differs (read the difference, then run with --update-golden):\n{message}"
+        diff = differences(stored, text, atol=atol)
+        assert not diff, (
+            f"{name} differs (read the difference, then run with --update-golden):\n{diff}"
         )
 
     def check_names(self, folder: str, names: set[str]) -> None:
@@ -62,25 +61,38 @@ class Golden:
         )
 
 
-def differences(stored: str, actual: str, *, atol: float = ATOL) -> list[str]:
-    """Differing lines as `-stored` and `+actual`, with line numbers; empty if the texts agree."""
-    found = []
-    pairs = zip_longest(stored.splitlines(), actual.splitlines())
-    for number, (before, after) in enumerate(pairs, start=1):
-        if before is None or after is None or not agree(before, after, atol=atol):
-            found += [f"{number}: -{before}"] if before is not None else []
-            found += [f"{number}: +{after}"] if after is not None else []
-    return found
+def differences(stored: str, actual: str, *, atol: float = ATOL) -> str:
+    """A unified diff of the lines that differ; empty if the texts agree."""
+    kept = keep_close_numbers(stored, actual, atol=atol)
+    lines = unified_diff(
+        stored.splitlines(), kept.splitlines(), "stored", "actual", n=1, lineterm=""
+    )
+    return "\n".join(lines)
 
 
-def agree(stored: str, actual: str, *, atol: float = ATOL) -> bool:
-    """Whether two lines have the same text and, within the tolerance, the same numbers."""
-    if stored == actual:
-        return True
-    if NUMBER.split(stored) != NUMBER.split(actual):
-        return False
-    pairs = zip(NUMBER.findall(stored), NUMBER.findall(actual), strict=True)
-    return all(a == b or _close(a, b, atol) for a, b in pairs)
+def keep_close_numbers(stored: str, actual: str, *, atol: float = ATOL) -> str:
+    """The actual text with the stored digits of every number that is within the tolerance of its stored value.
+
+    Lines are paired by their text without numbers, so that an added line moves the others without changing them.
+    """
+    before, after = stored.splitlines(), actual.splitlines()
+    texts = [[NUMBER.sub("\0", line) for line in lines] for lines in (before, after)]
+    for block in SequenceMatcher(None, *texts, autojunk=False).get_matching_blocks():
+        for offset in range(block.size):
+            line = after[block.b + offset]
+            after[block.b + offset] = _keep_close(before[block.a + offset], line, atol)
+    return "\n".join(after) + "\n"
+
+
+def _keep_close(stored: str, actual: str, atol: float) -> str:
+    """A line whose text without numbers is that of the stored line, with its digits where they are close."""
+    numbers = iter(NUMBER.findall(stored))
+
+    def keep(match: re.Match[str]) -> str:
+        before, after = next(numbers), match[0]
+        return before if before == after or _close(before, after, atol) else after
+
+    return NUMBER.sub(keep, actual)
 
 
 def _close(stored: str, actual: str, atol: float) -> bool:
