@@ -13,7 +13,7 @@ import typer
 
 import headscope
 from headscope.commands import app
-from headscope.config.requirements import RULES, check_effects
+from headscope.config.requirements import RULES, SEARCH_BY, check_effects
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from worded import sentiments, table
@@ -392,12 +392,12 @@ def test_compare_masks_refuses_options_without_effect(
     [
         ({"search": "greedy", "width": 9}, '`width` requires `search="beam"`'),
         ({"search": "rank", "swaps": 1}, '`swaps` requires `search="beam"`'),
-        ({"by": "norm"}, '`by` requires `search="rank"` or iterative'),
+        ({"by": "norm"}, f"`by` requires {SEARCH_BY}"),
         ({"search": "rank", "step": 0.2}, '`step` requires `search="iterative"`'),
         ({"draws": 9}, '`draws` requires `search="random"`'),
         (
             {"search": "rank", "by": "gradient", "rules": "attnlrp"},
-            '`rules` requires `search="rank"` or iterative with `by="relevance"`',
+            f'`rules` requires {SEARCH_BY} with `by="relevance"`',
         ),
     ],
 )

@@ -20,10 +20,12 @@ import headscope
 from children import bytes_of, finished, killed
 from headscope.ablation import importance as module
 from headscope.ablation import sweep
+from headscope.ablation.estimates import definitions
 from headscope.ablation.importance import importance as ablation_importance
 from headscope.api.importance import importance
 from headscope.commands import app
 from headscope.config.importance import ImportanceConfig
+from headscope.config.names import ESTIMATES, VARIANTS, statistics_of_texts
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.report import write as writer
@@ -392,24 +394,10 @@ def test_all_importances_of_all_heads_are_in_the_study(here: Path) -> None:
     model = worded(BertForSequenceClassification, num_labels=2)
     study = importance(model, task="sst2", data="dev.tsv", by="all", kind="head,only,site,layer")
     counts = study.heads.groupby("statistic").size()
-    wanted = {
-        "ablation-loss",
-        "ablation-metric",
-        "gradient",
-        "gradient-absolute",
-        "gradient-tokens",
-    }
-    wanted |= {
-        "gradient-fisher",
-        "gradient-second",
-        "gradient-batch",
-        "confidence",
-        "entropy",
-        "output-norm",
-        "random",
-    }
-    wanted |= {"relevance", "relevance-signed"}
-    assert set(counts.index) == wanted
+    expected = {"ablation-loss", "ablation-metric", *definitions()}
+    expected |= set(ESTIMATES) & set(statistics_of_texts())  # statistics of attention
+    assert expected >= {name for names in VARIANTS.values() for name in names}
+    assert set(counts.index) == expected
     assert (counts == 4).all()
     assert set(study.tables) == {
         *(

@@ -9,6 +9,7 @@ import pytest
 from said import Run, Said, save_tokenizer
 from transformers import BertConfig, BertForQuestionAnswering, BertForSequenceClassification
 
+from headscope.config.names import IMPORTANCES
 from headscope.data.squad import LAYOUT
 from headscope.errors import choices
 from headscope.model.attention_model import AttentionModel
@@ -77,7 +78,7 @@ def one_line(said: Said, message: str) -> None:
 
 OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--task", "mnly"), f'--task: "mnly" is not a task. Expected {TASKS}'),
-    (("--by", "gradiant"), '--by must be ablation, all, confidence, entropy, gradient, norm, random or relevance, '
+    (("--by", "gradiant"), f'--by must be {choices("", ("all", *IMPORTANCES))}, '
      'got "gradiant". Did you mean "gradient"?'),
     (("--rules", "atnlrp"), '--rules must be attnlrp or voita, got "atnlrp". Did you mean "attnlrp"?'),
     (("--kind", "heads"), '--kind must be all, head, layer, only, pair, shared or site, got "heads". Did you mean '

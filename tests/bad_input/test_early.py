@@ -16,7 +16,16 @@ from pathlib import Path
 import pytest
 
 from headscope.commands import app
-from headscope.config.names import TASKS, statistics_of_texts
+from headscope.commands._flags import to_flags
+from headscope.config.names import (
+    IMPORTANCES,
+    LENSES,
+    SEARCHES,
+    TASKS,
+    TOKEN_MAPS,
+    statistics_of_texts,
+)
+from headscope.config.requirements import SEARCH_BY
 from headscope.errors import choices
 from headscope.heads import FORM
 from headscope.model.declared_shape import read_shape
@@ -86,7 +95,8 @@ WRONG: dict[str, str] = {
     "analyze model --revision main --corpus good.txt --out new": '--revision "main": "model" is a directory. Expected a '
     "hub id with it.",
     "analyze model --corpus good.txt --lens rollout --out new": '--lens: "rollout" is a map of tokens over all heads, no '
-    "lens on a head. Expected some of raw, norm, effective, effective-simplex, gradient. See it by headscope look --lens "
+    "lens on a head. Expected some of "
+    f"{', '.join(LENSES)}. See it by headscope look --lens "
     'rollout, or headscope.token_map(model, text, by="rollout").',
     "analyze model --corpus good.txt --statistics previuos --out new": '--statistics: "previuos" is not a statistic. '
     f"Expected {choices('previuos', statistics_of_texts())}",
@@ -111,8 +121,8 @@ WRONG: dict[str, str] = {
     "parameter of this mask. Expected width=4.",
     "analyze model --corpus good.txt --mask gone.npz --out new": "gone.npz: not there. Expected a mask that headscope "
     "learn-mask wrote, or an .npy file with n x n of true and false.",
-    "look model text --lens rolout --out new.html": "--lens must be effective, effective-simplex, flow, gradient, "
-    'gradient-rollout, knock-out, norm, raw, relevance, rollout or value-zeroing, got "rolout". Did you mean "rollout"?',
+    "look model text --lens rolout --out new.html": f'--lens must be {choices("", (*LENSES, *TOKEN_MAPS))}, '
+    'got "rolout". Did you mean "rollout"?',
     'look model "" --out new.html': 'text "": there are no tokens in it. Expected some text.',
     "look model text --out good.txt/new.html": 'good.txt/new.html: "good.txt" is a file, not a folder. Choose another '
     "path.",
@@ -125,14 +135,14 @@ WRONG: dict[str, str] = {
     "evaluate model --task sst2 --data dev.tsv --split deve": '--split: "deve" is not a split. Expected dev, test or train; '
     'did you mean "dev"?',
     "evaluate model --task sst2 --data dev.tsv --columns a": '--columns must be NAME=NAME,NAME=NAME…, got "a".',
-    f"importance model {ON_TASK} --by gradiant --out new": '--by must be ablation, all, confidence, entropy, '
-    'gradient, norm, random or relevance, got "gradiant". Did you mean "gradient"?',
+    f"importance model {ON_TASK} --by gradiant --out new": f'--by must be {choices("", ("all", *IMPORTANCES))}, '
+    'got "gradiant". Did you mean "gradient"?',
     f"importance model {ON_TASK} --heads 3.x --out new": f'heads "3.x": "3.x" does not name a head. Expected {FORM}.',
     f"importance model {ON_TASK} --kind pair --out new": "--kind pair: pairs of all heads are too many. Name some: "
     "--heads 3.2,4.*.",
     f"importance model {ON_TASK} --race 2 --out new": "--race must be above 0 and below 1, got 2.",
     f"{PRUNE} --heads 3.x": f'heads "3.x": "3.x" does not name a head. Expected {FORM}.',
-    f"{PRUNE} --heads 2 --search bean": '--search must be beam, greedy, iterative, random or rank, got "bean". '
+    f"{PRUNE} --heads 2 --search bean": f'--search must be {choices("", SEARCHES)}, got "bean". '
     'Did you mean "beam"?',
     f"{PRUNE} --heads 2 --form tiny": '--form must be onnx, plain or small, got "tiny".',
     f"{PRUNE} --heads 2 --repair glue": '--repair: "glue" is not a repair. Expected fold or refit.',
@@ -294,12 +304,12 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{NAMED} --learning-rate 5e-5": ("--learning-rate", "--recover N, as in --recover 1"),
     f"{NAMED} --select-on dev:even": ("--select-on", "a search, --repair or --recover"),
     f"{NAMED} --seed 1": ("--seed", "a search or --recover"),
-    f"{PRUNE} --heads 2 --by gradient-second": ("--by", "--search rank or iterative"),
+    f"{PRUNE} --heads 2 --by gradient-second": ("--by", to_flags(SEARCH_BY)),
     f"{PRUNE} --heads 2 --step 0.1": ("--step", "--search iterative"),
     f"{PRUNE} --heads 2 --search rank --expansion 12": ("--expansion", "--search beam"),
     f"{PRUNE} --heads 2 --width 4 --search greedy": ("--width", "--search beam"),
     f"{PRUNE} --heads 2 --draws 3": ("--draws", "--search random"),
-    f"{PRUNE} --heads 2 --rules voita": ("--rules", "--search rank or iterative with --by relevance"),
+    f"{PRUNE} --heads 2 --rules voita": ("--rules", f"{to_flags(SEARCH_BY)} with --by relevance"),
     f"prune model {ON_TASK} --heads 2 --dry-run --resume": ("--resume", "--out DIR: --dry-run writes nothing"),
     f"prune model {ON_TASK} --heads 2 --dry-run --repair fold": ("--repair", "that --dry-run is left out"),
     "serve model --open-special": ("--open-special", "--mask NAME"),

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import BertModel
 
 import headscope
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, choices
 from headscope.heads import Site
 from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
@@ -309,6 +309,10 @@ def test_maps_have_the_properties_that_their_lens_claims(case: str, lens: str) -
     kind = LENSES[lens]
     seen = gradients(model, inputs) if kind.needs_gradient else seen_through(model, inputs, lens)
     raw = seen_through(model, inputs, "raw")
+    if kind.needs_gradient and case == "xlnet/two-streams":
+        # The output is that of the query stream, which reads the other stream up to its last layer but one.
+        last = max(site.layer for site, _ in raw)
+        raw = {key: attention for key, attention in raw.items() if key[0] != Site("encoder", last)}
     assert seen.keys() == raw.keys()
     for key, attention in seen.items():
         weights = attention.weights
@@ -341,7 +345,7 @@ def test_a_cut_model_is_seen_through_the_blocks_it_has_left() -> None:
 def test_an_unknown_lens_is_refused_with_the_choices() -> None:
     opened = shared("bert").watched(print, lens="norms")
     with (
-        pytest.raises(HeadscopeError, match=r"effective, effective-simplex, gradient, norm or raw"),
+        pytest.raises(HeadscopeError, match=choices("", LENSES)),
         opened,
     ):
         pass

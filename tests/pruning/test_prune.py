@@ -20,8 +20,11 @@ from typer.testing import CliRunner, Result
 import headscope
 from children import finished, killed
 from headscope.commands import app, main
+from headscope.commands._flags import to_flags
+from headscope.config.names import SCORES
 from headscope.config.prune import PruneConfig
-from headscope.errors import HeadscopeError
+from headscope.config.requirements import SEARCH_BY
+from headscope.errors import HeadscopeError, choices
 from headscope.heads import HeadSet
 from headscope.model import latency as speed
 from headscope.pruning.pareto_front import Report
@@ -544,13 +547,13 @@ REFUSED = [
     (("--heads", "0.1", *TASK, "--recover", "1"), "dev.tsv: there is no train file."),
     (
         ("--heads", "3", *TASK, "--by", "entropy"),
-        "--by requires --search rank or iterative. It has no effect otherwise.",
+        f"--by requires {to_flags(SEARCH_BY)}. It has no effect otherwise.",
     ),
     (
         ("--heads", "3", *TASK, "--search", "greedy", "--width", "9"),
         "--width requires --search beam. It has no effect otherwise.",
     ),
-    (("--heads", "3", *TASK, "--by", "nonsense"), "--by must be ablation, confidence, "),
+    (("--heads", "3", *TASK, "--by", "nonsense"), f"--by must be {choices('', SCORES)}"),
     (("--heads", "3", *TASK, "--at-least", "-2"), "--at-least must be at least 0, got -2"),
     (("--heads", "3", *TASK, "--report-limit", "-1"), "--report-limit must be at least 1, got -1"),
     (
