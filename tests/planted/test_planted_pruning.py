@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,14 @@ from carrier import CARRIER, HEADS, WIDTH, classifier, examples, write
 from transformers import BertForSequenceClassification
 
 from headscope import HeadSet, SearchConfig, prune, search
-from headscope.config.names import SCORES
-from headscope.errors import HeadscopeError
+from headscope.config.names import SCORES, SEARCHES
+from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
 from headscope.pruning.scores import scores_by
 from headscope.pruning.search_result import warning_of
+from headscope.pruning.searches import paths
 from headscope.pruning.searches.beam import beam as beam_search
 from headscope.pruning.searches.greedy import greedy as greedy_search
-from headscope.pruning.searches.iterative import iterative as iterative_search
-from headscope.pruning.searches.rank import rank as rank_search
 from headscope.pruning.subset_evaluator import Memory, SubsetEvaluator, SubsetState
 from headscope.tasks import get_task
 from worded import DISLIKED, LIKED, worded
@@ -55,20 +54,30 @@ def kept_of(selection: SubsetEvaluator, removed: frozenset[int]) -> list[str]:
     return [str(head) for head in selection.model.heads if head not in selection.heads(removed)]
 
 
-PATHS = {
-    "beam": lambda selection: beam_search(selection),
-    "greedy": lambda selection: greedy_search(selection),
-    "iterative": lambda selection: iterative_search(
-        selection, scores_by(selection, "gradient"), 0.01
-    ),
-    "rank": lambda selection: rank_search(selection, scores_by(selection, "ablation")),
+CONTROLS = ("random",)  # searches that need not find anything
+PATHS = [name for name in SEARCHES if name not in CONTROLS]
+OPTIONS: dict[str, dict[str, Any]] = {
+    "iterative": {"by": "gradient", "step": 0.01},
+    "rank": {"by": "ablation"},
 }
+
+
+def paths_of(search: str, selection: SubsetEvaluator) -> list[Iterator[SubsetState]]:
+    config = SearchConfig(heads=1, search=search, **OPTIONS.get(search, {}))
+    return paths(selection, config, seed=0)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_every_path_removes_one_more_head_at_each_step(search: str, tmp_path: Path) -> None:
+    selection = selection_of(classifier(), tmp_path, 40)
+    for path in paths_of(search, selection):
+        assert [len(state.removed) for state in islice(path, 7)] == list(range(1, 8))
 
 
 @pytest.mark.parametrize("how", PATHS)
 def test_the_head_that_carries_the_label_is_the_last_to_go(how: str, tmp_path: Path) -> None:
     selection = selection_of(classifier(), tmp_path)
-    final = last(PATHS[how](selection), 7)
+    final = last(paths_of(how, selection)[0], 7)
     assert (
         str(
             HeadSet(
@@ -96,7 +105,7 @@ def test_heads_that_write_nothing_cost_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["beam", "greedy"])
 def test_of_twins_one_stays(how: str, tmp_path: Path) -> None:
     selection = selection_of(classifier(twin="0.1"), tmp_path)
-    removed = selection.heads(last(PATHS[how](selection), 7).removed)
+    removed = selection.heads(last(paths_of(how, selection)[0], 7).removed)
     assert len({"encoder.0.1", "encoder.1.2"} - {str(head) for head in removed}) == 1
 
 
@@ -357,9 +366,9 @@ REFUSED = [
     ),
     (
         {"heads": 1, "search": "magic"},
-        '`search` must be beam, greedy, iterative, random or rank, got "magic"',
+        f'`search` must be {choices("", SEARCHES)}, got "magic"',
     ),
-    ({"heads": 1, "search": "rank", "by": "luck"}, "`by` must be ablation, confidence, "),
+    ({"heads": 1, "search": "rank", "by": "luck"}, f"`by` must be {choices('', SCORES)}"),
     ({"heads": 1, "report_on": "dev:even"}, "`report_on`: "),
     (
         {"heads": 5, "among": "0.*"},
