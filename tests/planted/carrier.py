@@ -62,5 +62,16 @@ def write(
     attention.output.dense.weight[FREE, row] = size
 
 
+def scale_values(model: AttentionModel, address: str, factor: float) -> AttentionModel:
+    """Multiply the values of one head, so that what it adds is that much longer."""
+    layer, head = map(int, address.split("."))
+    value = model.model.bert.encoder.layer[layer].attention.self.value
+    rows = slice(head * (WIDTH // HEADS), (head + 1) * (WIDTH // HEADS))
+    with torch.no_grad():
+        value.weight[rows] *= factor
+        value.bias[rows] *= factor
+    return model
+
+
 def examples(folder: Path, count: int = 200) -> Path:
     return table(folder / "dev.tsv", ("sentence", "label"), sentiments(count))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from carrier import CARRIER, HEADS, classifier, examples
+from carrier import CARRIER, HEADS, classifier, examples, scale_values
 
 from headscope.api.importance import importance
 from headscope.heads import Head
@@ -49,6 +49,17 @@ def test_the_carrier_is_found_first_by_every_importance(study: Study, statistic:
     assert carrier > 5 * max(abs(value) for value in others)
     if statistic != "ablation-metric":
         assert min(abs(value) for value in others) > 0  # they do something, only not for the task
+
+
+def test_the_output_norm_grows_with_the_values_of_one_head_alone(tmp_path: Path) -> None:
+    data = examples(tmp_path, 40)
+    plain, loud = (
+        values(importance(model, task="sst2", data=data, by="norm").heads, "output-norm")
+        for model in (classifier(), scale_values(classifier(), "1.1", 100.0))
+    )
+    assert max(loud, key=loud.__getitem__) == "1.1"
+    assert loud.pop("1.1") == pytest.approx(100 * plain.pop("1.1"), rel=1e-5)
+    assert loud == pytest.approx(plain, rel=1e-5)
 
 
 def test_without_the_carrier_the_model_guesses(study: Study) -> None:
