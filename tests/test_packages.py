@@ -14,6 +14,7 @@ ROOMS = [
     "tables",
     "atomic_dir",
     "progress",
+    "hooks",
     "config",
     "model",
     "data",

@@ -76,6 +76,11 @@ def imports(file: str, tree: ast.AST) -> set[str]:
             for parts in candidates:
                 path = "/".join(parts)
                 found |= {one for one in (f"{path}.py", f"{path}/__init__.py") if one in TREES}
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_module":
+            argument = node.args[0]
+            if isinstance(argument, ast.Constant) and file != "__init__.py":
+                path = argument.value.removeprefix("headscope.").replace(".", "/")
+                found |= {one for one in (f"{path}.py", f"{path}/__init__.py") if one in TREES}
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 path = "/".join(alias.name.split(".")[1:])

@@ -17,6 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from headscope.hooks import register
+
 __version__ = "0.1.0"
 
 _PUBLIC = re.compile(r"^from (\S+) import (\w+) as \w+$", re.MULTILINE)
@@ -24,6 +26,15 @@ _STUB = Path(__file__).with_suffix(".pyi").read_text("utf-8")
 _WHERE = {name: module for module, name in _PUBLIC.findall(_STUB)}
 
 __all__ = ["__version__", *sorted(_WHERE)]
+
+for _name, _module in {
+    "write": "headscope.report.write",
+    "study_html": "headscope.report.notebook",
+    "batch_of_texts": "headscope.data.batches",
+    "save": "headscope.model.saving",
+    "look": "headscope.api.look",
+}.items():
+    register(_name, lambda name=_name, module=_module: getattr(import_module(module), name))
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,6 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Head, Heads, Site
+from headscope.hooks import hook
 from headscope.model.attention import Attention
 from headscope.model.bfloat16 import prepare_bfloat16
 from headscope.model.edits import Ablate, Edit
@@ -181,8 +181,7 @@ class AttentionModel:
         batch  tensors by name, a `Batch` of `encode`, or a text or a list of texts to be tokenised
         """
         if isinstance(batch, str | list | tuple):
-            # Imported by name, since `data` comes after `model` in the order of packages.
-            batch = import_module("headscope.data.batches").batch_of_texts(self, batch)
+            batch = hook("batch_of_texts")(self, batch)
         if not isinstance(batch, Batch | Mapping) and (batch is not None or not inputs):
             raise HeadscopeError(
                 f"{'None' if batch is None else type(batch).__name__} is not an input",
@@ -231,16 +230,16 @@ class AttentionModel:
             reading=self.reading,
         )
 
-    # Shortcuts for public functions of later packages: called through the public namespace, not imported.
+    # Shortcuts for functions of later packages
 
     def save(self, out: str | Path, *, form: str = "small", overwrite: bool = False) -> Path:
         """Write the model: `small` (loaded by headscope), `plain` (loaded by transformers as it is) or `onnx`."""
-        path: Path = import_module("headscope").save(self, out, form=form, overwrite=overwrite)
+        path: Path = hook("save")(self, out, form=form, overwrite=overwrite)
         return path
 
     def look(self, first: str, second: str | None = None, **options: Any) -> Any:
         """What every head attends to in one text or pair, as a view that draws itself in a notebook: headscope.look."""
-        return import_module("headscope").look(self, first, second, **options)
+        return hook("look")(self, first, second, **options)
 
     # Observing and editing
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from headscope.hooks import hook
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,11 +32,8 @@ class Result:
 
     def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
         """Write tables, run record, figures and page, complete or not at all: `headscope.write`."""
-        # By name and only when used: the report package is built on the packages of the results.
-        written: Path = import_module("headscope.report.write").write(
-            self, out, overwrite=overwrite
-        )
-        return written
+        path: Path = hook("write")(self, out, overwrite=overwrite)
+        return path
 
     def _repr_html_(self) -> str:
         """The display in a notebook: the first rows of each table."""

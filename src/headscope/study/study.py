@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headscope.errors import HeadscopeError, reason
+from headscope.hooks import hook
 from headscope.study.lens_agreement import lens_agreement
 from headscope.study.result import Result
 from headscope.study.schema.record import SCHEMA, RunRecord, join_records, upgrade_record
@@ -69,8 +69,7 @@ class Study(Result):
 
     def _repr_html_(self) -> str:
         """The display in a notebook."""
-        # By name and only when drawn: this package must not import the report package, which is built on it.
-        html: str = import_module("headscope.report.notebook").study_html(self)
+        html: str = hook("study_html")(self)
         return html
 
 
