@@ -18,6 +18,9 @@ OWNER = ".owner"  # in OUT.partial: locked by the process that writes it
 # Kinds of directories by the name of their record
 KINDS = {"run.json": "a study", "cut.json": "a cut model", "training.json": "a trained model"}
 NEW_DIRECTORY, CHOOSE_ANOTHER = "the name of a new directory", "Choose another `out`"
+PAGES = (".html", ".htm")
+PICTURES = (".gif", ".jpg", ".jpeg", ".pdf", ".png", ".svg")
+OTHER_FILES = (".csv", ".ipynb", ".json", ".md", ".npz", ".tsv", ".txt", *PICTURES)
 REPLACE = "Add `overwrite=True` to replace it, or choose another `out`"
 
 
@@ -93,6 +96,9 @@ def check_free(
     if final.exists() and not final.is_dir():
         what, expected = "this is a file", NEW_DIRECTORY
         raise HeadscopeError(what, where=out, expected=expected, fix=CHOOSE_ANOTHER)
+    if not final.exists() and final.suffix.lower() in (*PAGES, *OTHER_FILES):
+        what = f'a directory is written, and its name must not end in {final.suffix}, got "{final.name}"'
+        raise HeadscopeError(what, where=out, fix=CHOOSE_ANOTHER)
     if read_record(final, record):
         if not overwrite:
             raise HeadscopeError(f"{KINDS[record]} is already there", where=out, fix=REPLACE)
@@ -103,18 +109,6 @@ def check_free(
     if stopped is not None and not (resume or overwrite):
         fix = "Add `resume=True` to go on with it, or `overwrite=True` to begin anew"
         raise HeadscopeError(f"a run that was stopped is there ({stopped})", where=partial, fix=fix)
-
-
-def check_page(out: str | Path, *, overwrite: bool = False) -> None:
-    """Refuse a path to which no page can be written."""
-    path = Path(out)
-    if path.suffix not in (".html", ".htm"):
-        raise HeadscopeError(f'must be a name that ends in .html, got "{path.name}"', where=out)
-    if path.is_dir() or not path.parent.is_dir():
-        what = "it is a directory" if path.is_dir() else f"there is no directory {path.parent}"
-        raise HeadscopeError(f"cannot be written: {what}", where=out, fix=CHOOSE_ANOTHER)
-    if path.exists() and not overwrite:
-        raise HeadscopeError("a page is already there", where=out, fix=REPLACE)
 
 
 def read_record(folder: Path, name: str = "run.json") -> dict[str, Any]:

@@ -160,6 +160,19 @@ def test_a_comparison_that_was_written_takes_the_place_of_a_new_one(tmp_path: Pa
     assert [len(of.heads) for of in beside.studies] == [3, 3]
 
 
+def test_a_comparison_alone_is_a_report(tmp_path: Path) -> None:
+    for number, name in enumerate("ab"):
+        other = study({"entropy": [3, 1, number]}, sha256=name * 64)
+        headscope.compare([study({"entropy": [1, 2, 3]}), other]).write(tmp_path / name)
+    alone = join([tmp_path / "a"])
+    page = alone.write(tmp_path / "alone").read_text("utf-8")
+    assert "<h1>The attention heads of <bdi>tiny (1)</bdi> and <bdi>tiny (2)</bdi></h1>" in page
+    assert 'id="c0-matches"' in page
+    assert SHA in page.partition("Run it again</h2>")[2]
+    both = join([tmp_path / "a", tmp_path / "b"]).write(tmp_path / "both.html")
+    assert 'id="c1-matches"' in both.read_text("utf-8")
+
+
 def test_heads_fixed_alone_tell_their_substitutes_also_beside_other_importances() -> None:
     plain = study({"ablation-loss": [0.5, 0.5, 0.5]}, importance={"task": "mnli", "mode": "zero"})
     patterns = {"0.0": "previous", "0.1": "next", "0.2": "uniform"}

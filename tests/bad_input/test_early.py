@@ -179,7 +179,10 @@ WRONG: dict[str, str] = {
     "compare study gone --out new": "gone: there is no such directory. Expected a study that a command wrote.",
     "fronts study full --out new": "full/run.json: not a study (No such file or directory). Expected a directory written "
     "by headscope analyze, or by another command that makes a study.",
-    "report study --out page": 'page: must be a name that ends in .html, got "page".',
+    "report study --out page.png": 'page.png: the name of a page must end in .html, got "page.png".',
+    "analyze bert --corpus good.txt --out new.html": (
+        'new.html: a directory is written, and its name must not end in .html, got "new.html". Choose another --out.'
+    ),
     "serve model --token short": "--token: the token cannot be used. Expected eight or more letters, digits, dashes and "
     "underscores.",
     "serve model --study gone": "gone: there is no such directory. Expected a study that a command wrote.",

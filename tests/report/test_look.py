@@ -20,6 +20,7 @@ from headscope.errors import HeadscopeError
 from headscope.report.look.lens_view import LensView, StackMaps
 from headscope.report.look.token_axis import TokenAxis
 from headscope.report.look.view import Look
+from headscope.report.write import write
 from reference.maps import Maps
 
 HOSTILE = (
@@ -352,6 +353,19 @@ def test_a_page_has_an_ending_that_a_browser_opens(tmp_path: Path) -> None:
         "look.v2.html",
         "old.HTM",
     ]
+
+
+def test_a_look_is_written_as_its_page_and_replaces_one_only_when_asked_to(tmp_path: Path) -> None:
+    look = look_at(softmax_maps(1, 1, 5, 5))
+    page = look.write(tmp_path / "look")
+    assert page == tmp_path / "look.html"
+    assert page.read_text("utf-8") == look.page()
+    with pytest.raises(HeadscopeError, match="a page is already there"):
+        write(look, page)
+    assert write(look, page, overwrite=True) == page
+    with pytest.raises(HeadscopeError, match=r'must end in \.html, got "look\.png"'):
+        look.write(tmp_path / "look.png")
+    assert list(tmp_path.iterdir()) == [page]
 
 
 def test_a_full_disk_leaves_the_old_page_and_no_rest(

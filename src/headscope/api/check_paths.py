@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headscope.atomic_dir import check_free, check_page, read_record
+from headscope.atomic_dir import check_free, read_record
 from headscope.config.names import TASKS
 from headscope.config.option import Config
 from headscope.data import hf_datasets as hub
@@ -107,14 +107,12 @@ def check_out(main: type[Config], values: Values) -> None:
     if out is None:
         return
     overwrite, resume = bool(values.get("overwrite")), bool(values.get("resume"))
-    if main.command == "look":
+    if main.command in ("look", "report"):
         from headscope.report.page_file import check_page_path, page_path
 
-        check_page_path(page_path(out))
+        check_page_path(page_path(out), overwrite=overwrite or main.command == "look")
     elif main.command == "demo":
         check_free(out, overwrite=is_demo(Path(out)))
-    elif main.command == "report":
-        check_page(out, overwrite=overwrite)
     elif main.output is None:
         from headscope.report.rendered_figures import check_picture
 

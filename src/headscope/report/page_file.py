@@ -7,16 +7,14 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
+from headscope.atomic_dir import OTHER_FILES, PAGES, REPLACE
 from headscope.errors import HeadscopeError, reason
-
-TABLES = (".csv", ".ipynb", ".json", ".md", ".npz", ".tsv", ".txt")
-OTHER_FILES = (*TABLES, ".gif", ".jpg", ".jpeg", ".pdf", ".png", ".svg")
 
 
 def page_path(path: str | Path) -> Path:
     """The path of a page: a name without an ending gets .html, since browsers do not open it otherwise."""
     page = Path(path)
-    if page.suffix.lower() in (".html", ".htm") or page.is_dir():
+    if page.suffix.lower() in PAGES or page.is_dir():
         return page
     if page.suffix.lower() in OTHER_FILES:
         what = f'the name of a page must end in .html, got "{page.name}"'
@@ -24,7 +22,7 @@ def page_path(path: str | Path) -> Path:
     return page.with_name(f"{page.name}.html")
 
 
-def check_page_path(path: Path) -> None:
+def check_page_path(path: Path, *, overwrite: bool = True) -> None:
     """Refuse a path to which no page can be written, before work is done for it."""
     if path.is_dir():
         expected = "the name of a file, such as look.html"
@@ -33,6 +31,8 @@ def check_page_path(path: Path) -> None:
     if not existing.is_dir():
         what = f'"{existing}" is a file, not a folder'
         raise HeadscopeError(what, where=path, fix="Choose another path")
+    if path.exists() and not overwrite:
+        raise HeadscopeError("a page is already there", where=path, fix=REPLACE)
     if existing != path.parent:
         what = f"cannot be written: there is no directory {path.parent}"
         fix = f"Check the path, or make the directory: mkdir -p {shlex.quote(str(path.parent))}"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from headscope.analysis.compare import Comparison
 from headscope.analysis.join import Joined
-from headscope.atomic_dir import atomic_directory, check_page
-from headscope.report.page_file import write_page
+from headscope.atomic_dir import atomic_directory
+from headscope.report.look.view import Look
+from headscope.report.page_file import check_page_path, page_path, write_page
 from headscope.report.text import csv_text
 from headscope.study.result import Result
 from headscope.study.study import Study
@@ -22,30 +23,35 @@ MOST_BYTES = 7_500_000  # of a report of several studies: it is mailed, so below
 
 
 def write(result: Result, out: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a result: a directory with tables, run.json, figures and index.html; a joined report as one page.
+    """Write a result: a directory with tables, run.json, figures and index.html; a joined report or a look as one page.
 
     Studies and comparisons have figures and a page; other results (evaluations, probes, times) have tables only.
+    A page without an ending gets .html; a directory must not have the ending of a file.
 
     Parameters
     ----------
     result
         What a function of headscope returned.
     out
-        The directory, or the page of joined studies. It must not exist yet, unless `overwrite`.
+        The directory, or the page of joined studies or of a look. It must not exist yet, unless `overwrite`.
     overwrite
         Replace what is there. It stays as it is if writing fails.
 
     Returns
     -------
     Path
-        `out`
+        `out`, of a page with its ending
     """
     if isinstance(result, Joined):
         from headscope.report.page.render import render
 
-        check_page(out, overwrite=overwrite)
-        write_page(Path(out), render(result, most=MOST_BYTES).encode("utf-8"))
-        return Path(out)
+        page = page_path(out)
+        check_page_path(page, overwrite=overwrite)
+        write_page(page, render(result, most=MOST_BYTES).encode("utf-8"))
+        return page
+    if isinstance(result, Look):
+        check_page_path(page_path(out), overwrite=overwrite)
+        return result.save(out)
     with atomic_directory(out, overwrite=overwrite) as folder:
         write_into(result, folder)
     return Path(out)

@@ -70,14 +70,15 @@ def render_comparison(comparison: Comparison, figures: list[RenderedFigure]) -> 
             comparison=comparison_view(comparison, figures),
             findings=[str(finding) for finding in findings_of(comparison)],
             files=[f"{name}.csv" for name in comparison.tables],
-            reproduction=_reproduction(comparison),
+            reproduction=comparison_reproduction(comparison),
             policy=POLICY,
             style=Markup((TEMPLATES / "study.css").read_text("utf-8")),  # ours: no data in it
         )
     )
 
 
-def _reproduction(comparison: Comparison) -> Facts:
+def comparison_reproduction(comparison: Comparison) -> Facts:
+    """Command, versions, hashes of the weights and seed."""
     record: dict[str, Any] = without_paths(comparison.record)
     facts = [("command", plain(record["command"], 2000))] if record.get("command") else []
     for name, version in record.get("versions", {}).items():

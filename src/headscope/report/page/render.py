@@ -19,7 +19,7 @@ from headscope.report.page.chapter import (
     describe_study,
     draw_figures,
 )
-from headscope.report.page.comparison import comparison_view
+from headscope.report.page.comparison import comparison_reproduction, comparison_view
 from headscope.report.page.comparison import findings_of as comparison_findings
 from headscope.report.page.templates import STATIC, TEMPLATES, csp_hash, environment
 from headscope.report.rendered_figures import announce
@@ -77,6 +77,13 @@ def render(
     several = len(joined.chapters) > 1
     names = [plain(c.name, 80) if several else model_name(c.study) for c in joined.chapters]
     members = [member for chapter in joined.chapters for member in chapter.members]
+    records = [(plain(member.name, 80), reproduction(member.study)) for member in members]
+    if not joined.chapters:  # comparisons alone, whose studies are elsewhere
+        names = list(dict.fromkeys(name for view in comparisons for name in view["names"]))
+        records = [
+            (" · ".join(view["names"]), comparison_reproduction(compared))
+            for view, compared in zip(comparisons, joined.comparisons, strict=True)
+        ]
     return (
         environment()
         .get_template("study.html")
@@ -93,7 +100,7 @@ def render(
             chapters=chapters,
             comparisons=comparisons,
             notes=[plain(note, 600) for note in _notes(joined)],
-            records=[(plain(member.name, 80), reproduction(member.study)) for member in members],
+            records=records,
             pages=[page for chapter in joined.chapters for page in _pages(chapter.study)],
             policy=POLICY.format(csp_hash(script)),
             style=Markup(style),  # ours: no data in it
