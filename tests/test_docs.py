@@ -10,7 +10,9 @@ import pytest
 import typer.main
 
 from headscope.commands import app
+from headscope.config.names import SEARCHES
 from headscope.model.families import families
+from headscope.model.lenses import LENSES, ROWS, SIGN
 from headscope.model.zoo import MODELS
 from headscope.report.sections import sections
 from headscope.statistics import glossary
@@ -29,6 +31,21 @@ def page(name: str) -> str:
 def test_every_statistic_has_its_row_in_the_docs_with_its_unit() -> None:
     rows = dict(re.findall(r"^\| `([\w-]+)` \| (\w+) \|", page("docs/statistics.md"), re.MULTILINE))
     assert rows == {name: definition.unit for name, definition in glossary().items()}
+
+
+def test_every_lens_has_its_row_in_the_docs_with_the_properties_of_its_maps() -> None:
+    pattern = r"^\| `([\w-]+)` \| .+ \| (yes|no) \| (yes|no) \|"
+    rows = re.findall(pattern, page("docs/lenses.md"), re.MULTILINE)
+    words = {True: "yes", False: "no"}
+    assert sorted(rows) == sorted(
+        (name, words[ROWS in lens.gives], words[SIGN in lens.gives])
+        for name, lens in LENSES.items()
+    )
+
+
+def test_every_search_has_its_row_in_the_docs() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \|", page("docs/pruning.md"), re.MULTILINE)
+    assert set(SEARCHES) <= set(rows)
 
 
 @pytest.mark.parametrize("column", COLUMNS)
