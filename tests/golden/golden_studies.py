@@ -94,7 +94,18 @@ def _add(name: str, command: str, *needs: str, is_trained: bool = False) -> None
 
 
 DOUBLE = "--dtype float64"
-_add("analyze", f"analyze bert --corpus texts.txt {DOUBLE} --out analyze")
+# Named, so that a new statistic or importance does not change the studies.
+STATISTICS = """
+    argmax-share argmax-offset positional-share cls sep punctuation special confidence confidence-content entropy
+    cls-entropy entropy-share js-current js-previous js-next js-left js-right js-end js-start js-uniform js-first
+    twin-distance previous self next distance pattern-vertical pattern-diagonal pattern-vertical-diagonal
+    pattern-block pattern-heterogeneous column-score band-score vertical-score diagonal-score first sink
+"""
+IMPORTANCES = "ablation,gradient,relevance,confidence,entropy,norm,random"
+_add(
+    "analyze",
+    f"analyze bert --corpus texts.txt --statistics {','.join(STATISTICS.split())} {DOUBLE} --out analyze",
+)
 _add(
     "analyze-annotated",
     f"analyze bert --treebank trees.conllu --coreference documents.conll --frequency corpus --control {DOUBLE} "
@@ -109,7 +120,7 @@ _add(
     "analyze-pairs",
     f"analyze marian --corpus pairs.tsv --pairs {DOUBLE} --statistics entropy --out analyze-pairs",
 )
-_add("importance", f"importance bert {SST2} --by all {DOUBLE} --out importance")
+_add("importance", f"importance bert {SST2} --by {IMPORTANCES} {DOUBLE} --out importance")
 _add(
     "importance-only",
     f"importance bert {SST2} --kind only --mode mean {DOUBLE} --out importance-only",
