@@ -12,6 +12,7 @@ from headscope.analysis.token_maps import TOKEN_LENSES
 from headscope.model.families import families
 from headscope.model.lenses import LENSES
 from headscope.model.relevance.supported import supported_types
+from reference.lenses import LENSES as REFERENCES
 from tiny import FAMILIES, family_of_case
 
 TESTS = Path(__file__).parent.parent
@@ -23,13 +24,8 @@ HELD: dict[str, tuple[tuple[str, ...], set[str]]] = {
         ("contracts/test_seam.py::test_weights_seen_are_those_the_library_computes",),
         set(FAMILIES),
     ),
-    "norm": (
-        ("contracts/test_lenses.py::test_the_norm_lens_is_the_brute_force_tensor",),
-        set(FAMILIES),
-    ),
-    "effective": (
-        ("contracts/test_lenses.py::test_effective_attention_is_attention_less_its_null_space",),
-        set(FAMILIES),
+    **dict.fromkeys(
+        REFERENCES, (("contracts/test_lenses.py::test_a_lens_is_its_reference",), set(FAMILIES))
     ),
     "gradient": (
         (
@@ -102,9 +98,7 @@ def test_a_lens_has_a_reference_on_every_family_that_it_claims(lens: str) -> Non
 
 
 def test_every_lens_is_held() -> None:
-    assert {*LENSES, *TOKEN_LENSES} - {"effective-simplex"} <= set(
-        HELD
-    )  # its test is that of effective
+    assert {*LENSES, *TOKEN_LENSES} <= set(HELD)
     assert set(FAMILIES) >= set(families())
     assert set(supported_types()) <= TEXT
 

@@ -2,14 +2,19 @@
 
 Where the values and the output projection are is known by the names that the library gives them, as nothing here may
 lean on how headscope finds them.
+
+A file is the reference of the lens of its name: `compute_map(weights, values, block)` returns one head's map and the
+sums of its rows before they are normalised, or None for sums that are not compared. `test_a_lens_is_its_reference`
+finds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +23,7 @@ from headscope.model.attention_model import AttentionModel
 from tiny import DECODERS, eager_twin
 
 Array = Any
+LENSES = sorted(path.stem.replace("_", "-") for path in Path(__file__).parent.glob("[a-z]*.py"))
 # (the module that gives the values, the module that takes the heads' results), by the end of their names
 NAMES = {
     "albert": ("attention.value", "attention.dense"),
@@ -112,28 +118,10 @@ def _heads(config: Any, stack: str) -> int:
     return int(config.num_attention_heads)
 
 
-def norm(weights: Array, values: Array, block: Array) -> tuple[Array, Array]:
-    """One head's map of shares and its rows' sums, from the whole tensor of vectors [query, key, out]."""
-    moved = weights[:, :, None] * (values @ block.T)[None, :, :]
-    lengths = np.sqrt((moved**2).sum(axis=-1))
-    totals = lengths.sum(axis=1)
-    return lengths / totals[:, None], totals
-
-
-def effective(weights: Array, values: Array, block: Array, *, simplex: bool) -> Array:
-    """One head's map, each row less its projection onto a basis of the left null space, which is spanned in full.
-
-    Of the keys that the row sees (a weight that is exactly 0 is forbidden); rows that see few enough are identified.
-    """
-    moved = values @ block.T
-    if simplex:
-        moved = np.concatenate([moved, np.ones((len(moved), 1))], axis=1)
-    found = weights.copy()
-    for i, row in enumerate(weights):
-        seen = np.flatnonzero(row)
-        if len(seen) > values.shape[1] + simplex:
-            left, sizes, _ = np.linalg.svd(moved[seen], full_matrices=True)
-            rank = int((sizes > 1e-6 * sizes[0]).sum())
-            null = left[:, rank:]
-            found[i, seen] = row[seen] - row[seen] @ null @ null.T
-    return found
+def compute_map(
+    lens: str, weights: Array, values: Array, block: Array
+) -> tuple[Array, Array | None]:
+    """One head's map by the reference of a lens, and the sums of its rows if they are compared."""
+    module = import_module(f"{__name__}.{lens.replace('-', '_')}")
+    result: tuple[Array, Array | None] = module.compute_map(weights, values, block)
+    return result
