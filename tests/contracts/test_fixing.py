@@ -202,6 +202,18 @@ def test_fixed_heads_are_watched_and_edited_as_any() -> None:
             assert torch.allclose(mine, states(model), atol=1e-5), edit
 
 
+def test_patterns_as_text_are_those_of_the_dict() -> None:
+    model = shared("bert")
+    as_text = fix(model, "0.0,1.2=previous,0.1=left")
+    as_dict = fix(model, {"0.0,1.2": "previous", "0.1": "left"})
+    assert torch.equal(states(as_text), states(as_dict))
+    for wrong in (["0.0=previous"], 3.2):
+        with pytest.raises(HeadscopeError, match="must be a dict of patterns by heads, got"):
+            fix(model, wrong)  # type: ignore[arg-type]
+    with pytest.raises(HeadscopeError, match="prevous"):
+        fix(model, "0.0=prevous")
+
+
 def test_importance_of_a_fixed_model_is_that_of_the_edited_one() -> None:
     model, task, prepared = shared("bert"), Means(), means_of("bert")
     patterns = patterns_for(model)

@@ -487,7 +487,7 @@ def test_an_encoder_decoder_shows_its_stacks(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "headscope.explorer.session.said_by", lambda model, batch: [[5, 6]]
+        "headscope.explorer.session.translate", lambda model, batch: [[5, 6]]
     )  # it would never end
     with serve(translator(), port=0, browser=False, wait=False) as running:
         context = browser.new_context(viewport={"width": 1440, "height": 900})

@@ -204,7 +204,10 @@ def test_every_zoo_model_at_hand_passes_its_self_check(zoo_model) -> None:
     zoo_model("minilm")
     for name in headscope.model.zoo.MODELS:
         if headscope.model.zoo.find(name) is not None:
-            assert headscope.load(name).self_check() < 1e-5
+            model = headscope.load(name)
+            depth = 1 + max(site.layer for site in model.sites)
+            # float32 rounding grows with depth; in float64 the difference is 0 for the 30 layers of smollm2.
+            assert model.self_check() < 1e-6 * max(10, depth)
 
 
 def test_ablating_one_call_of_albert_changes_only_what_comes_after_it(zoo_model) -> None:

@@ -24,7 +24,7 @@ from headscope.ablation.significance import (
 )
 from headscope.model.latency import median_interval
 from headscope.statistics.resampling import ResampledSums, bootstrap_share_interval, interval
-from headscope.study.lens_agreement import _correlated
+from headscope.study.lens_agreement import _correlation
 from headscope.tables import Moments
 from headscope.tasks import Judged
 from headscope.tasks.similarity import Similarity
@@ -316,6 +316,6 @@ def test_a_rank_correlation_over_heads_is_held() -> None:
     chance = np.random.default_rng(11)
     both = chance.multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], (40, 72))
     truth = 6 / np.pi * np.arcsin(0.3)  # Spearman's of a normal distribution with Pearson's 0.6
-    found = [_correlated(one[:, 0], one[:, 1], 0) for one in both]
+    found = [_correlation(one[:, 0], one[:, 1], 0) for one in both]
     ends = np.array([one["low"] for one in found]), np.array([one["high"] for one in found])
     assert coverage(ends, truth) >= ALLOWED - error(40)

@@ -40,5 +40,5 @@ def test_sentences_that_are_trained_on_are_no_test(tmp_path: Path) -> None:
     (tmp_path / "test.conllu").write_text(SENTENCE.format("c", "d") + SENTENCE.format("e", "f"))
     data = Treebanks([tmp_path / "train.conllu"], [tmp_path / "test.conllu"], False, None, 0)
     assert [one.parsed.words for one in data.test] == [("e", "f")]
-    assert data.seen == 1
+    assert data.repeated == 1
     assert len(data.train) == 2

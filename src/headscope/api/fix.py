@@ -17,7 +17,7 @@ from headscope.pruning.fix import FixResult
 
 
 @overload
-def fix(model: AttentionModel | str | Path, patterns: Patterns) -> AttentionModel: ...  # type: ignore[overload-overlap]
+def fix(model: AttentionModel | str | Path, patterns: Patterns | str) -> AttentionModel: ...  # type: ignore[overload-overlap]
 
 
 @overload
@@ -53,8 +53,8 @@ def fix(
     model
         A loaded model, or the name, directory or hub id of one. It is not changed.
     patterns
-        Patterns by heads: `{"3.2": "previous", "4.*": "end"}`; with a task also as text (`"3.2=previous"`) or a file
-        of such lines, and by default the nearest pattern of each head. A `TaskData` may stand here instead.
+        Patterns by heads: `{"3.2": "previous", "4.*": "end"}`, a text (`"3.2=previous"`) or a file of such lines;
+        with a task, by default the nearest pattern of each head. A `TaskData` may stand here instead.
     config, reading, run
         Options; see `FixConfig`, `Reading` and `Run`. If `run.out` is None nothing is written.
     data

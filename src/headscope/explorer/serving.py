@@ -189,7 +189,10 @@ def _open_models(
     """Open the model as `a` and, if there is one, the second as `b`."""
     # Notes about loading go to stderr: stdout has the address alone.
     run = replace(run, log=partial(print, file=sys.stderr, flush=True))
-    models = {"a": open_model(model or _default_model(run.log), reading, run)}
+    if model is None:
+        model = _default_model(run.log)
+        run.log(f"loading {model} …")
+    models = {"a": open_model(model, reading, run)}
     if config.compare is not None:
         if not isinstance(config.compare, AttentionModel):
             run.log(f"loading {config.compare} …")

@@ -24,9 +24,14 @@ RAGANATO = PATTERNS[:7]  # in the order of the paper
 SYNTAX = "such as 3.2=previous,encoder.*.0-6=raganato"
 
 
-def fix(model: AttentionModel | str | Path, patterns: Patterns) -> AttentionModel:
-    """A smaller model in which these heads attend by fixed patterns: fix(model, {"3.2": "previous", "4.*": "end"})."""
+def fix(model: AttentionModel | str | Path, patterns: Patterns | str) -> AttentionModel:
+    """A smaller model in which these heads attend by fixed patterns: fix(model, {"3.2": "previous", "4.*": "end"}).
+
+    patterns  by heads, or as text such as `3.2=previous,4.*=end`
+    """
     model = as_model(model)
+    if isinstance(patterns, str):
+        patterns = read_patterns(patterns, model.heads, where="`patterns`")
     by_head = patterns_by_head(patterns, model.heads)
     projections = check_fix(model, by_head)
     smaller = copy.deepcopy(model.model)

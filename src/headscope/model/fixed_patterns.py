@@ -63,6 +63,12 @@ def fixed_pattern(name: str, length: int, is_causal: bool = False) -> Tensor:
 
 def patterns_by_head(patterns: Patterns, heads: tuple[Head, ...]) -> dict[Head, str]:
     """The pattern of each head of a model; an error if a head cannot have it."""
+    if not isinstance(patterns, Mapping):
+        raise HeadscopeError(
+            f"must be a dict of patterns by heads, got {patterns!r}",
+            where="`patterns`",
+            fix='Write {"3.2": "previous"}',
+        )
     by_head = {}
     for names, pattern in patterns.items():
         _check_name(pattern)
