@@ -115,7 +115,7 @@ def read_record(folder: Path, name: str = "run.json") -> dict[str, Any]:
     """The run record of a study; empty if there is none, or if it is the `run.json` of another program."""
     try:
         record = json.loads((folder / name).read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) and "schema" in record else {}
 

@@ -244,7 +244,7 @@ def _half_compared(place: Path) -> list[Any]:
             _no_study,
             "run.json: not a study (No such file or directory). Expected a directory written by",
         ),
-        (_torn, "one: not a study ("),
+        (_torn, "one/heads.parquet: cannot be read ("),
         (
             _contradicting,
             "two: contradicts one: heads {'encoder': 4} instead of {'encoder': 3}, for the same",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headscope.analysis.compare import Comparison
 from headscope.atomic_dir import read_record
 from headscope.config.command_line import command_line
-from headscope.errors import HeadscopeError, reason
+from headscope.errors import HeadscopeError
 from headscope.model.manifest import NAME as MANIFEST
 from headscope.study.schema.record import SCHEMA, RunRecord, upgrade_record
 from headscope.study.schema.table import Table
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 def read_study_or_comparison(path: str | Path) -> Study | Comparison:
     """The study or comparison in a directory; an error if there is neither."""
     folder = study_folder(path)
-    record = upgrade_record(read_record(folder))
-    is_current = record.get("schema") == SCHEMA
+    stored = read_record(folder)
+    is_current = stored.get("schema") == SCHEMA
+    record = upgrade_record(stored, folder / "run.json") if is_current else RunRecord()
     if is_current and record.get("kind") == "comparison":
         return _comparison(folder, record)
     has_heads, has_probes = ((folder / name).exists() for name in ("heads.parquet", "probes.csv"))
@@ -68,13 +69,5 @@ def _comparison(folder: Path, record: RunRecord) -> Comparison:
 
 
 def _tables(folder: Path, declared: Mapping[str, Table]) -> dict[str, pd.DataFrame]:
-    try:
-        return {
-            name: table.read(folder / f"{name}.csv")
-            for name, table in declared.items()
-            if (folder / f"{name}.csv").exists()
-        }
-    except (OSError, ValueError) as cause:
-        raise HeadscopeError(
-            f"a table cannot be read ({reason(cause)})", where=folder, fix="Make it again"
-        ) from cause
+    paths = {name: folder / f"{name}.csv" for name in declared}
+    return {name: declared[name].read(path) for name, path in paths.items() if path.exists()}

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from headscope.errors import HeadscopeError, reason
 from headscope.hooks import hook
 from headscope.study.lens_agreement import lens_agreement
 from headscope.study.result import Result
-from headscope.study.schema.record import SCHEMA, RunRecord, join_records, upgrade_record
-from headscope.study.schema.tables import HEADS, TABLES, check_heads, read_table
+from headscope.study.schema.read_file import read_npz, read_parquet
+from headscope.study.schema.record import RunRecord, join_records, read_run_record
+from headscope.study.schema.tables import (
+    HEADS,
+    TABLES,
+    check_heads,
+    check_same_heads,
+    read_tables,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,33 +77,11 @@ class Study(Result):
 def _read(
     folder: Path,
 ) -> tuple[pd.DataFrame, dict[str, NDArray[Any]], RunRecord, dict[str, pd.DataFrame]]:
-    import pandas as pd
-
-    try:
-        record = json.loads((folder / "run.json").read_text("utf-8"))
-        heads = pd.read_parquet(folder / "heads.parquet")
-        with np.load(folder / "maps.npz", allow_pickle=False) as stored:
-            maps = dict(stored)
-        files = [file for file in sorted(folder.glob("*.csv")) if file.name != "heads.csv"]
-        tables = {file.stem: read_table(file) for file in files}
-    except (OSError, ValueError, KeyError, RecursionError, zipfile.BadZipFile, zlib.error) as cause:
-        raise HeadscopeError(
-            f"not a study ({reason(cause)})",
-            where=Path(getattr(cause, "filename", None) or folder),
-            expected="a directory written by headscope analyze, or by another command that makes a study",
-        ) from cause
-    schema = record.get("schema") if isinstance(record, dict) else None
-    if schema != SCHEMA:
-        raise HeadscopeError(
-            f"the study has schema {schema!r}",
-            where=folder / "run.json",
-            expected=f"schema {SCHEMA}",
-            fix="Make it again with headscope analyze",
-        )
-    record = upgrade_record(record)
-    HEADS.validate(heads, folder / "heads.parquet")
-    check_heads(heads, record.get("model"), folder / "heads.parquet")
-    for file in files:
-        if file.stem in TABLES:
-            check_heads(tables[file.stem], record.get("model"), file)
-    return heads, maps, record, tables
+    record = read_run_record(folder / "run.json")
+    path = folder / "heads.parquet"
+    heads = read_parquet(path)
+    HEADS.validate(heads, path)
+    check_heads(heads, record["model"], path)
+    check_same_heads(heads, folder / "heads.csv", path)
+    maps = read_npz(folder / "maps.npz")
+    return heads, maps, record, read_tables(folder, record["model"])

@@ -5,10 +5,13 @@ The types are those of JSON, so that a record is written and read as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NotRequired, TypedDict, cast
+from pathlib import Path
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from headscope.config.edit_record import EditRecord
+from headscope.errors import HeadscopeError
+from headscope.study.schema.check_json import check_keys, check_required, check_type, wrong_value
+from headscope.study.schema.read_file import read_json
 
 SCHEMA = 1
 
@@ -52,7 +55,7 @@ class RunRecord(TypedDict, total=False):
     """run.json of a study or a comparison. A study holds the sections of the commands that it was made by."""
 
     schema: int
-    kind: str  # "comparison"; a study has none
+    kind: Literal["comparison"]  # a study has none
     command: str
     config: Section  # all options by name
     versions: dict[str, str]
@@ -89,13 +92,69 @@ class RunRecord(TypedDict, total=False):
     studies: list[Section]
 
 
-def upgrade_record(record: Section) -> RunRecord:
-    """A record as it was read, with the edits of version 0.1 as data."""
-    models = [record.get("model"), *(_models(record.get("studies")))]
-    for model in models:
-        if isinstance(model, dict) and isinstance(model.get("edits"), list):
-            model["edits"] = [EditRecord.read(edit).as_json() for edit in model["edits"]]
+# What sections hold under these names, by the types of JSON; null is always allowed. Other names are not checked.
+_NAMES: list[tuple[type, str]] = [
+    (str, "task metric mode way search objective removed timed advice warning knows_nothing rules"),
+    (int, "examples read used sequences tokens source_tokens texts documents mentions count of"),
+    (int, "truncated windowed shortest longest"),
+    (float, "seconds evaluations mean_length"),
+    (list, "files notes"),
+    (dict, "config unknown skipped malformed intact target after selected_on reported_on saved"),
+    (dict, "patterns settings options"),
+]
+SECTION_KEYS = {name: kind for kind, names in _NAMES for name in names.split()}
+_SECTIONS = (
+    *("data", "treebank", "coreference", "train", "test", "importance", "knock_out", "pruning"),
+    *("fronts", "fixing", "gates", "learned_masks", "mask_table"),
+)
+
+
+def read_run_record(path: Path) -> RunRecord:
+    """The run record of a study."""
+    record = read_json(path)
+    schema = record.get("schema") if isinstance(record, dict) else None
+    if schema != SCHEMA:
+        raise HeadscopeError(
+            f"the study has schema {schema!r}",
+            where=path,
+            expected=f"schema {SCHEMA}",
+            fix="Make it again with headscope analyze",
+        )
+    return upgrade_record(record, path)
+
+
+def upgrade_record(record: Section, path: Path) -> RunRecord:
+    """A record as it was read from this file, checked, with the edits of version 0.1 as data."""
+    check_type({**record, "model": {}}, RunRecord, "", path)  # the model: below
+    for name in _SECTIONS:
+        check_keys(record.get(name) or {}, SECTION_KEYS, name, path)
+    if record.get("kind") == "comparison":
+        for i, study in enumerate(record.get("studies", [])):
+            # A comparison of studies that were in memory has no models.
+            if study.get("model", {}) != {}:
+                _upgrade_model(study["model"], f"studies.{i}.model", path)
+    else:
+        check_required(record, ("model",), "", path)
+        _upgrade_model(record["model"], "model", path)
     return cast("RunRecord", record)
+
+
+def _upgrade_model(model: Any, key: str, path: Path) -> None:
+    check_type(model, dict, key, path)
+    edits = model.get("edits", [])
+    check_type(edits, list, f"{key}.edits", path)
+    if edits:
+        model["edits"] = [_edit(edit, f"{key}.edits.{i}", path) for i, edit in enumerate(edits)]
+    check_type(model, ModelRecord, key, path)
+    check_required(model, ("name", "layers", "heads"), key, path)
+
+
+def _edit(edit: object, key: str, path: Path) -> dict[str, object]:
+    """An edit as data; version 0.1 stored text."""
+    is_data = isinstance(edit, dict) and isinstance(edit.get("kind"), str) and edit["kind"]
+    if not (is_data or isinstance(edit, str)):
+        raise wrong_value(key, 'an edit {"kind": NAME, …}', edit, path)
+    return EditRecord.read(edit).as_json()
 
 
 def join_records(first: RunRecord, second: RunRecord) -> RunRecord:
@@ -106,8 +165,3 @@ def join_records(first: RunRecord, second: RunRecord) -> RunRecord:
     commands = [record["command"] for record in (first, second) if record.get("command")]
     joined["command"] = "\n".join(commands)
     return joined
-
-
-def _models(studies: object) -> list[object]:
-    listed = studies if isinstance(studies, list) else []
-    return [study.get("model") for study in listed if isinstance(study, Mapping)]

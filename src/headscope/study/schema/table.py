@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from headscope.errors import HeadscopeError
+from headscope.study.schema.read_file import CORRECT, long_csv_fields, read_text, readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +33,6 @@ KINDS: dict[str, Kind] = {  # by the word in declarations
     "flag": "flag",
 }
 FLAGS = {"True": True, "False": False, "": None}
-CORRECT = "Correct the file, or run the command again"
 
 
 @dataclass(frozen=True)
@@ -137,13 +137,16 @@ class Table:
         import pandas as pd
 
         # What pandas takes for a missing value ("NA", "null") can be a token or a word.
-        text = [name for name, column in self.columns.items() if column.kind in ("text", "flag")]
-        with path.open(encoding="utf-8", newline="") as file:
-            header = next(csv.reader(file), [])
+        words = [name for name, column in self.columns.items() if column.kind in ("text", "flag")]
+        text = read_text(path)
+        header = _check_cells(text, path)
         self._check_names(header, path)
-        empty = {name: ["", "nan"] for name in header if name not in text}
-        dtypes = {name: str for name in text if name in header}
-        frame = pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=empty)
+        empty = {name: ["", "nan"] for name in header if name not in words}
+        dtypes = {name: str for name in words if name in header}
+        with readable(path):
+            frame = pd.read_csv(
+                io.StringIO(text), dtype=dtypes, keep_default_na=False, na_values=empty
+            )
         try:
             return self.convert(frame)
         except (ValueError, TypeError) as cause:
@@ -172,10 +175,32 @@ class Table:
 
 def rows_by_line(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """(line, cells by column) of each row of a file; line is the number of the row's last line."""
-    with io.StringIO(path.read_text("utf-8"), newline="") as file:
+    with io.StringIO(read_text(path), newline="") as file, long_csv_fields():
         reader = csv.DictReader(file)
         for row in reader:
             yield reader.line_num, {name: cell or "" for name, cell in row.items() if name}
+
+
+def _check_cells(text: str, path: Path) -> list[str]:
+    """The header of a file whose rows must all have as many cells."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    start = 1  # line of the row that is read next
+    header: list[str] = []
+    with long_csv_fields():
+        try:
+            for row in reader:
+                header = header or row
+                if row and len(row) != len(header):
+                    what = f"each row must have {len(header)} cells as the header, got {len(row)}"
+                    raise HeadscopeError(what, where=f"{path}:{reader.line_num}", fix=CORRECT)
+                start = reader.line_num + 1
+        except csv.Error as cause:
+            what = f"quotes must be closed and stand around whole cells ({cause})"
+            raise HeadscopeError(what, where=f"{path}:{start}", fix=CORRECT) from cause
+    if twice := [name for name in header if header.count(name) > 1]:
+        what = f'each column must have its own name, got "{twice[0]}" twice'
+        raise HeadscopeError(what, where=f"{path}:1", fix=CORRECT)
+    return header
 
 
 def parse_columns(declaration: str, groups: Mapping[str, Columns]) -> Columns:

@@ -10,12 +10,15 @@ several tables have in common are declared once, as a group with a name in capit
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from headscope.errors import HeadscopeError
+from headscope.study.schema.read_file import CORRECT
 from headscope.study.schema.table import (
-    CORRECT,
     Table,
     parse_columns,
     parse_groups,
@@ -269,6 +272,42 @@ def read_table(path: Path, declared: dict[str, Table] = TABLES) -> pd.DataFrame:
 
     table = declared.get(path.stem)
     return pd.read_csv(path) if table is None else table.read(path)
+
+
+def read_tables(folder: Path, model: object) -> dict[str, pd.DataFrame]:
+    """All tables of a study except its heads. A file that is neither declared nor readable as a table is not ours."""
+    tables = {}
+    for path in sorted(folder.glob("*.csv")):
+        if path.stem in TABLES:
+            tables[path.stem] = read_table(path)
+            check_heads(tables[path.stem], model, path)
+        elif path.stem != HEADS.name:
+            with suppress(OSError, ValueError):
+                tables[path.stem] = read_table(path)
+    return tables
+
+
+def check_same_heads(heads: pd.DataFrame, path: Path, source: Path) -> None:
+    """Raise an error if heads.csv, an export with ten digits, differs from the heads that were read from `source`."""
+    if not path.exists():
+        return
+    exported = HEADS.read(path)
+    if len(exported) != len(heads):
+        what = f"must have the {len(heads)} rows of {source.name}, got {len(exported)}"
+        raise HeadscopeError(what, where=path, fix=f"{CORRECT} ({source})")
+    for name, column in HEADS.columns.items():
+        first, second = exported[name].to_numpy(), heads[name].to_numpy()
+        if column.kind == "number":
+            is_same = np.isclose(first, second, rtol=1e-9, atol=1e-300, equal_nan=True)
+        else:
+            is_same = first == second
+        if not is_same.all():
+            row = int(np.argmin(is_same))
+            what = (
+                f'column "{name}" must be as in {source.name} ({second[row]}), got "{first[row]}"'
+            )
+            where = f"{path}:{_line(path, row)}"
+            raise HeadscopeError(what, where=where, fix=f"{CORRECT} ({source})")
 
 
 def check_heads(frame: pd.DataFrame, model: object, path: Path) -> None:
