@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import headscope
+from headscope.commands._configs import CONFIGS, fields_used, main_config
 from headscope.commands._flags import errors_in_flags, flags, to_flags
 from headscope.config.command_line import command_line, command_line_of
 from headscope.config.evaluate import EvaluateConfig
@@ -107,7 +108,7 @@ def test_a_command_line_is_quoted_and_leaves_out_what_is_not_given() -> None:
     assert command_line("masks compare", "m", seeds=[0, 1], mask="star") == (
         "headscope masks compare m --seeds 0,1 --mask star"
     )
-    assert command_line("speed", "m", keep_metric=0.99) == "headscope speed m --keep-metric 0.99"
+    assert command_line("speed", "m", batch_size=8) == "headscope speed m --batch-size 8"
 
 
 def test_a_command_line_is_made_of_the_options_that_differ_from_their_defaults() -> None:
@@ -127,8 +128,28 @@ def test_a_command_line_is_made_of_the_options_that_differ_from_their_defaults()
     )
 
 
-def test_the_command_line_of_the_explorer_has_options_of_prune() -> None:
-    script = Path(__file__).parents[1] / "web" / "src" / "switches.js"
-    [template] = re.findall(r"`(headscope [^`]+)`", script.read_text("utf-8"))
-    shown = re.sub(r"\$\{[a-z]+\((?:[^()]|\([^()]*\))*\)\}", "X", template)
-    assert shown == command_line("prune", "X", heads="X", out="small")
+def test_command_lines_that_texts_show_have_options_of_their_commands() -> None:
+    calls = []
+    for file in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if not (isinstance(node, ast.Call) and getattr(node.func, "id", "") == "command_line"):
+                continue
+            name = ast.literal_eval(node.args[0])
+            wrong = {word.arg for word in node.keywords} - options_of_command(name)
+            calls.append((f"{file.name}:{node.lineno} {name}", wrong))
+    assert len(calls) > 8
+    assert [call for call in calls if call[1]] == []
+
+
+def options_of_command(name: str) -> set[str]:
+    """The options of a command, by their names in Python."""
+    main = main_config(name)
+    assert main is not None, name
+    return {field for config in CONFIGS[name].values() for field in fields_used(config, main)}
+
+
+def test_no_script_of_a_page_builds_a_command_line() -> None:
+    scripts = Path(__file__).parents[1] / "web" / "src"
+    texts = {file.name: file.read_text("utf-8") for file in scripts.rglob("*.js")}
+    assert "switches.js" in texts
+    assert [name for name, text in texts.items() if "`headscope " in text] == []

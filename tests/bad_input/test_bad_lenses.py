@@ -78,5 +78,5 @@ def test_a_map_of_tokens_is_no_lens_of_analyze_which_says_where_to_see_it(
     assert said.error.startswith(
         f'--lens: "{name}" is a map of tokens over all heads, no lens on a head. Expected some of'
     )
-    assert f"headscope look --lens {name}" in said.error
+    assert f"headscope look MODEL TEXT --lens {name}" in said.error
     assert not Path("study").exists()

@@ -96,7 +96,7 @@ WRONG: dict[str, str] = {
     "hub id with it.",
     "analyze model --corpus good.txt --lens rollout --out new": '--lens: "rollout" is a map of tokens over all heads, no '
     "lens on a head. Expected some of "
-    f"{', '.join(LENSES)}. See it by headscope look --lens "
+    f"{', '.join(LENSES)}. See it by headscope look MODEL TEXT --lens "
     'rollout, or headscope.token_map(model, text, by="rollout").',
     "analyze model --corpus good.txt --statistics previuos --out new": '--statistics: "previuos" is not a statistic. '
     f"Expected {choices('previuos', statistics_of_texts())}",

@@ -5,6 +5,7 @@ import { parsed, quoted, written } from "./heads.js";
 import { change, state } from "./state.js";
 
 /** @typedef {import("./types.js").Model} Model */
+/** @typedef {import("./types.js").LiveModel} LiveModel */
 
 const MOST_PAST = 200;
 /** @type {Set<string>[]} */
@@ -40,8 +41,8 @@ export function redo() {
   change({ off: after });
 }
 
-/** @param {Model} model */
-export const command = (model) => `headscope prune ${quoted(model.name)} --heads ${quoted(written(model, state.off))} --out small`;
+/** @param {LiveModel} model */
+export const command = (model) => model.prune_command.replace(/HEADS(?= --out small$)/, () => quoted(written(model, state.off)));
 
 /** @param {Model} model @param {number} total  heads the model has */
 export function drawSwitches(model, total) {
@@ -61,7 +62,7 @@ export function drawSwitches(model, total) {
   if (said !== situation()) $("copied").hidden = true;
 }
 
-/** @param {Model} model @param {import("./types.js").Unimportant[]} unimportant */
+/** @param {LiveModel} model @param {import("./types.js").Unimportant[]} unimportant */
 export function startSwitches(model, unimportant) {
   $("undo").addEventListener("click", undo);
   $("redo").addEventListener("click", redo);

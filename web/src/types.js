@@ -8,7 +8,7 @@
  * @typedef {{name: string, layers: LayerShape[]}} StackShape
  * @typedef {{text: string, second: string | null, lens: string}} Example  what the page begins with
  * @typedef {{id: string, name: string, stacks: StackShape[], lenses: {heads: string[], tokens: string[]}, example: Example, off?: string}} Model  off: heads that were ablated, in a saved page
- * @typedef {Model & {kind: string, takes_pair: boolean, mask_token: string | null, max_tokens: number}} LiveModel  one that can be asked
+ * @typedef {Model & {kind: string, takes_pair: boolean, mask_token: string | null, max_tokens: number, prune_command: string}} LiveModel  one that can be asked
  * @typedef {{models: LiveModel[], study: StudyShape | null}} About
  * @typedef {{what: string, why: string, heads: string, count: number}} Unimportant  heads a study would do without
  * @typedef {{model: string, is_of_this_model: boolean, statistics: string[], importances: string[], has_roles: boolean,

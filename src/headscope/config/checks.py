@@ -93,7 +93,7 @@ def parse_lenses(names: str | Iterable[str], where: str = "`lens`") -> tuple[str
                 f'"{name}" is a map of tokens over all heads, no lens on a head',
                 where=where,
                 expected=f"some of {', '.join(LENSES)}",
-                fix=f"See it by {command_line('look', lens=name)}, or "
+                fix=f"See it by {command_line('look', 'MODEL', 'TEXT', lens=name)}, or "
                 f'headscope.token_map(model, text, by="{name}")',
             )
         check_choice(name, LENSES, where, "is no lens")

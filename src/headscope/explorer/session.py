@@ -159,6 +159,10 @@ class Session:
             "labels": labels_of(model) if kind == "classifier" else [],
             "mask_token": mask,
             "takes_pair": kind != "causal",
+            # The page puts the ablated heads in place of HEADS.
+            "prune_command": command_line(
+                "prune", escape_controls(model.name), heads="HEADS", out="small"
+            ),
             "max_tokens": self.max_tokens,
             "lenses": {"heads": list(names.LENSES), "tokens": list(names.TOKEN_MAPS)},
             "example": {"text": self._example(mask), "second": None, "lens": "raw"},
