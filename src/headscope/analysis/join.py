@@ -7,7 +7,7 @@ it is equal; otherwise the first keeps the name, and the other one's name is fol
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -22,6 +22,7 @@ from headscope.config.compare import CompareConfig
 from headscope.config.edit_record import EditRecord
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
+from headscope.config.value_types import describe_value
 from headscope.errors import HeadscopeError
 from headscope.pruning.compare_fronts import find_difference, join_fronts, survivors
 from headscope.statistics import glossary
@@ -105,6 +106,10 @@ def join(studies: Sequence[str | Path | Study], *, command: str = "", seed: int 
     """
     if isinstance(studies, str | Path | Study):
         studies = [studies]
+    for study in studies if isinstance(studies, Iterable) else [studies]:
+        if not isinstance(study, str | Path | Study):
+            what = f"must be studies or their directories, got {describe_value(study)}"
+            raise HeadscopeError(what, where="studies")
     if not studies:
         raise HeadscopeError(
             "no study was given", where="STUDY", expected="one or more directories of studies"

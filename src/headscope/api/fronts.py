@@ -10,6 +10,8 @@ from headscope.api.study_output import output_directory, write_study
 from headscope.config.fronts import FrontsConfig
 from headscope.config.option import fill
 from headscope.config.shared import Run
+from headscope.config.value_types import describe_value
+from headscope.errors import HeadscopeError
 from headscope.pruning import compare_fronts
 from headscope.study.study import Study
 
@@ -38,6 +40,10 @@ def fronts(
         With the table `fronts`, and the table `survivors` if `roles` is given.
     """
     config, run = fill("fronts", options, (FrontsConfig, config), (Run, run))
+    for study in studies if isinstance(studies, list | tuple) else [studies]:
+        if not isinstance(study, str | Path):
+            what = f"must be directories of prune or gate, got {describe_value(study)}"
+            raise HeadscopeError(what, where="studies")
     with output_directory(run) as directory:
         study = compare_fronts.fronts(studies, config, run)
         write_study(study, directory, run)

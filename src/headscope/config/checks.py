@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from headscope.config.command_line import command_line
@@ -15,6 +16,7 @@ from headscope.config.names import (
     RULES,
     TOKEN_MAPS,
 )
+from headscope.config.value_types import describe_value
 from headscope.errors import HeadscopeError, choices, names_in
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{8,}")
@@ -102,6 +104,17 @@ def parse_lenses(names: str | Iterable[str], where: str = "`lens`") -> tuple[str
             "no lens is named", where=where, expected=f"some of {', '.join(LENSES)}"
         )
     return tuple(dict.fromkeys(lenses))
+
+
+def check_model(option: str) -> Callable[[Any], None]:
+    """A check of a model that is given by name, as a directory or loaded."""
+
+    def check(model: Any) -> None:
+        if not isinstance(model, str | Path) and not hasattr(model, "sites"):
+            expected = "a model: a name, a directory or a loaded model"
+            raise HeadscopeError(f"`{option}` must be {expected}, got {describe_value(model)}")
+
+    return check
 
 
 def check_token(token: str | None) -> None:

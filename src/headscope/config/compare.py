@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headscope.config.checks import check_model
 from headscope.config.option import Config, Output, option
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
+
+
+def _check_models(models: Sequence[Any]) -> None:
+    for model in models:
+        check_model("models")(model)
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,7 @@ class CompareConfig(Config):
         (),
         "Models of two studies, in their order, with the same shape and tokenizer: compares the maps of each head on "
         "the same texts",
+        check=_check_models,
         metavar="MODEL MODEL",
         show_default=False,
     )

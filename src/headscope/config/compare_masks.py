@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from headscope.config.masks import check_mask
 from headscope.config.option import Output, option
@@ -69,7 +70,7 @@ class CompareMasksConfig(TrainingConfig):
     repair: int = option(
         0, "Number of epochs to train the model under each mask; 0 does not train it", at_least=0
     )
-    start: str | None = option(
+    start: str | Path | None = option(
         None,
         "Model to train under each mask from the start, e.g. minilm",
         show_default="none",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headscope.config.checks import check_patterns
+from headscope.config.checks import check_model, check_patterns
 from headscope.config.option import TRAINED_STATE, Output, option
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import NewModelConfig, TrainingConfig, checkpoints_option
@@ -46,6 +46,7 @@ class FinetuneConfig(TrainingConfig, NewModelConfig):
     teacher: Any = option(
         None,
         "Model to distil from in addition to the labels, such as the unpruned one",
+        check=check_model("teacher"),
         show_default="none",
     )
     fix: str | None = option(

@@ -30,8 +30,3 @@ class FrontsConfig(Config):
         "Study of the same model by analyze: names the roles of the heads that are kept",
         show_default="none",
     )
-
-    def __post_init__(self) -> None:
-        if isinstance(self.roles, str):
-            object.__setattr__(self, "roles", Path(self.roles))
-        super().__post_init__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -96,7 +97,7 @@ class ImportanceConfig(Config):
         show_default="voita",
     )
     batch_size: int = option(32, "Sequences per batch", at_least=1)
-    patterns: Any = None
+    patterns: Mapping[Any, str] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

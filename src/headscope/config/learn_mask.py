@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from headscope.config.names import MASK_FORMS, PER
@@ -86,7 +87,7 @@ class LearnMaskConfig(TrainingConfig):
         choices=tuple(TASK_OF_OBJECTIVE),
         show_default=False,
     )
-    corpus: str | None = option(None, "File of texts for the objective", show_default=False)
+    corpus: str | Path | None = option(None, "File of texts for the objective", show_default=False)
     penalty: tuple[float, ...] | None = option(
         None,
         "Penalty of a fully open mask, in nats; several are several runs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,9 @@ from headscope.config.names import LENSES, TOKEN_MAPS
 from headscope.config.option import Config, option
 from headscope.config.parsing import names
 from headscope.config.shared import Reading, Run
-from headscope.errors import names_in
+from headscope.config.value_types import describe_value
+from headscope.errors import HeadscopeError, names_in
+from headscope.heads import head_names
 
 
 def _lenses(value: Any) -> tuple[str, ...]:
@@ -61,3 +64,15 @@ class LookConfig(Config):
         show_default="what the model can read, at most 512",
     )
     off: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.off is None:
+            return
+        try:
+            if isinstance(self.off, Mapping):
+                raise HeadscopeError(f"{describe_value(self.off)} does not name heads")
+            head_names(self.off)
+        except HeadscopeError as error:
+            error.where = "`off`"
+            raise

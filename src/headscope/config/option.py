@@ -10,7 +10,7 @@ and both get the same checks. An error names the field in backticks; `commands` 
 
 from __future__ import annotations
 
-import math
+import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
@@ -19,6 +19,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from headscope.config.requirements import check_effects
+from headscope.config.value_types import (
+    describe_type,
+    describe_value,
+    freeze,
+    has_type,
+    takes_mapping,
+)
 from headscope.errors import HeadscopeError, choices
 
 _OPTION = "option"
@@ -64,7 +71,7 @@ class Option:
     def allows(self, number: float) -> bool:
         """Whether a number is finite and within the bounds."""
         return (
-            math.isfinite(number)
+            abs(number) <= sys.float_info.max  # nor is NaN
             and (self.at_least is None or number >= self.at_least)
             and (self.above is None or number > self.above)
             and (self.at_most is None or number <= self.at_most)
@@ -134,14 +141,17 @@ class Config:
     primary: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        for name, declared in options_of(type(self)).items():
-            value = getattr(self, name)
-            if value is None:
+        kinds = kinds_of(type(self))
+        for f in fields(self):
+            declared = f.metadata.get(_OPTION)
+            value = getattr(self, f.name)
+            if value is None and (
+                f.default is None or (kinds[f.name] is not Any and has_type(None, kinds[f.name]))
+            ):
                 continue
-            if declared.parse is not None:
-                value = declared.parse(value)
-                object.__setattr__(self, name, value)
-            check_value(name, value, declared, kinds_of(type(self))[name])
+            parsed = _read_value(f.name, value, declared or Option(""), kinds[f.name])
+            if declared is not None:
+                object.__setattr__(self, f.name, freeze(parsed))
 
     @classmethod
     def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,10 +191,44 @@ def members(kind: Any) -> tuple[Any, ...]:
     return tuple(member for member in types if member is not type(None))
 
 
+def _read_value(name: str, value: Any, declared: Option, kind: Any) -> Any:
+    """The parsed and checked value of a field. Every error names the field."""
+    is_other = isinstance(value, bytes) or (isinstance(value, Mapping) and not takes_mapping(kind))
+    if value is None or (declared.parse is not None and is_other):  # else read as a list
+        raise _wrong_type(name, value, kind)
+    try:
+        is_path = members(kind) == (Path,) and isinstance(value, str)
+        parse = Path if is_path else declared.parse
+        parsed = value if parse is None else parse(value)
+    except HeadscopeError as error:
+        raise _naming(name, error) from error
+    except (TypeError, AttributeError, ValueError, OverflowError) as cause:
+        raise _wrong_type(name, value, kind) from cause
+    if not has_type(parsed, kind):
+        raise _wrong_type(name, value, kind)
+    try:
+        check_value(name, parsed, declared, kind)
+    except HeadscopeError as error:
+        raise _naming(name, error) from error
+    return parsed
+
+
+def _wrong_type(name: str, value: Any, kind: Any) -> HeadscopeError:
+    return HeadscopeError(f"`{name}` must be {describe_type(kind)}, got {describe_value(value)}")
+
+
+def _naming(name: str, error: HeadscopeError) -> HeadscopeError:
+    """The error with the name of the field, if it has none: a check may serve several fields."""
+    if name not in str(error) and (error.where is None or str(error.where).startswith("heads")):
+        error.where = f"`{name}`"
+    return error
+
+
 def check_value(name: str, value: Any, declared: Option, kind: Any) -> None:
-    """Refuse a value of the wrong type, out of range or not among the choices."""
-    if kind in (int, float, int | None, float | None):
-        _check_number(name, value, declared, members(kind)[0])
+    """Refuse a value that is out of range or not among the choices."""
+    if members(kind) in ((int,), (float,)) and not declared.allows(value):
+        shown = f"{value:g}" if isinstance(value, float) else describe_value(value)
+        raise HeadscopeError(f"`{name}` must be {declared.bounds() or 'finite'}, got {shown}")
     for choice in _names(value, declared) if declared.choices else ():
         if choice not in declared.choices:
             near = get_close_matches(str(choice), declared.choices, n=1)
@@ -200,15 +244,6 @@ def _names(value: Any, declared: Option) -> list[Any]:
     if not declared.is_list:
         return [value]
     return [name.strip() for name in value.split(",")] if isinstance(value, str) else list(value)
-
-
-def _check_number(name: str, value: Any, declared: Option, kind: type) -> None:
-    types = (int, float) if kind is float else int
-    if not isinstance(value, types) or isinstance(value, bool):
-        expected = "a whole number" if kind is int else "a number"
-        raise HeadscopeError(f"`{name}` must be {expected}, got {value!r}")
-    if not declared.allows(value):
-        raise HeadscopeError(f"`{name}` must be {declared.bounds() or 'finite'}, got {value:g}")
 
 
 # Several configs of one command
@@ -277,6 +312,9 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
     rest = _complete(options, slots)
     for kind, config in slots:
         own = {f.name: rest.pop(f.name) for f in fields(kind) if f.name in rest}
+        for name in _required_names(kind):
+            if own.get(name, MISSING) is None:
+                del own[name]  # None is not given
         if config is not None and not isinstance(config, kind):
             if not kind.primary:
                 raise TypeError(f"{command}() takes a {kind.__name__}, got {config!r}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headscope.config.checks import check_keep_metric, repair_names
-from headscope.config.names import OBJECTIVES, RULES, SCORES, SEARCHES, SEARCHES_BY
+from headscope.config.names import OBJECTIVES, REPAIRS, RULES, SCORES, SEARCHES, SEARCHES_BY
 from headscope.config.option import Config, option
 from headscope.config.parsing import names, sizes
 from headscope.config.shared import Reading, Run, TaskData
@@ -39,7 +39,8 @@ def parse_heads(value: Any) -> str:
 
 def _check_try_repairs(values: tuple[str, ...]) -> None:
     for value in values:
-        if "+".join(repair_names(value.split("+"))) != value:
+        words = value.split("+")
+        if not set(words) <= set(REPAIRS) or "+".join(repair_names(words)) != value:
             raise HeadscopeError(
                 f'`try_repairs` must be some of fold, refit and fold+refit, got "{value}"'
             )

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from headscope.config.checks import check_token
+from headscope.config.checks import check_model, check_token
 from headscope.config.option import Config, option
 from headscope.config.shared import Reading, Run
+from headscope.config.value_types import describe_value
+from headscope.errors import HeadscopeError
+
+
+def _studies(value: Any) -> tuple[Any, ...]:
+    """One study, or several, as a tuple: directories or `Study` objects."""
+    studies = tuple(value) if isinstance(value, list | tuple) else (value,)
+    for study in studies:
+        if not isinstance(study, str | Path) and not hasattr(study, "heads"):
+            raise HeadscopeError(
+                f"`study` must be a study or its directory, got {describe_value(study)}"
+            )
+    return studies
 
 
 @dataclass(frozen=True)
@@ -35,11 +49,16 @@ class ServeConfig(Config):
     study: list[Any] | None = option(
         None,
         "Study of the model to show next to it; several are joined",
+        parse=_studies,
         metavar="DIR",
         show_default=False,
     )
     compare: Any = option(
-        None, "A second model to compare with", metavar="MODEL2", show_default=False
+        None,
+        "A second model to compare with",
+        check=check_model("compare"),
+        metavar="MODEL2",
+        show_default=False,
     )
     port: int = option(
         8760, "Port to listen on; if it is taken, the next free one", at_least=0, at_most=65535

@@ -13,6 +13,7 @@ from headscope.config.masks import check_mask
 from headscope.config.option import Config, option
 from headscope.config.parsing import pairs
 from headscope.config.poolings import parse_pooling
+from headscope.config.value_types import describe_value
 from headscope.errors import HeadscopeError, choices
 
 
@@ -37,6 +38,8 @@ def no_log(line: str) -> None:
 
 
 def _check_task(task: Any) -> None:
+    if not isinstance(task, str) and not hasattr(task, "model_class"):
+        raise HeadscopeError(f"`task` must be a name or a `Task`, got {describe_value(task)}")
     if isinstance(task, str) and task not in names.TASKS:
         meant = names.TASKS_MEANT.get(task, ())
         raise HeadscopeError(
@@ -89,11 +92,11 @@ class TaskData(Config):
         show_default="what the model's files state for texts that become vectors (stsb, retrieval); else what the "
         "model can read, at most 512 (squad: windows of 384)",
     )
-    columns: Mapping[str, str] = option(
+    columns: Mapping[str, str] | None = option(
         None, "Names of our columns in the data, e.g. premise=sentence_a,label=gold",
         parse=pairs("columns"), show_default=False,
     )  # fmt: skip
-    labels: Mapping[str, str] = option(
+    labels: Mapping[str, str] | None = option(
         None, "Our names for the data's labels, e.g. entails=entailment,0=neutral",
         parse=pairs("labels"), show_default=False,
     )  # fmt: skip
@@ -158,8 +161,3 @@ class Run(Config):
     progress: Progress = field(default=no_progress, repr=False, compare=False)
     log: Log = field(default=no_log, repr=False, compare=False)
     typed: str = field(default="", repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if isinstance(self.out, str):
-            object.__setattr__(self, "out", Path(self.out))
-        super().__post_init__()

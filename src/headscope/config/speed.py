@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from headscope.config.masks import check_mask, check_sizes
 from headscope.config.option import Config, option
@@ -30,7 +31,7 @@ class SpeedConfig(Config):
     uses = {Run: ("out", "revision", "device", "dtype")}
     helps = {"out": "With --mask: figure to write, e.g. speed.svg"}
 
-    against: str | None = option(
+    against: str | Path | None = option(
         None, "Unpruned model, timed in turns with this one", show_default="none"
     )
     mask: str | None = option(

@@ -11,6 +11,8 @@ from headscope.config import names
 from headscope.config.option import Config, option
 from headscope.config.parsing import file_list
 from headscope.config.parsing import names as names_of
+from headscope.config.value_types import describe_value
+from headscope.errors import HeadscopeError
 
 READABLE = "what the model can read, at most 512"
 
@@ -93,6 +95,9 @@ class TextData(Config):
         super().__post_init__()
         for name in ("texts", "sentences"):
             value = getattr(self, name)
+            if not isinstance(value, Iterable):
+                what = f"`{name}` must be a list of {name}, got {describe_value(value)}"
+                raise HeadscopeError(what)
             if isinstance(value, Iterable) and not isinstance(value, str):
                 # A pandas column or an array has no truth value.
                 object.__setattr__(self, name, tuple(value))

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from headscope.config.value_types import describe_type, describe_value, has_type
 from headscope.data.encode import Encoder, Sequence, Side
 from headscope.data.examples import Example, examples_of
 from headscope.errors import HeadscopeError
@@ -45,6 +46,13 @@ def encode(
     max_length: int | None = None,
 ) -> Iterator[Batch]:
     """Batches of texts, or of pairs of texts, for a model: `batch.indices` are the numbers of the texts."""
+    for name, value, kind in (
+        ("batch_size", batch_size, int),
+        ("max_length", max_length, int | None),
+    ):
+        if not has_type(value, kind):
+            what = f"`{name}` must be {describe_type(kind)}, got {describe_value(value)}"
+            raise HeadscopeError(what)
     examples = examples_of(texts)
     return batches(Encoder(as_model(model), max_length=max_length), examples, batch_size=batch_size)
 

@@ -218,6 +218,8 @@ def read_studies(
     studies = [source] if isinstance(source, str | Path) else list(source)
     if not studies:
         return None, []
+    if len(studies) == 1 and isinstance(studies[0], Study):
+        return studies[0], []
     chapters = join(studies).chapters
     if len(chapters) != 1:
         names = " and ".join(f"{c.members[0].name} of {model_name(c.study)}" for c in chapters)
