@@ -10,11 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from headscope.analysis.read_study import read_study_or_comparison
 from headscope.errors import HeadscopeError
+from headscope.report.drawing.study_figure import StudyFigure
+from headscope.study.schema.tables import COMPARISON_TABLES, TABLES
 from headscope.study.study import Study
 
 OLD = Path(__file__).parent / "data" / "study-0.1"
@@ -207,3 +210,139 @@ def test_a_file_of_somebody_else_is_ignored(study: Path, data: bytes) -> None:
     (study / "folder.csv").mkdir()
     assert "folder" not in Study(study).tables
     assert set(Study(study).tables) - {"notes"} == set(Study(OLD).tables)
+
+
+# Values
+
+VALUES: list[tuple[Damage, str]] = [
+    (set_cell("relations.csv", "low", "77"), 'relations.csv:2: column "low" must be at most column "high", got "77'),
+    (set_cell("relations.csv", "accuracy", "inf"), 'relations.csv:2: column "accuracy" must hold a finite number'),
+    (set_cell("roles.csv", "value", "-inf"), 'roles.csv:2: column "value" must hold a finite number'),
+    (set_cell("roles.csv", "role", ""), 'roles.csv:2: column "role" must hold a role'),
+    (set_cell("roles.csv", "role", "positional x"), 'roles.csv:2: column "role" must hold a role'),
+    (edit("roles.csv", lambda data: data + data.splitlines()[1] + b"\n"), ": each row must have its own stack"),
+    (edit("significance.csv", lambda data: data + data.splitlines()[1] + b"\n"), ": each row must have its own stack"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("damage", "message"), VALUES)
+def test_a_value_that_cannot_be_is_refused(study: Path, damage: Damage, message: str) -> None:
+    damage(study)
+    assert message in refusal(study)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda frame: frame.assign(statistic=""), 'column "statistic" must hold STATISTIC'),
+        (lambda frame: frame.assign(statistic="a@b@c"), 'column "statistic" must hold STATISTIC'),
+        (lambda frame: frame.assign(low=9.0, high=8.0), 'column "low" must be at most'),
+        (lambda frame: frame.assign(value=np.inf), 'column "value" must hold a finite'),
+        (lambda frame: pd.concat([frame, frame[:1]]), "each row must have its own"),
+    ],
+)
+def test_values_of_heads_are_checked_without_the_export(
+    study: Path, change: Callable[[pd.DataFrame], pd.DataFrame], message: str
+) -> None:
+    (study / "heads.csv").unlink()
+    heads(change, study)
+    assert "heads.parquet, row " in refusal(study)
+    assert message in refusal(study)
+
+
+# Maps: the model has 2 layers of 2 heads
+
+ARRAYS: list[tuple[str, Any, str]] = [
+    ("map/encoder", np.zeros((2, 2, 3)), "must have 4 axes, got shape (2, 2, 3)."),
+    ("map/encoder", np.float64(1), "must have 4 axes, got shape ()."),
+    ("map/encoder", np.array(["x"]), "must hold real numbers, got <U1."),
+    ("map/encoder", np.zeros((2, 2, 3, 3), dtype=complex), "must hold real numbers, got complex128."),
+    ("map/encoder", np.zeros((1, 2, 3, 3)), "must have 2 layers, got shape (1, 2, 3, 3)."),
+    ("map/encoder", np.zeros((2, 4, 3, 3)), "must have 2 heads, got shape (2, 4, 3, 3)."),
+    ("map/banana", np.zeros((2, 2, 3, 3)), 'must be of a stack of the model (encoder), got "banana".'),
+    ("offset/encoder", np.zeros((2, 2, 4)), "must have an odd number of offsets"),
+    ("offset/encoder", np.zeros((2, 2)), "must have 3 axes"),
+    ("js/encoder", np.zeros((4, 3)), "must have as many rows as columns"),
+    ("mask/soft", np.zeros(3), "must have 2 axes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "array", "message"), ARRAYS)
+def test_an_array_of_another_form_is_refused(
+    study: Path, key: str, array: Any, message: str
+) -> None:
+    np.savez(study / "maps.npz", **{key: array})
+    assert refusal(study).startswith(f'{study / "maps.npz"}: array "{key}" {message}')
+
+
+def test_one_array_in_place_of_the_archive_is_refused(study: Path) -> None:
+    with (study / "maps.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    assert "maps.npz: cannot be read (one array" in refusal(study)
+
+
+def test_arrays_of_our_kinds_and_of_others_are_read(study: Path) -> None:
+    maps = {"map/encoder": np.zeros((2, 2, 3, 3)), "offset/encoder": np.zeros((2, 2, 5))}
+    np.savez(study / "maps.npz", **maps, mine=np.zeros(3, dtype=int))
+    assert set(Study(study).maps) == {*maps, "mine"}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_figure_is_drawn_from_a_table_without_rows(study: Path, name: str) -> None:
+    header = ",".join(TABLES[name].names)
+    (study / f"{name}.csv").write_text(f"{header}\n", "utf-8")
+
+    class Figure(StudyFigure):
+        table = name
+
+    assert not Figure().applies(Study(study))
+
+
+# Comparisons
+
+MATCH = {"study": "a", "other": "b", "stack": "encoder", "within": "stack"}
+
+
+@pytest.fixture
+def comparison(tmp_path: Path) -> Path:
+    """The tables of a comparison of two models with one head each."""
+    rows: dict[str, dict[str, object]] = {
+        "layers": {
+            "study": "a",
+            "stack": "encoder",
+            "layer": 0,
+            "statistic": "entropy",
+            "heads": 1,
+        },
+        "matches": MATCH | {"layer": 0, "head": 0, "other_layer": 0, "other_head": 0},
+        "matching": MATCH | {"matched": 1, "unmatched": 0, "statistics": 1},
+    }
+    for name, row in rows.items():
+        table = COMPARISON_TABLES[name]
+        table.frame([dict.fromkeys(table.names) | row]).to_csv(
+            tmp_path / f"{name}.csv", index=False
+        )
+    record = {"schema": 1, "kind": "comparison", "studies": [{"name": "a"}, {"name": "b"}]}
+    (tmp_path / "run.json").write_text(json.dumps(record), "utf-8")
+    read_study_or_comparison(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (set_key("studies", 3), 'run.json: key "studies" must hold a list, got 3.'),
+        (set_key("studies", [3]), 'run.json: key "studies.0" must hold an object {…}, got 3.'),
+        (set_key("studies", []), "not a whole comparison."),
+        (set_key("studies", [{"name": "x"}, {"name": "b"}]), 'layers.csv: column "study" must hold a study of run.'),
+        (set_key("studies", [{"name": "a", "model": 3}]), 'key "studies.0.model" must hold an object'),
+        (lambda folder: (folder / "matching.csv").unlink(), "matches.csv: must have the 0 rows that matching.csv"),
+        (lambda folder: (folder / "matches.csv").unlink(), "matches.csv: must have the 1 rows that matching.csv"),
+        (lambda folder: (folder / "layers.csv").unlink(), "not a whole comparison."),
+        (edit("layers.csv", lambda data: data.splitlines()[0] + b"\n"), "not a whole comparison."),
+        (set_cell("matches.csv", "other", "c"), 'matches.csv: column "other" must hold a study of run.json (a, b)'),
+    ],
+)  # fmt: skip
+def test_a_damaged_comparison_is_refused(comparison: Path, damage: Damage, message: str) -> None:
+    damage(comparison)
+    assert message in refusal(comparison)

@@ -6,6 +6,7 @@ which has no statistics of heads, are a study without rows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from headscope.atomic_dir import read_record
 from headscope.config.command_line import command_line
 from headscope.errors import HeadscopeError
 from headscope.model.manifest import NAME as MANIFEST
+from headscope.study.schema.check_values import check_values
+from headscope.study.schema.read_file import CORRECT
 from headscope.study.schema.record import SCHEMA, RunRecord, upgrade_record
 from headscope.study.schema.table import Table
 from headscope.study.schema.tables import COMPARISON_TABLES, PROBE_TABLES
@@ -58,16 +61,41 @@ def _comparison(folder: Path, record: RunRecord) -> Comparison:
     listed = record.get("studies", [])
     named = [entry for entry in listed if isinstance(entry, dict) and "name" in entry]
     tables = _tables(folder, COMPARISON_TABLES)
-    if len(named) < 2 or "layers" not in tables:
+    if len(named) < 2 or not len(tables.get("layers", ())):
         raise HeadscopeError(
             "not a whole comparison", where=folder, expected="what headscope compare wrote"
         )
     studies = [Study(to_frame([]), {}, {"model": entry.get("model", {})}) for entry in named]
     parts = {name: tables.get(name, table.frame([])) for name, table in COMPARISON_TABLES.items()}
     names = [str(entry["name"]) for entry in named]
+    for name, table in parts.items():
+        for column in {"study", "other"} & set(table.columns):
+            if unknown := set(table[column]) - set(names):
+                what = f'column "{column}" must hold a study of run.json ({", ".join(names)})'
+                where = folder / f"{name}.csv"
+                raise HeadscopeError(f'{what}, got "{min(unknown)}"', where=where, fix=CORRECT)
+    _check_matching(parts["matches"], parts["matching"], folder)
     return Comparison(names, studies, **parts, notes=record.get("notes", []), record=record)
+
+
+def _check_matching(matches: pd.DataFrame, matching: pd.DataFrame, folder: Path) -> None:
+    """Each row of matching.csv counts rows of matches.csv."""
+    keys = ["study", "other", "stack", "within"]
+    counts = Counter(matches[keys].itertuples(index=False, name=None))
+    stored = Counter(
+        dict(
+            zip(matching[keys].itertuples(index=False, name=None), matching["matched"], strict=True)
+        )
+    )
+    for key in [*stored, *counts]:
+        if stored[key] != counts[key]:
+            what = f"must have the {stored[key]} rows that matching.csv counts for {', '.join(key)}, got {counts[key]}"
+            raise HeadscopeError(what, where=folder / "matches.csv", fix=CORRECT)
 
 
 def _tables(folder: Path, declared: Mapping[str, Table]) -> dict[str, pd.DataFrame]:
     paths = {name: folder / f"{name}.csv" for name in declared}
-    return {name: declared[name].read(path) for name, path in paths.items() if path.exists()}
+    tables = {name: declared[name].read(path) for name, path in paths.items() if path.exists()}
+    for name, table in tables.items():
+        check_values(table, declared[name].name, paths[name])
+    return tables

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headscope.hooks import hook
 from headscope.study.lens_agreement import lens_agreement
 from headscope.study.result import Result
+from headscope.study.schema.check_values import check_maps, check_values
 from headscope.study.schema.read_file import read_npz, read_parquet
 from headscope.study.schema.record import RunRecord, join_records, read_run_record
 from headscope.study.schema.tables import (
@@ -83,5 +84,7 @@ def _read(
     HEADS.validate(heads, path)
     check_heads(heads, record["model"], path)
     check_same_heads(heads, folder / "heads.csv", path)
+    check_values(heads, HEADS.name, path)
     maps = read_npz(folder / "maps.npz")
+    check_maps(maps, record["model"], heads, folder / "maps.npz")
     return heads, maps, record, read_tables(folder, record["model"])

@@ -49,7 +49,7 @@ class StudyFigure:
 
     def applies(self, study: Study) -> bool:
         if self.table:
-            return self.table in study.tables
+            return len(study.tables.get(self.table, ())) > 0
         return any(stacks_with(study, name) for name in self.statistics)
 
     def source(self, study: Study) -> DataSource:

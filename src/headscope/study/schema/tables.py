@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headscope.errors import HeadscopeError
+from headscope.study.schema.check_values import address_of, check_values
 from headscope.study.schema.read_file import CORRECT
 from headscope.study.schema.table import (
     Table,
     parse_columns,
     parse_groups,
     parse_tables,
-    rows_by_line,
 )
 
 if TYPE_CHECKING:
@@ -281,6 +281,7 @@ def read_tables(folder: Path, model: object) -> dict[str, pd.DataFrame]:
         if path.stem in TABLES:
             tables[path.stem] = read_table(path)
             check_heads(tables[path.stem], model, path)
+            check_values(tables[path.stem], path.stem, path)
         elif path.stem != HEADS.name:
             with suppress(OSError, ValueError):
                 tables[path.stem] = read_table(path)
@@ -306,8 +307,7 @@ def check_same_heads(heads: pd.DataFrame, path: Path, source: Path) -> None:
             what = (
                 f'column "{name}" must be as in {source.name} ({second[row]}), got "{first[row]}"'
             )
-            where = f"{path}:{_line(path, row)}"
-            raise HeadscopeError(what, where=where, fix=f"{CORRECT} ({source})")
+            raise HeadscopeError(what, where=address_of(path, row), fix=f"{CORRECT} ({source})")
 
 
 def check_heads(frame: pd.DataFrame, model: object, path: Path) -> None:
@@ -325,15 +325,10 @@ def check_heads(frame: pd.DataFrame, model: object, path: Path) -> None:
     if len(wrong):
         stack, layer, head = wrong.iloc[0]
         row = int(wrong.index[0])
-        where = f"{path}:{_line(path, row)}" if path.suffix == ".csv" else f"{path}, row {row}"
         shapes = [f"{name}: {layers[name]} layers of {heads.get(name)} heads" for name in layers]
         raise HeadscopeError(
             f'head "{stack}.{layer}.{head}" is not in the model',
-            where=where,
+            where=address_of(path, row),
             expected=f"a head of {', '.join(shapes)}, counted from 0",
             fix=CORRECT,
         )
-
-
-def _line(path: Path, row: int) -> int:
-    return next(line for i, (line, _) in enumerate(rows_by_line(path)) if i == row)
