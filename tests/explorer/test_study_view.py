@@ -162,7 +162,7 @@ def with_examples(*rows: dict[str, object]) -> StudyView:
 
 
 def told_of(view: StudyView) -> list[dict[str, Any]]:
-    return view.examples(Head("encoder", 0, 1))
+    return view.examples.of(Head("encoder", 0, 1))
 
 
 def listed(words: str) -> str:

@@ -184,6 +184,9 @@ _add(
     "importance",
     "prune-beam",
 )
+_add("report-comparison", "report compare --out report-comparison.html", "compare")
+_add("look", f"look bert 'the good cat sat' --lens raw,norm,rollout {DOUBLE} --out look")
+_add("speed", f"speed bert --batch-size 2 --length 8 --repeats 2 {DOUBLE}")
 _add(
     "fronts",
     "fronts prune-greedy prune-rank gate-frozen --roles analyze --out fronts",

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import MISSING
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, get_origin
 
 import typer
 
@@ -141,6 +141,4 @@ def _shell_type(kind: Any, declared: Option) -> Any:
     for plain in (bool, int, float, Path):
         if plain in members(kind) and str not in members(kind):
             return plain
-    if any(get_origin(member) is Literal for member in members(kind)):
-        assert get_args(members(kind)[0])
     return str

@@ -1,6 +1,6 @@
 """The names that options take, without importing what they stand for (that imports torch, which takes seconds).
 
-tests/test_names.py compares every list with the registry it stands for.
+tests/config/test_names.py compares every list with the registry it stands for.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ class Server:
         study = self._study()
         head = study.head(request.path_params["head"])
         # In the model's thread, since the tokenizer is used.
-        return json_response(await self.model_thread.run(study.examples, head))
+        return json_response(await self.model_thread.run(study.examples.of, head))
 
     def _study(self) -> StudyView:
         if self.study is None:

@@ -47,7 +47,7 @@ class StudyView:
         try:
             self.about, self.heads = self._about(), self._describe_heads()
             self._cards = cards_of(study)
-            self._examples = CorpusExamples(study, model, max_length)
+            self.examples = CorpusExamples(study, model, max_length)
         except (KeyError, TypeError, ValueError) as cause:
             what = f"a table of the study of {model_name(study)} cannot be read ({reason(cause)})"
             raise HeadscopeError(what, where="`study`", fix="Make it again") from cause
@@ -109,10 +109,6 @@ class StudyView:
             "importance": card.get("importance", []),
             "values": self._rows.get(head, {}),
         }
-
-    def examples(self, head: Head) -> list[JsonObject]:
-        """Examples of the head's roles, and counterexamples; positions count words."""
-        return self._examples.of(head)
 
     def _card(self, head: Head) -> dict[str, Any]:
         stacks = stacks_of(self.study)

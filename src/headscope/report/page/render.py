@@ -79,6 +79,7 @@ def render(
     members = [member for chapter in joined.chapters for member in chapter.members]
     records = [(plain(member.name, 80), reproduction(member.study)) for member in members]
     if not joined.chapters:  # comparisons alone, whose studies are elsewhere
+        first, rest = [*first, *rest], []  # the comparison's own page lists all of them too
         names = list(dict.fromkeys(name for view in comparisons for name in view["names"]))
         records = [
             (" · ".join(view["names"]), comparison_reproduction(compared))

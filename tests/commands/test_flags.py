@@ -149,7 +149,7 @@ def options_of_command(name: str) -> set[str]:
 
 
 def test_no_script_of_a_page_builds_a_command_line() -> None:
-    scripts = Path(__file__).parents[1] / "web" / "src"
+    scripts = Path(__file__).parents[2] / "web" / "src"
     texts = {file.name: file.read_text("utf-8") for file in scripts.rglob("*.js")}
     assert "switches.js" in texts
     assert [name for name, text in texts.items() if "`headscope " in text] == []
