@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import headscope
@@ -67,6 +68,26 @@ def test_a_room_imports_only_rooms_above_it() -> None:
             ]
     assert {"errors", "heads", "tables", "model", "statistics"} <= looked_at
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_diagram_of_the_packages_shows_what_they_import() -> None:
+    """Each arrow is an import, and each import follows from the arrows."""
+    text = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text("utf-8")
+    diagram = text.partition("```mermaid")[2].partition("```")[0]
+    arrows = set(re.findall(r"(\w+) --> (\w+)", diagram))
+    core = set(ROOMS[: ROOMS.index("config")])
+    imports = set()
+    for file in PACKAGE.rglob("*.py"):
+        parts = file.relative_to(PACKAGE).parts
+        room = parts[0].removesuffix(".py")
+        for other in rooms_imported_by(file.read_text("utf-8"), parts) if room in ROOMS else ():
+            pair = tuple("core" if name in core else name for name in (other, room))
+            imports |= {pair} if pair[0] != pair[1] else set()
+    assert arrows <= imports
+    reachable = set(arrows)
+    while further := {(a, d) for a, b in reachable for c, d in arrows if b == c} - reachable:
+        reachable |= further
+    assert imports <= reachable
 
 
 def test_every_module_of_the_package_is_in_a_room() -> None:
