@@ -37,11 +37,11 @@ from headscope.study.run_record import (
     hash_code,
     versions,
 )
-from headscope.study.schema.record import RunRecord
+from headscope.study.schema.record import ModelRecord, RunRecord
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import Row, TableRow, to_frame
-from headscope.tasks import Prepared, Task, task_of
+from headscope.tasks import Item, Prepared, Task, task_of
 from headscope.tasks.base import two_files
 from headscope.tasks.inference import answers, describe_unpruned, evaluate, sites_in_use
 
@@ -62,18 +62,7 @@ def importance(
     existing   a study of the same model, to which the result is added
     """
     started = time.perf_counter()
-    task = task_of(data)
-    if config.race is not None and task.is_coupled:
-        raise HeadscopeError(
-            f"`race` cannot be used with {task.name}: its examples depend on each other",
-            fix="Leave `race` out",
-        )
-    if config.labels_free:
-        task = copy(task)  # the caller's is not changed
-        task.needs_labels = False
-    items = task.items(data.data, data.split, limit=data.limit)
-    if config.labels_free and "gradient" not in config.by and items[0].target is not None:
-        raise without_effect("labels_free", '`by="gradient"` (or all), or data without labels')
+    task, items = _read_items(config, data)
     model = open_for(task, model, reading, run)
     if existing is not None:
         check_same_model(model, existing, run.out or "study")
@@ -88,18 +77,7 @@ def importance(
         prepared = task.with_predicted_labels(predictions, prepared)
     work = _Importances(model, task, prepared, config, run)
     intact = metrics_of(task, work.intact)
-    metric = intact[task.metrics[0]]["value"]
-    if metric is None:
-        raise HeadscopeError(
-            f"{task.metrics[0]} is undefined on these {len(prepared.items)} examples: "
-            "the model gives one answer to all of them",
-            where=f'`task="{task.name}"`',
-            fix="Take more examples, or a model that was trained for longer",
-        )
-    run.log(describe_unpruned(task, metric, len(prepared.items)))
-    chance = chance_note(model, task, prepared, intact)
-    if chance is not None:
-        run.log(f"note: {chance}")
+    chance = _describe_intact(work, intact)
     described = describe_model(model)
     files = two_files(data.data) or [find_split(data.data, data.split, task=task.name)]
     facts: dict[str, Any] = {
@@ -109,13 +87,7 @@ def importance(
         "config": record_options(config, data, reading, run),
     }
     if directory is not None and "ablation" in config.by:
-        header = {
-            "model": described["sha256"],
-            **{name: described[name] for name in ("dtype", "device", "edits", "reading")},
-            "code": hash_code("model", "data", "tasks", "ablation"),
-            **facts,
-            "versions": {name: version for name, version in versions().items() if name != "python"},
-        }
+        header = _journal_header(described, facts)
         work.ablation.journal = Journal(directory, header, resume=run.resume)
     study = work.study()
     sections: RunRecord = {
@@ -138,6 +110,55 @@ def importance(
     }
     study.record = build_record(described, sections, command=run.typed or None, seed=run.seed)
     return study if existing is None else existing.merge(study)
+
+
+def _read_items(config: ImportanceConfig, data: TaskData) -> tuple[Task, list[Item]]:
+    """The task, which needs no labels with `labels_free`, and its examples."""
+    task = task_of(data)
+    if config.race is not None and task.is_coupled:
+        raise HeadscopeError(
+            f"`race` cannot be used with {task.name}: its examples depend on each other",
+            fix="Leave `race` out",
+        )
+    if config.labels_free:
+        task = copy(task)  # the caller's is not changed
+        task.needs_labels = False
+    items = task.items(data.data, data.split, limit=data.limit)
+    if config.labels_free and "gradient" not in config.by and items[0].target is not None:
+        raise without_effect("labels_free", '`by="gradient"` (or all), or data without labels')
+    return task, items
+
+
+def _describe_intact(work: _Importances, intact: dict[str, Any]) -> str | None:
+    """Log the metric of the unpruned model. Returns a note if the model is at chance level."""
+    task, prepared, log = work.task, work.prepared, work.run_config.log
+    metric = intact[task.metrics[0]]["value"]
+    if metric is None:
+        raise HeadscopeError(
+            f"{task.metrics[0]} is undefined on these {len(prepared.items)} examples: "
+            "the model gives one answer to all of them",
+            where=f'`task="{task.name}"`',
+            fix="Take more examples, or a model that was trained for longer",
+        )
+    log(describe_unpruned(task, metric, len(prepared.items)))
+    chance = chance_note(work.model, task, prepared, intact)
+    if chance is not None:
+        log(f"note: {chance}")
+    return chance
+
+
+def _journal_header(described: ModelRecord, facts: dict[str, Any]) -> dict[str, Any]:
+    """What must be equal for a run to be resumed."""
+    return {
+        "model": described["sha256"],
+        "dtype": described["dtype"],
+        "device": described["device"],
+        "edits": described["edits"],
+        "reading": described["reading"],
+        "code": hash_code("model", "data", "tasks", "ablation"),
+        **facts,
+        "versions": {name: version for name, version in versions().items() if name != "python"},
+    }
 
 
 class _Importances:

@@ -59,17 +59,7 @@ def load(
     reading      pooling, prompts and length, instead of what its files state
     say          called with a line about what is being downloaded
     """
-    if not isinstance(spec, str | Path):
-        is_loaded = isinstance(spec, AttentionModel)
-        raise HeadscopeError(
-            "this model is loaded already" if is_loaded else f"{spec!r} is not a model",
-            where="model",
-            expected="its name, directory or hub id",
-        )
-    if dtype not in DTYPES:
-        raise HeadscopeError(
-            f'"{dtype}" is not a dtype', where="`dtype`", expected=choices(dtype, DTYPES)
-        )
+    _check_arguments(spec, dtype)
     target = resolve_device(device)
     if dtype == "bfloat16" and target.type == "cpu":
         ensure_bfloat16()
@@ -79,17 +69,14 @@ def load(
     config = read_config(folder)
     family = family_of(config["model_type"], where=folder / "config.json")
     manifest = read_manifest(folder)
-    cut = None
     with silence_transformers():
         if manifest is None:
-            model, untrained, notes = read_weights(
-                folder, config, model_class, DTYPES[dtype], labels
-            )
+            cut = None
+            weights = read_weights(folder, config, model_class, DTYPES[dtype], labels)
         else:
             cut = Cut(manifest.origin, manifest.kept, manifest.silent, manifest.history)
-            model, untrained, notes = read_cut_weights(
-                folder, config, manifest, model_class, DTYPES[dtype], labels
-            )
+            weights = read_cut_weights(folder, config, manifest, model_class, DTYPES[dtype], labels)
+        model, untrained, notes = weights
         tokenizer = read_tokenizer(folder, model) if family.takes_text else None
     check_finite(model, folder, dtype)
     return AttentionModel(
@@ -103,6 +90,20 @@ def load(
         cut=cut,
         reading=reading,
     )
+
+
+def _check_arguments(spec: object, dtype: str) -> None:
+    if not isinstance(spec, str | Path):
+        is_loaded = isinstance(spec, AttentionModel)
+        raise HeadscopeError(
+            "this model is loaded already" if is_loaded else f"{spec!r} is not a model",
+            where="model",
+            expected="its name, directory or hub id",
+        )
+    if dtype not in DTYPES:
+        raise HeadscopeError(
+            f'"{dtype}" is not a dtype', where="`dtype`", expected=choices(dtype, DTYPES)
+        )
 
 
 ModelSource = AttentionModel | str | Path  # a loaded model, or the name or directory of one
