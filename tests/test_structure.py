@@ -131,7 +131,6 @@ def test_the_command_line_stays_thin() -> None:
 OTHER_RESULTS = {
     "encode": "batches, for `stream`",
     "load": "a model",
-    "save": "a path",
     "serve": "a running server",
     "stream": "one pass of statistics, before there is a study",
     "token_map": "arrays of one input",

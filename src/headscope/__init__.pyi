@@ -1,4 +1,5 @@
 # Public names and the modules that define them. `__init__.py` reads this file to import each name when it is used.
+from headscope.ablation.evaluate import Evaluation as Evaluation
 from headscope.analysis.compare import Comparison as Comparison
 from headscope.analysis.join import Joined as Joined
 from headscope.analysis.join import join as join
@@ -23,10 +24,12 @@ from headscope.api.probe import probe as probe
 from headscope.api.prune import preview_prune as preview_prune
 from headscope.api.prune import prune as prune
 from headscope.api.search import search as search
+from headscope.api.speed import SpeedResult as SpeedResult
 from headscope.api.speed import speed as speed
 from headscope.config.analyze import AnalyzeConfig as AnalyzeConfig
 from headscope.config.compare import CompareConfig as CompareConfig
 from headscope.config.compare_masks import CompareMasksConfig as CompareMasksConfig
+from headscope.config.evaluate import EvaluateConfig as EvaluateConfig
 from headscope.config.film import FilmConfig as FilmConfig
 from headscope.config.finetune import FinetuneConfig as FinetuneConfig
 from headscope.config.fix import FixConfig as FixConfig
@@ -36,10 +39,12 @@ from headscope.config.importance import ImportanceConfig as ImportanceConfig
 from headscope.config.knock_out import KnockOutConfig as KnockOutConfig
 from headscope.config.learn_mask import LearnMaskConfig as LearnMaskConfig
 from headscope.config.load import LoadConfig as LoadConfig
+from headscope.config.look import LookConfig as LookConfig
 from headscope.config.pretrain import PretrainConfig as PretrainConfig
 from headscope.config.probe import ProbeConfig as ProbeConfig
 from headscope.config.prune import PruneConfig as PruneConfig
 from headscope.config.search import SearchConfig as SearchConfig
+from headscope.config.serve import ServeConfig as ServeConfig
 from headscope.config.shared import Reading as Reading
 from headscope.config.shared import Run as Run
 from headscope.config.shared import TaskData as TaskData
@@ -66,9 +71,13 @@ from headscope.model.edits import Replace as Replace
 from headscope.model.edits import Uniform as Uniform
 from headscope.model.fixed_patterns import Fixed as Fixed
 from headscope.model.knockout import KnockOut as KnockOut
-from headscope.model.saving import save as save
 from headscope.model.token_map import TokenMap as TokenMap
 from headscope.model.tokens import Batch as Batch
+from headscope.pruning.dry_run import DryRun as DryRun
+from headscope.pruning.fix import FixResult as FixResult
+from headscope.pruning.prune import PruneResult as PruneResult
+from headscope.pruning.search_result import SearchResult as SearchResult
+from headscope.report.look.view import Look as Look
 from headscope.report.write import write as write
 from headscope.statistics import stream as stream
 from headscope.study.study import Study as Study

@@ -180,7 +180,7 @@ def test_units_of_other_examples_are_refused(
         assert command(*WORDS, "--out", "study").exit_code == 130
     result = command(*WORDS, "--out", "study", "--resume")
     assert isinstance(result.exception, HeadscopeError)
-    assert "sample must be as in the run to resume" in str(result.exception)
+    assert "`sample` must be as in the run to resume" in str(result.exception)
 
 
 def test_what_is_in_the_journal_is_not_run_again(
@@ -258,21 +258,21 @@ def test_another_option_is_refused_by_name(
 ) -> None:
     begin(monkeypatch)
     for options, named in (
-        (("--batch-size", "8"), "batch_size must be as in the run to resume (4), got 8"),
-        (("--seed", "1"), "seed must be as in the run to resume (0), got 1"),
-        (("--mode", "mean"), "mode must be as in the run to resume (zero), got mean"),
-        (("--max-length", "16"), "max_length must be as in the run to resume (null), got 16"),
-        (("--race", "0.1"), "race must be as in the run to resume (null), got 0.1"),
-        (("--dtype", "float64"), "dtype must be as in the run to resume (float32), got float64"),
-        (("--labels", "2=1"), 'labels must be as in the run to resume (null), got {"2": "1"}'),
+        (("--batch-size", "8"), "--batch-size must be as in the run to resume (4), got 8"),
+        (("--seed", "1"), "--seed must be as in the run to resume (0), got 1"),
+        (("--mode", "mean"), "--mode must be as in the run to resume (zero), got mean"),
+        (("--max-length", "16"), "--max-length must be as in the run to resume (null), got 16"),
+        (("--race", "0.1"), "--race must be as in the run to resume (null), got 0.1"),
+        (("--dtype", "float64"), "--dtype must be as in the run to resume (float32), got float64"),
+        (("--labels", "2=1"), '--labels must be as in the run to resume (null), got {"2": "1"}'),
         (
             ("--columns", "label=label"),
-            'columns must be as in the run to resume (null), got {"label": "label"}',
+            '--columns must be as in the run to resume (null), got {"label": "label"}',
         ),
-        (("--limit", "30"), "limit must be as in the run to resume (null), got 30"),
+        (("--limit", "30"), "--limit must be as in the run to resume (null), got 30"),
         (
             ("--kind", "head,site"),
-            'kind must be as in the run to resume (["head"]), got ["head", "site"]',
+            '--kind must be as in the run to resume (["head"]), got ["head", "site"]',
         ),
     ):
         assert refused(*WORDS, *options) == named

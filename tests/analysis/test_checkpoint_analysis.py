@@ -103,7 +103,7 @@ def test_a_killed_run_goes_on_with_the_next_checkpoint_to_the_same_tables(
 
     with pytest.raises(KeyboardInterrupt):
         film("trained", corpus="texts.txt", statistics=ASKED, out="made", log=stop)
-    with pytest.raises(HeadscopeError, match="limit must be as in the run to resume"):
+    with pytest.raises(HeadscopeError, match="`limit` must be as in the run to resume"):
         film("trained", corpus="texts.txt", statistics=ASKED, out="made", resume=True, limit=9)
     again: list[str] = []
     film("trained", corpus="texts.txt", statistics=ASKED, out="made", resume=True, log=again.append)

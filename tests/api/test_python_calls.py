@@ -104,7 +104,7 @@ def test_every_public_function_that_takes_a_model_is_tried_here() -> None:
         if inspect.isfunction(function)
         and next(iter(inspect.signature(function).parameters), "") == "model"
     }
-    assert taking == {*LIVE, *TRAINING, "load", "save"}  # which take one kind only
+    assert taking == {*LIVE, *TRAINING, "load"}  # which takes one kind only
 
 
 @pytest.mark.parametrize("given", [str, Path, headscope.load], ids=["name", "path", "loaded"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,16 @@ from typing import Any
 import pandas as pd
 import pytest
 import typer
+from typer.testing import CliRunner
 
 import headscope
 from headscope.commands import app
+from headscope.commands._flags import to_flags
+from headscope.config.option import Config
 from headscope.config.requirements import RULES, SEARCH_BY, check_effects
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
+from headscope.study.result import Result
 from worded import sentiments, table
 
 PYTHON_ONLY = {
@@ -36,21 +42,15 @@ def options_of(command: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("command", RULES)
-def test_the_table_holds_options_of_the_command_with_their_defaults(command: str) -> None:
+def test_the_table_holds_options_of_the_command(command: str) -> None:
     options = options_of(command)
     for rule in RULES[command]:
         assert set(rule.options) <= set(options) | PYTHON_ONLY
-        for name, default in rule.options.items():
-            if name in options:
-                typed = ",".join(map(str, default)) if isinstance(default, tuple) else default
-                assert (options[name] or None) == (typed or None), name
 
 
 @pytest.mark.parametrize("command", RULES)
 def test_what_is_not_given_is_never_refused(command: str) -> None:
-    values = options_of(command)
-    check_effects(command, values, typed=set())
-    check_effects(command, values)
+    check_effects(command, options_of(command), set())
 
 
 SAVED = {"out": "new", "resume": True, "overwrite": True, "checkpoints": 2}
@@ -206,8 +206,7 @@ def test_options_that_have_an_effect_are_never_refused(
     command: str, options: dict[str, Any]
 ) -> None:
     values = options_of(command) | options
-    check_effects(command, values, typed=set(options))
-    check_effects(command, values)
+    check_effects(command, values, set(options))
 
 
 @pytest.mark.parametrize("command", RULES)
@@ -222,12 +221,12 @@ def test_film_may_open_special_tokens_under_the_mask_of_the_training(tmp_path: P
         HeadscopeError,
         match=r"^`open_special` requires a mask: `mask=NAME`, or that of the training",
     ):
-        check_effects("film", options)
+        check_effects("film", options, {"open_special"})
     record = {"schema": 1, "model": {"edits": ["Masked('star')"]}}
     (tmp_path / "training.json").write_text(json.dumps(record), "utf-8")
-    check_effects("film", options)
+    check_effects("film", options, {"open_special"})
     with pytest.raises(HeadscopeError, match=r"^`open_special` requires a mask"):
-        check_effects("film", options | {"mask": "dense"})
+        check_effects("film", options | {"mask": "dense"}, {"open_special"})
 
 
 def never() -> AttentionModel:
@@ -491,12 +490,53 @@ def test_a_split_that_the_data_has_is_taken(tmp_path: Path, data: str, split: st
     for name in ("dev.tsv", "pairs.tsv", "sst2_test.tsv", "newstest2014.tsv"):
         table(tmp_path / name, ("sentence", "label"), sentiments(8))
     place = data if data.startswith("datasets:") else str(tmp_path / data)
-    check_effects("evaluate", {"data": place, "split": split, "mask": None}, typed={"split"})
+    check_effects("evaluate", {"data": place, "split": split, "mask": None}, {"split"})
 
 
 def test_texts_may_be_an_array_or_a_column() -> None:
     column = pd.Series(["a", "b"])
     for texts in (["a", "b"], column, column.to_numpy(dtype=object)):
-        check_effects("compare", options_of("compare") | {"models": ["a", "b"], "texts": texts})
+        check_effects(
+            "compare", options_of("compare") | {"models": ["a", "b"], "texts": texts}, {"texts"}
+        )
         with pytest.raises(HeadscopeError, match=r"requires `models=\[A, B\]`"):
-            check_effects("compare", options_of("compare") | {"texts": texts})
+            check_effects("compare", options_of("compare") | {"texts": texts}, {"texts"})
+
+
+def test_an_option_that_is_given_with_its_default_is_refused_in_python_and_the_shell() -> None:
+    task = {"task": "sst2", "data": "gone"}
+    message = r"^`width` requires `search=\"beam\""
+    with pytest.raises(HeadscopeError, match=message):
+        headscope.search("no-such-model", **task, heads=3, search="greedy", width=3)
+    words = ["prune", "no-such-model", "--task", "sst2", "--data", "gone", "--heads", "3"]
+    words += ["--search", "greedy", "--width", "3", "--out", "gone"]
+    result = CliRunner().invoke(app, words)
+    assert str(result.exception).startswith("--width requires --search beam")
+
+
+def test_missing_texts_are_refused_alike_in_python_and_the_shell(tmp_path: Path) -> None:
+    with pytest.raises(HeadscopeError) as error:
+        headscope.analyze("no-such-model", out=tmp_path / "new")
+    result = CliRunner().invoke(app, ["analyze", "no-such-model", "--out", str(tmp_path / "new")])
+    assert str(result.exception) == to_flags(str(error.value))
+
+
+def test_a_flag_of_another_name_than_its_field_is_translated_by_one_table() -> None:
+    shown = {"thresholds": "--threshold", "architecture": "--config", "batch_size": "--batch-size"}
+    assert {name: to_flags(f"`{name}`") for name in shown} == shown
+
+
+def test_every_config_and_result_of_a_public_function_is_public() -> None:
+    for name in headscope.__all__:
+        function = inspect.unwrap(getattr(headscope, name))
+        if inspect.isfunction(function):
+            hints = typing.get_type_hints(function)
+            kinds = [k for hint in hints.values() for k in (hint, *typing.get_args(hint))]
+            for kind in kinds:
+                if (
+                    inspect.isclass(kind)
+                    and issubclass(kind, Config | Result)
+                    and kind is not Result
+                ):
+                    assert getattr(headscope, kind.__name__) is kind
+    assert "save" not in headscope.__all__

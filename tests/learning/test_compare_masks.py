@@ -159,11 +159,11 @@ def test_a_start_and_mask_files_are_part_of_the_run(here: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         compared(progress=stop)
     written(torch.ones(32, 32, dtype=torch.bool).tril())
-    with pytest.raises(HeadscopeError, match="mask_files must be as in the run to resume"):
+    with pytest.raises(HeadscopeError, match="`mask_files` must be as in the run to resume"):
         compared(resume=True)
     written(torch.ones(32, 32, dtype=torch.bool))
     saved(here / "new", BertForSequenceClassification, seed=4, num_labels=2)
-    with pytest.raises(HeadscopeError, match="start must be as in the run to resume"):
+    with pytest.raises(HeadscopeError, match="`start` must be as in the run to resume"):
         compared(resume=True)
 
 

@@ -143,7 +143,7 @@ def test_a_killed_run_goes_on_to_the_same_result(
     with pytest.raises(Killed):
         gate("bert", task="sst2", data="glue", out="other", keep=(3, 1), **FAST, progress=kill)
     assert (here / "other.partial" / "keep-1" / "state.pt").exists()
-    with pytest.raises(HeadscopeError, match="epochs must be as in the run to resume"):
+    with pytest.raises(HeadscopeError, match="`epochs` must be as in the run to resume"):
         gate(
             "bert",
             task="sst2",
@@ -351,12 +351,12 @@ def test_a_run_with_other_columns_labels_or_code_is_another_run(
 
     with pytest.raises(KeyboardInterrupt):
         trained(progress=stop)
-    with pytest.raises(HeadscopeError, match="columns must be as in the run to resume"):
+    with pytest.raises(HeadscopeError, match="`columns` must be as in the run to resume"):
         trained(resume=True, columns={"sentence": "other"})
-    with pytest.raises(HeadscopeError, match="labels must be as in the run to resume"):
+    with pytest.raises(HeadscopeError, match="`labels` must be as in the run to resume"):
         trained(resume=True, labels={"0": "1", "1": "0"})
     monkeypatch.setattr("headscope.learning.learning_runs.hash_code", lambda *rooms: "another")
-    with pytest.raises(HeadscopeError, match="code must be as in the run to resume"):
+    with pytest.raises(HeadscopeError, match="`code` must be as in the run to resume"):
         trained(resume=True)
 
 

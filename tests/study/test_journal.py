@@ -75,19 +75,19 @@ def test_a_line_that_was_altered_and_all_after_it_are_dropped(tmp_path: Path) ->
     [
         (
             {"model": "ef" * 32},
-            f"model must be as in the run to resume ({('ab' * 32)[:36]}…), got {('ef' * 32)[:36]}…",
+            f"`model` must be as in the run to resume ({('ab' * 32)[:36]}…), got {('ef' * 32)[:36]}…",
         ),
-        ({"code": "x"}, f"code must be as in the run to resume ({('cd' * 32)[:36]}…), got x"),
+        ({"code": "x"}, f"`code` must be as in the run to resume ({('cd' * 32)[:36]}…), got x"),
         (
             {"data": []},
-            'data must be as in the run to resume ([{"path": "a", "sha256": "1"}]), got []',
+            '`data` must be as in the run to resume ([{"path": "a", "sha256": "1"}]), got []',
         ),
-        ({"options": {"seed": 1}}, "seed must be as in the run to resume (0), got 1"),
+        ({"options": {"seed": 1}}, "`seed` must be as in the run to resume (0), got 1"),
         (
             {"options": {"seed": 0, "limit": 9}},
-            "limit must be as in the run to resume (null), got 9",
+            "`limit` must be as in the run to resume (null), got 9",
         ),
-        ({"options": {}}, "seed must be as in the run to resume (0), got null"),
+        ({"options": {}}, "`seed` must be as in the run to resume (0), got null"),
     ],
 )
 def test_the_journal_of_another_run_is_refused_by_what_differs(

@@ -54,7 +54,7 @@ def test_the_last_good_state_is_kept_and_a_smaller_rate_goes_on_from_it(
         match=r"`learning_rate`: the loss is nan at step 5 with a rate of 0\.001\. Exp",
     ):
         trained("made", checkpoints=4, resume=True)
-    with pytest.raises(HeadscopeError, match="checkpoints must be as in the run to resume"):
+    with pytest.raises(HeadscopeError, match="`checkpoints` must be as in the run to resume"):
         trained("made", rate=RATE / 2, checkpoints=3, resume=True)
     record = trained("made", rate=RATE / 2, checkpoints=4, resume=True)
     assert record["diverged"] == [
@@ -78,7 +78,7 @@ def test_a_run_that_goes_on_slower_and_is_stopped_again_is_the_run_of_the_smalle
 
     with pytest.raises(KeyboardInterrupt):
         trained("made", rate=RATE / 2, resume=True, progress=stop)
-    with pytest.raises(HeadscopeError, match="learning_rate must be as in the run to resume"):
+    with pytest.raises(HeadscopeError, match="`learning_rate` must be as in the run to resume"):
         trained("made", rate=RATE / 4, resume=True)
     assert trained("made", rate=RATE / 2, resume=True)["config"]["learning_rate"] == RATE / 2
 

@@ -168,12 +168,12 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [
-    ({"batch_size": 4}, "batch_size must be as in the run to resume (8), got 4"),
-    ({"learning_rate": 1e-3}, "learning_rate must be as in the run to resume (0.01), got 0.001"),
-    ({"seed": 3}, "seed must be as in the run to resume (0), got 3"),
-    ({"limit": 20}, "limit must be as in the run to resume (null), got 20"),
-    ({"max_length": 16}, "max_length must be as in the run to resume (null), got 16"),
-    ({"labels": {"x": "1"}}, 'labels must be as in the run to resume (null), got {"x": "1"}'),
+    ({"batch_size": 4}, "`batch_size` must be as in the run to resume (8), got 4"),
+    ({"learning_rate": 1e-3}, "`learning_rate` must be as in the run to resume (0.01), got 0.001"),
+    ({"seed": 3}, "`seed` must be as in the run to resume (0), got 3"),
+    ({"limit": 20}, "`limit` must be as in the run to resume (null), got 20"),
+    ({"max_length": 16}, "`max_length` must be as in the run to resume (null), got 16"),
+    ({"labels": {"x": "1"}}, '`labels` must be as in the run to resume (null), got {"x": "1"}'),
 ]
 
 
@@ -207,10 +207,10 @@ def test_other_data_and_another_model_are_refused_too(here: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         finetune("bert", task="sst2", data="data", out="made", **FAST, progress=stop)
     saved(here / "other", BertModel, seed=1)
-    with pytest.raises(HeadscopeError, match="name must be as in the run to resume"):
+    with pytest.raises(HeadscopeError, match="`name` must be as in the run to resume"):
         finetune("other", task="sst2", data="data", out="made", **FAST, resume=True)
     glue(here / "data", train=50)
-    with pytest.raises(HeadscopeError, match="data must be as in the run to resume"):
+    with pytest.raises(HeadscopeError, match="`data` must be as in the run to resume"):
         finetune("bert", task="sst2", data="data", out="made", **FAST, resume=True)
 
 

@@ -46,16 +46,6 @@ def _check_look(values: Values) -> None:
         raise HeadscopeError("there are no tokens in it", where='text ""', expected="some text")
 
 
-def _check_texts(values: Values) -> None:
-    if not any(values.get(name) for name in ("corpus", "treebank", "coreference")):
-        raise HeadscopeError(
-            "no text was given",
-            where="--corpus",
-            expected="--corpus FILE (--corpus wikipedia-pairs --pairs is bundled), --treebank FILE"
-            + (" or --coreference FILE" if "coreference" in values else ""),
-        )
-
-
 def _check_masks_show(values: Values) -> None:
     check_mask(values["mask"], "MASK")
 
@@ -80,8 +70,6 @@ def check_fit(values: Mapping[str, Any]) -> None:
 
 
 CHECKS: dict[str, Callable[[Values], None]] = {
-    "analyze": _check_texts,
-    "film": _check_texts,
     "look": _check_look,
     "masks show": _check_masks_show,
     "prune": _check_prune,

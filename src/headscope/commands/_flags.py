@@ -18,7 +18,6 @@ SEVERAL = (
     "--models",
     "--test",
 )  # options that several files may follow
-RENAMED = {"thresholds": "--threshold"}  # arguments that no command has
 _FIELD = re.compile(r"`([a-z_]+)(?:=([^`]+))?`")
 
 
@@ -51,7 +50,7 @@ def flags() -> dict[str, str]:
 
     from headscope.commands._app import app
 
-    return dict(_flags_of(get_command(app))) | RENAMED
+    return dict(_flags_of(get_command(app)))
 
 
 def _flags_of(command: Any) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -289,15 +289,24 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else getattr(value, "name", None) or str(value)
 
 
-def check_together(main: Config, *shared: Config | None) -> None:
-    """Refuse options of shared configs that the command does not use, and options that need others."""
+def check_together(main: Config, *shared: Config | None, keywords: Collection[str] = ()) -> None:
+    """Refuse options of shared configs that the command does not use, and options that need others.
+
+    keywords  options that were given by name, also with the value of their default
+    """
+    given = set(keywords)
     for config in filter(None, shared):
         used = main.uses.get(type(config), ())
         for name in options_of(type(config)):
             if name not in used and getattr(config, name) != default_of(type(config), name):
                 raise HeadscopeError(f"`{name}` has no effect in {main.command}")
+    for config in filter(None, (*shared, main)):
+        for f in fields(config):
+            value, default = getattr(config, f.name), main.defaults.get(f.name, f.default)
+            if value is not None and value != () and value != default:
+                given.add(f.name)
     values = values_of(*shared, main)
-    check_effects(main.rules_of or main.command, values)
+    check_effects(main.rules_of or main.command, values, given)
     main.check_values(values)
 
 
@@ -337,7 +346,13 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
             if name in options_of(type(config)) and getattr(config, name) is None
         }
         made[position] = replace(config, **unset) if unset else config
-    check_together(main, *made[1:])
+    # In the shell neither None, an empty list nor False can be given.
+    keywords = [
+        name
+        for name, value in values_of(*made).items()
+        if name in options and value is not None and value is not False and value != ()
+    ]
+    check_together(main, *made[1:], keywords=keywords)
     return made
 
 

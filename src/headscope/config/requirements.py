@@ -1,7 +1,7 @@
 """Options that have an effect only together with others. One that was given and would have none is an error.
 
-RULES lists them for each command. The command line asks for what was typed; Python functions ask for what differs from
-its default.
+RULES lists them for each command. Given is what was typed, as an option or as a keyword,
+and what differs from its default.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from headscope.config.names import (
 from headscope.errors import HeadscopeError
 
 Values = Mapping[str, Any]
-PYTHON_NAMES = {"threshold": "thresholds"}  # where a command's option differs
 BY_CHANCE = ("random", "bigbird")  # masks that are drawn
 # of options that go with an importance: `search="rank"` or iterative
 SEARCH_BY = " or ".join((f'`search="{SEARCHES_BY[0]}"`', *SEARCHES_BY[1:]))
@@ -33,35 +32,24 @@ CORPUS_TASKS = ("masked", "mlm", "causal")  # a file of texts is split by the co
 
 @dataclass(frozen=True)
 class Rule:
-    """options: names with their defaults; they have an effect only where `holds`. requires: that, in words."""
+    """options: names; they have an effect only where `holds`. requires: that, in words."""
 
-    options: Mapping[str, Any]
+    options: tuple[str, ...]
     requires: str
     holds: Callable[[Values], bool]
 
 
-def check_effects(command: str, values: Values, typed: Collection[str] | None = None) -> None:
-    """Refuse an option without effect. typed: options that were given; None: those that differ from a default."""
+def check_effects(command: str, values: Values, given: Collection[str]) -> None:
+    """Refuse an option that was given and has no effect."""
     for rule in RULES.get(command, ()):
-        for name, default in rule.options.items():
-            differs = _differs(values.get(name, default), default)
-            if (differs if typed is None else name in typed) and not rule.holds(values):
+        for name in rule.options:
+            if name in given and not rule.holds(values):
                 raise without_effect(name, rule.requires)
 
 
 def without_effect(name: str, requires: str) -> HeadscopeError:
     """The error for an option without effect."""
-    return HeadscopeError(
-        f"`{PYTHON_NAMES.get(name, name)}` requires {requires}", fix="It has no effect otherwise"
-    )
-
-
-def _differs(value: Any, default: Any) -> bool:
-    if isinstance(default, tuple):  # lists, tuples, arrays and columns of tables alike
-        return value is not None and (isinstance(value, str) or tuple(value) != default)
-    if isinstance(value, tuple) and isinstance(default, str):  # a list that was typed with commas
-        value = ",".join(value)
-    return bool(value != default) and not (isinstance(value, list | tuple) and not value)
+    return HeadscopeError(f"`{name}` requires {requires}", fix="It has no effect otherwise")
 
 
 def _has_value(value: Any) -> bool:
@@ -141,9 +129,7 @@ def _has_split(option: str) -> Callable[[Values], bool]:
 
 
 def _threshold(name: str) -> Callable[[Values], bool]:
-    return lambda values: any(
-        name in word for word in values.get("thresholds") or values.get("threshold") or ()
-    )
+    return lambda values: any(name in word for word in values.get("thresholds") or ())
 
 
 def _is(option: str, *names: str) -> Callable[[Values], bool]:
@@ -169,103 +155,101 @@ def _film_has_mask(values: Values) -> bool:
     return mask_of_training(trained) is not None
 
 
-MASK = Rule({"open_special": False}, "`mask=NAME`", _has("mask"))
-FILM_MASK = Rule(
-    {"open_special": False}, "a mask: `mask=NAME`, or that of the training", _film_has_mask
-)
+MASK = Rule(("open_special",), "`mask=NAME`", _has("mask"))
+FILM_MASK = Rule(("open_special",), "a mask: `mask=NAME`, or that of the training", _film_has_mask)
 SCRATCH = Rule(
-    dict.fromkeys(("layers", "heads", "hidden", "intermediate", "vocabulary")),
+    ("layers", "heads", "hidden", "intermediate", "vocabulary"),
     "`from_scratch=True`",
     _has("from_scratch"),
 )
 TRAINED_WEIGHTS = Rule(
-    {"learning_rate": 5e-5, "settle": 0.75},
+    ("learning_rate", "settle"),
     "weights that are trained: leave `frozen` out",
     _lacks("frozen"),
 )
 SPLITS = Rule(
-    {"select_on": "dev:even", "report_on": "dev:odd"},
+    ("select_on", "report_on"),
     "a directory with train and dev files",
     _has_splits,
 )
 POOLED = Rule(
-    {"pooling": None, "prompt": None},
+    ("pooling", "prompt"),
     "a task that compares vectors of texts: stsb or retrieval",
     _pools,
 )
 RELATION = Rule(
-    {"threshold": ()},
+    ("thresholds",),
     "`treebank=FILE` for the threshold relation",
     lambda v: not _threshold("relation")(v) or _has("treebank", "sentences")(v),
 )
 ONE_FILE = "`data=DIRECTORY` with train, dev and test files: one file is read for every split"
-SPLIT = Rule({"split": "dev"}, ONE_FILE, _has_split("split"))
-SELECT_ON = Rule({"select_on": "dev:even"}, ONE_FILE, _has_split("select_on"))
-REPORT_ON = Rule({"report_on": "dev:odd"}, ONE_FILE, _has_split("report_on"))
-WRITTEN = Rule({"resume": False, "overwrite": False, "checkpoints": None}, "`out=DIR`", _has("out"))
-TO_RESUME = Rule({"resume": False, "overwrite": False}, "`out=DIR`", _has("out"))
-OF_TEXTS = {"pairs": False, "column": None}
+SPLIT = Rule(("split",), ONE_FILE, _has_split("split"))
+SELECT_ON = Rule(("select_on",), ONE_FILE, _has_split("select_on"))
+REPORT_ON = Rule(("report_on",), ONE_FILE, _has_split("report_on"))
+WRITTEN = Rule(("resume", "overwrite", "checkpoints"), "`out=DIR`", _has("out"))
+TO_RESUME = Rule(("resume", "overwrite"), "`out=DIR`", _has("out"))
+OF_TEXTS = ("pairs", "column")
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "analyze": (
         MASK,
-        Rule({"control": False}, "`treebank=FILE`", _has("treebank", "sentences")),
+        Rule(("control",), "`treebank=FILE`", _has("treebank", "sentences")),
         Rule(
-            {"lenient": False},
+            ("lenient",),
             "`treebank=FILE` or `coreference=FILE`",
             _has("treebank", "coreference"),
         ),
         Rule(
-            {"pool": "mean"},
+            ("pool",),
             "`treebank`, `coreference` or `frequency`",
             _has("treebank", "sentences", "coreference", "frequency"),
         ),
-        Rule(OF_TEXTS | {"long": "truncate"}, "`corpus=FILE`", _has_texts),
+        Rule(("pairs", "column", "long"), "`corpus=FILE`", _has_texts),
         Rule(
-            {"frequency": None},
+            ("frequency",),
             "`corpus=FILE` or `treebank=FILE`",
             lambda v: _has_texts(v) or _has("treebank", "sentences")(v),
         ),
         Rule(
-            {"all_rows": False},
+            ("all_rows",),
             "`statistics` with twin-distance, or all statistics",
             lambda v: v["statistics"] is None or "twin-distance" in split_names(v["statistics"]),
         ),
-        Rule({"thresholds": None}, RELATION.requires, RELATION.holds),
+        Rule(("thresholds",), RELATION.requires, RELATION.holds),
         Rule(
-            {"thresholds": None},
+            ("thresholds",),
             "`frequency=LIST` for the threshold rare",
             lambda v: not _threshold("rare")(v) or v["frequency"] is not None,
         ),
         Rule(
-            {"pooling": None},
+            ("pooling",),
             f"`lens` with {' or '.join(GRADIENT_LENSES)}",
             lambda v: bool(split_names(v.get("lens")) & set(GRADIENT_LENSES)),
         ),
     ),
     "compare": (
-        Rule({"corpus": (), "texts": ()}, "`models=[A, B]`", _has("models")),
+        Rule(("corpus", "texts"), "`models=[A, B]`", _has("models")),
         Rule(
-            OF_TEXTS | {"limit": None, "max_length": None, "batch_size": 4},
+            ("pairs", "column", "limit", "max_length", "batch_size"),
             "`models=[A, B]` and `corpus=FILE`",
             _has("models"),
         ),
-        Rule({"models": ()}, "`corpus=FILE`", _has("corpus", "texts")),
+        Rule(("models",), "`corpus=FILE`", _has("corpus", "texts")),
     ),
     "evaluate": (MASK, POOLED, SPLIT),
     "film": (
         Rule(OF_TEXTS, "`corpus=FILE`", _has_texts),
         FILM_MASK,
-        Rule({"thresholds": None}, RELATION.requires, RELATION.holds),
+        Rule(("thresholds",), RELATION.requires, RELATION.holds),
         Rule(
-            {"thresholds": None},
+            ("thresholds",),
             "headscope analyze with `frequency=LIST` for the threshold rare",
             lambda v: not _threshold("rare")(v),
         ),
     ),
     "finetune": (MASK, SCRATCH, POOLED, WRITTEN),
     "fix": (
-        Rule({"heads": None}, "that `patterns` is left out: they name heads", _lacks("patterns")),
+        Rule(("heads",), "that `patterns` is left out: they name heads", _lacks("patterns")),
         POOLED,
         SELECT_ON,
         REPORT_ON,
@@ -273,9 +257,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "gate": (
         SCRATCH,
         TRAINED_WEIGHTS,
-        Rule(
-            {"frozen": False}, "trained weights: leave `from_scratch` out", _lacks("from_scratch")
-        ),
+        Rule(("frozen",), "trained weights: leave `from_scratch` out", _lacks("from_scratch")),
         SPLITS,
         POOLED,
         TO_RESUME,
@@ -284,27 +266,25 @@ RULES: dict[str, tuple[Rule, ...]] = {
         MASK,
         SPLIT,
         Rule(
-            {"kind": "head", "mode": "zero", "heads": None, "race": None},
+            ("kind", "mode", "heads", "race"),
             '`by="ablation"` (or all)',
             lambda v: "ablation" in _by(v),
         ),
-        Rule({"race": None}, '`kind="head"`', lambda v: "head" in _kinds(v)),
-        Rule(
-            {"heads": None}, '`kind="head"` or pair', lambda v: bool(_kinds(v) & {"head", "pair"})
-        ),
-        Rule({"normalized": False}, '`by="gradient"` (or all)', lambda v: "gradient" in _by(v)),
-        Rule({"rules": None}, '`by="relevance"` (or all)', lambda v: "relevance" in _by(v)),
-        Rule({"patterns": None}, '`mode="fixed"`', _is("mode", "fixed")),
+        Rule(("race",), '`kind="head"`', lambda v: "head" in _kinds(v)),
+        Rule(("heads",), '`kind="head"` or pair', lambda v: bool(_kinds(v) & {"head", "pair"})),
+        Rule(("normalized",), '`by="gradient"` (or all)', lambda v: "gradient" in _by(v)),
+        Rule(("rules",), '`by="relevance"` (or all)', lambda v: "relevance" in _by(v)),
+        Rule(("patterns",), '`mode="fixed"`', _is("mode", "fixed")),
         POOLED,
     ),
     "knock-out": (MASK,),
     "learn-mask": (
         TRAINED_WEIGHTS,
-        Rule({"settle": 0.75}, "a mask that becomes 0 or 1: leave `soft` out", _lacks("soft")),
+        Rule(("settle",), "a mask that becomes 0 or 1: leave `soft` out", _lacks("soft")),
         SPLITS,
         POOLED,
         Rule(
-            {"objective": None, "corpus": None},
+            ("objective", "corpus"),
             "that `task` and `data` are left out",
             lambda v: v["data"] is None or str(v["data"]) == str(v["corpus"]),
         ),
@@ -313,26 +293,26 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "look": (
         MASK,
         Rule(
-            {"target": None},
+            ("target",),
             f"`lens` with one that takes gradients: {', '.join(TARGETED_LENSES)}",
             lambda v: bool(split_names(v["lens"]) & set(TARGETED_LENSES)),
         ),
         Rule(
-            {"pooling": None},
+            ("pooling",),
             f"`lens` with {' or '.join(POOLED_LENSES)}",
             lambda v: bool(split_names(v.get("lens")) & set(POOLED_LENSES)),
         ),
     ),
     "masks compare": (
-        Rule({"report_on": "dev"}, ONE_FILE, _has_split("report_on")),
-        Rule({"epochs": 3}, "`start=MODEL`", _has("start")),
+        Rule(("report_on",), ONE_FILE, _has_split("report_on")),
+        Rule(("epochs",), "`start=MODEL`", _has("start")),
         Rule(
-            {"learning_rate": 5e-5, "batch_size": 32, "limit": None},
+            ("learning_rate", "batch_size", "limit"),
             "`repair=N` or `start=MODEL`",
             _has("repair", "start"),
         ),
         Rule(
-            {"seeds": (0,)},
+            ("seeds",),
             "`repair`, `start` or a mask that is drawn by chance",
             lambda v: (
                 _has("repair", "start")(v)
@@ -345,72 +325,71 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "pretrain": (
         MASK,
-        Rule({"epochs": 1}, "that `steps` is left out", _lacks("steps")),
+        Rule(("epochs",), "that `steps` is left out", _lacks("steps")),
         WRITTEN,
     ),
     "prune": (
         SELECT_ON,
         REPORT_ON,
         Rule(
-            {
-                "search": "beam",
-                "by": "gradient-second",
-                "rules": "voita",
-                "objective": None,
-                "at_least": 0,
-                "among": None,
-                "step": 0.1,
-                "width": 3,
-                "expansion": 12,
-                "draws": 3,
-                "limit": None,
-                "sizes": None,
-                "try_repairs": None,
-                "swaps": 4,
-            },
+            (
+                "search",
+                "by",
+                "rules",
+                "objective",
+                "at_least",
+                "among",
+                "step",
+                "width",
+                "expansion",
+                "draws",
+                "limit",
+                "sizes",
+                "try_repairs",
+                "swaps",
+            ),
             "a search (`heads=NUMBER`, `sparsity`, `keep_metric` or `speedup`): the heads are given already",
             _searches,
         ),
         Rule(
-            {"by": "gradient-second"},
+            ("by",),
             SEARCH_BY,
             _is("search", *SEARCHES_BY),
         ),
         Rule(
-            {"rules": "voita"},
+            ("rules",),
             f'{SEARCH_BY} with `by="relevance"`',
             lambda v: v["search"] in SEARCHES_BY and SCORES.get(v["by"]) == "relevance",
         ),
-        Rule({"step": 0.1}, '`search="iterative"`', _is("search", "iterative")),
-        Rule({"width": 3, "expansion": 12, "swaps": 4}, '`search="beam"`', _is("search", "beam")),
-        Rule({"draws": 3}, '`search="random"`', _is("search", "random")),
+        Rule(("step",), '`search="iterative"`', _is("search", "iterative")),
+        Rule(("width", "expansion", "swaps"), '`search="beam"`', _is("search", "beam")),
+        Rule(("draws",), '`search="random"`', _is("search", "random")),
         Rule(
-            {"learning_rate": 5e-5, "teacher": False},
+            ("learning_rate", "teacher"),
             "`recover=N`, as in `recover=1`",
             _has("recover"),
         ),
         Rule(
-            {"report_on": "dev:odd", "batch_size": 32}
-            | dict.fromkeys(("report_limit", "columns", "labels", "max_length")),
+            ("report_on", "batch_size", "report_limit", "columns", "labels", "max_length"),
             "`task=NAME` and `data=PATH`",
             _has("task"),
         ),
         Rule(
-            {"select_on": "dev:even"},
+            ("select_on",),
             "a search, `repair` or `recover`",
             chooses_on_data,
         ),
-        Rule({"seed": 0}, "a search or `recover`", lambda v: _searches(v) or _has("recover")(v)),
+        Rule(("seed",), "a search or `recover`", lambda v: _searches(v) or _has("recover")(v)),
         Rule(
-            {"resume": False, "overwrite": False},
+            ("resume", "overwrite"),
             "`out=DIR`: `dry_run=True` writes nothing",
             _lacks("dry_run"),
         ),
-        Rule({"repair": None, "recover": 0}, "that `dry_run` is left out", _lacks("dry_run")),
+        Rule(("repair", "recover"), "that `dry_run` is left out", _lacks("dry_run")),
     ),
     "serve": (MASK,),
     "speed": (
-        Rule({"against": None}, "that `mask` is left out", _lacks("mask")),
-        Rule({"out": None}, "`mask=NAME`", _has("mask")),
+        Rule(("against",), "that `mask` is left out", _lacks("mask")),
+        Rule(("out",), "`mask=NAME`", _has("mask")),
     ),
 }

@@ -80,7 +80,7 @@ def check_same_run(
             check_same_run(before, after, where)
         elif before != after:
             raise HeadscopeError(
-                f"{name} must be as in the run to resume ({_short(before)}), got {_short(after)}",
+                f"`{name}` must be as in the run to resume ({_short(before)}), got {_short(after)}",
                 where=where,
                 fix="Give the same options again, or `overwrite=True` instead of `resume=True` to begin anew",
             )

@@ -39,7 +39,7 @@ def token_map(
     target  for gradients of the output: the token whose output is meant; by default all tokens, or the whole output
     """
     check_token_lens(by)
-    check_effects("look", {"lens": by, "target": target})
+    check_effects("look", {"lens": by}, () if target is None else ("target",))
     model = as_model(model)
     batch = encode_input(model, first, second, max_length=max_length)
     return TOKEN_LENSES[by](OneInput(model, batch, target))
