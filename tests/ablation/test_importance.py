@@ -284,16 +284,16 @@ def test_another_model_data_code_and_version_are_refused_by_name(
     begin(monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(module, "hash_code", lambda *rooms: "another")
-        assert refused(*WORDS).startswith("code must be as in the run")
+        assert refused(*WORDS).startswith("`code` must be as in the run")
     with monkeypatch.context() as patch:
         patch.setattr(module, "versions", lambda: {"headscope": "0.0.0", "python": "3"})
-        assert refused(*WORDS).startswith("headscope must be as in the run")
+        assert refused(*WORDS).startswith("`headscope` must be as in the run")
     rows = sentiments(40)
     table(here / "dev.tsv", ("sentence", "label"), rows[::-1])
-    assert refused(*WORDS).startswith("data must be as in the run")
+    assert refused(*WORDS).startswith("--data must be as in the run")
     table(here / "dev.tsv", ("sentence", "label"), rows)
     saved(here / "other", BertForSequenceClassification, seed=1, num_labels=2)
-    assert refused("importance", "other", *WORDS[2:]).startswith("model must be as in the run")
+    assert refused("importance", "other", *WORDS[2:]).startswith("`model` must be as in the run")
     assert command(*WORDS, "--out", "study", "--resume").exit_code == 0
 
 
