@@ -345,7 +345,7 @@ def test_a_model_is_called_with_a_text_or_with_several_in_their_order(
         ),
         (
             lambda model: headscope.analyze(model, corpus=5),
-            "5 is not a file. Expected a path, or a list of paths.",
+            "`corpus`: 5 is not a file. Expected a path, or a list of paths.",
         ),
         (
             lambda model: headscope.analyze(model, [("a cat", "a dog", "a mat")]),

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pandas as pd
-from studies import RECORD, made_up
+from studies import made_up, record_for
 from transformers import BertForSequenceClassification
 
 from headscope.model.attention_model import AttentionModel
@@ -105,7 +105,7 @@ def full(of_model: AttentionModel) -> Study:
             without("1.3", 0.2, True),
         ],
     }
-    record = {**RECORD, "model": {**RECORD["model"], "sha256": weights_sha256(of_model)}}
+    record = record_for(study.heads, weights_sha256(of_model))
     return Study(
         study.heads, study.maps, record, {name: pd.DataFrame(rows) for name, rows in tables.items()}
     )

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asking import Asking
-from studies import RECORD, made_up
+from studies import made_up, record_for
 from transformers import BertForSequenceClassification, BertModel
 
 import headscope
@@ -101,7 +101,8 @@ def of_importance(value: float, sha256: str = "ab" * 32) -> Study:
         Row("encoder", 0, head, "ablation-loss", value, value - 0.1, value + 0.1, 9)
         for head in range(2)
     ]
-    return Study(to_frame(rows), {}, {**RECORD, "model": {**RECORD["model"], "sha256": sha256}})
+    heads = to_frame(rows)
+    return Study(heads, {}, record_for(heads, sha256))
 
 
 def test_several_studies_of_a_model_are_joined_as_in_a_report(start: Start, tmp_path: Path) -> None:

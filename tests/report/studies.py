@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
@@ -47,6 +48,13 @@ RECORD: dict[str, Any] = {
     "lens": "raw",
     "durations": {"load": 1.2, "pass": 9.8},
 }
+
+
+def record_for(heads: pd.DataFrame, sha256: str) -> dict[str, Any]:
+    """The record with the shape of the model that these rows are of."""
+    ends = heads.groupby("stack")[["layer", "head"]].max() + 1
+    shape = {"layers": ends["layer"].to_dict(), "heads": ends["head"].to_dict()}
+    return {**RECORD, "model": {**RECORD["model"], **shape, "sha256": sha256}}
 
 
 def made_up(
