@@ -294,7 +294,7 @@ def check_together(main: Config, *shared: Config | None, keywords: Collection[st
 
     keywords  options that were given by name, also with the value of their default
     """
-    given = set(keywords)
+    stated = set(keywords)
     for config in filter(None, shared):
         used = main.uses.get(type(config), ())
         for name in options_of(type(config)):
@@ -304,9 +304,9 @@ def check_together(main: Config, *shared: Config | None, keywords: Collection[st
         for f in fields(config):
             value, default = getattr(config, f.name), main.defaults.get(f.name, f.default)
             if value is not None and value != () and value != default:
-                given.add(f.name)
+                stated.add(f.name)
     values = values_of(*shared, main)
-    check_effects(main.rules_of or main.command, values, given)
+    check_effects(main.rules_of or main.command, values, stated)
     main.check_values(values)
 
 

@@ -39,11 +39,11 @@ class Rule:
     holds: Callable[[Values], bool]
 
 
-def check_effects(command: str, values: Values, given: Collection[str]) -> None:
-    """Refuse an option that was given and has no effect."""
+def check_effects(command: str, values: Values, stated: Collection[str]) -> None:
+    """Refuse an option that was stated and has no effect."""
     for rule in RULES.get(command, ()):
         for name in rule.options:
-            if name in given and not rule.holds(values):
+            if name in stated and not rule.holds(values):
                 raise without_effect(name, rule.requires)
 
 
