@@ -106,11 +106,13 @@ def of_importance(value: float, sha256: str = "ab" * 32) -> Study:
 
 
 def test_several_studies_of_a_model_are_joined_as_in_a_report(start: Start, tmp_path: Path) -> None:
+    whole = made_up()
     for name, study in (
-        ("what", made_up()),
+        ("what", whole),
         ("which", of_importance(0.5)),
         ("other", of_importance(0.7)),
     ):
+        study.record = record_for(whole.heads, "ab" * 32)
         (tmp_path / name).mkdir()
         write_tables(study, tmp_path / name)
     said: list[str] = []
