@@ -288,7 +288,9 @@ def test_control_c_ends_it_cleanly(sign: signal.Signals, status: int, tmp_path: 
 def test_what_is_loaded_is_said_at_once(tmp_path: Path) -> None:
     saved(tmp_path / "bert", BertModel)
     (tmp_path / "study").mkdir()
-    write_tables(made_up({"encoder": (2, 2)}), tmp_path / "study")
+    study = made_up({"encoder": (2, 2)})
+    study.record = record_for(study.heads, "ab" * 32)
+    write_tables(study, tmp_path / "study")
     process = started(
         tmp_path, "bert", "--study", "study", "--compare", "bert", "--port", "0", "--no-browser"
     )
