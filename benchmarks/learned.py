@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 import headscope
+from headscope.config.learn_mask import LearnMaskConfig
 from headscope.data.bundled import BUNDLED
 from headscope.data.examples import read_examples
 from headscope.learning.gates import Gates
@@ -54,11 +55,11 @@ def masked(model: AttentionModel, mask: str) -> None:
 
 
 def learned_mask(model: AttentionModel, mask: str) -> LearnableEdit:
-    return LearnedMask(model, [LENGTH], sparsity=0.9, settle=1.0)
+    return LearnedMask(model, [LENGTH], LearnMaskConfig(sparsity=0.9, settle=1.0))
 
 
 def learned_by_head(model: AttentionModel, mask: str) -> LearnableEdit:
-    return LearnedMask(model, [LENGTH], sparsity=0.9, per="head", settle=1.0)
+    return LearnedMask(model, [LENGTH], LearnMaskConfig(sparsity=0.9, per="head", settle=1.0))
 
 
 # What is put on the model before it is trained, and the most that a step may then cost. The first is what others are

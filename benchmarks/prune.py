@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 import headscope
-from headscope.config.search import BY, STEP
+from headscope.config.search import BY, EXPANSION, STEP, WIDTH
 from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.model.latency import (
@@ -34,9 +34,11 @@ from headscope.model.latency import (
     time_interleaved,
     timed_forward,
 )
-from headscope.pruning import searches
 from headscope.pruning.scores import scores_by
-from headscope.pruning.subset_evaluator import Selection, SubsetState
+from headscope.pruning.searches.beam import beam
+from headscope.pruning.searches.greedy import greedy
+from headscope.pruning.searches.iterative import iterative
+from headscope.pruning.subset_evaluator import SubsetEvaluator, SubsetState
 from headscope.tasks import get_task
 
 SHARES = (1.0, 0.75, 0.5, 0.25)
@@ -129,14 +131,14 @@ def search(options: argparse.Namespace, name: str, data: str) -> Iterator[Row]:
     task = get_task(name)
     model = headscope.load(options.model, model_class=task.model_class)
     prepared = task.prepare(model, task.items(data, options.split, limit=options.examples))
-    ways: dict[str, Callable[[Selection], Iterator[SubsetState]]] = {
-        "greedy": searches.greedy,
+    ways: dict[str, Callable[[SubsetEvaluator], Iterator[SubsetState]]] = {
+        "greedy": greedy,
         **{f"beam {width}": _beam(width) for width in options.widths},
-        "iterative": lambda one: searches.iterative(one, scores_by(one, BY), STEP),
+        "iterative": lambda one: iterative(one, scores_by(one, BY), STEP),
     }
     found: dict[str, Row] = {}
     for how, way in ways.items():
-        selection = Selection(model, task, prepared, objective=task.objective)  # type: ignore[arg-type]
+        selection = SubsetEvaluator(model, task, prepared, objective=task.objective)  # type: ignore[arg-type]
         begun = time.perf_counter()
         budget = found["greedy"]["spent"][-1] if found else np.inf
         path = _followed(selection, way(selection), options.heads, budget)
@@ -151,20 +153,22 @@ def search(options: argparse.Namespace, name: str, data: str) -> Iterator[Row]:
     }
 
 
-def _beam(width: int) -> Callable[[Selection], Iterator[SubsetState]]:
+def _beam(width: int) -> Callable[[SubsetEvaluator], Iterator[SubsetState]]:
     """As wide as asked for, with as many candidates for each place as by default."""
-    expansion = round(width * searches.EXPANSION / searches.WIDTH)
-    return lambda selection: searches.beam(selection, width, expansion)
+    expansion = round(width * EXPANSION / WIDTH)
+    return lambda selection: beam(selection, width, expansion)
 
 
-def _followed(selection: Selection, path: Iterator[SubsetState], heads: int, budget: float) -> Row:
+def _followed(
+    selection: SubsetEvaluator, path: Iterator[SubsetState], heads: int, budget: float
+) -> Row:
     """Size by size: the objective (lower is better), the metric, and the evaluations so far; within the budget."""
     found: Row = {"heads": [], "reached": [], "metric": [], "spent": []}
     for state in path:
         if selection.spent > budget:
             break
         found["heads"].append(selection.size(state.removed))
-        found["reached"].append(selection.goodness(state.outcome))
+        found["reached"].append(selection.cost(state.outcome))
         found["metric"].append(state.outcome.metric)
         found["spent"].append(round(selection.spent, 1))
         if found["heads"][-1] >= heads:
@@ -207,7 +211,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--widths",
         type=lambda said: [int(one) for one in said.split(",")],
-        default=[searches.WIDTH],
+        default=[WIDTH],
     )
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--length", type=int, default=128)

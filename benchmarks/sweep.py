@@ -22,7 +22,7 @@ import headscope
 from headscope.ablation.ablation_targets import variants_of
 from headscope.ablation.sweep import Group, Sweep
 from headscope.tasks import get_task
-from headscope.tasks.base import Item
+from headscope.tasks.base import Item, batch_of, plan_batches, sequences_of
 
 LABELS = ("entailment", "neutral", "contradiction")
 
@@ -51,7 +51,8 @@ def main() -> None:
     by_site: dict[str, list[float]] = {}
     largest = 0.0
     shared = time.perf_counter()
-    batches = fast._batches(block)
+    chunks = plan_batches(prepared, options.batch_size, set(sequences_of(prepared, block)))
+    batches = [batch_of(model, prepared, chunk) for chunk in chunks]
     with torch.inference_mode():
         replays = [fast._replay(batch) for batch in batches]
     seconds["fast"] += time.perf_counter() - shared

@@ -191,7 +191,7 @@ def drawn(errors: pd.DataFrame) -> Figure:
     from matplotlib.ticker import LogLocator, NullLocator
 
     from headscope.report.drawing.palette import MUTED, RULE, SERIES
-    from headscope.report.drawing.style import headed, style
+    from headscope.report.drawing.style import figure_with_heading, style
 
     lengths, depths = sorted(set(errors["length"])), sorted(set(errors["depth"]))
     width, height = 0.9 + 1.75 * len(lengths), 3.6
@@ -200,7 +200,7 @@ def drawn(errors: pd.DataFrame) -> Figure:
         f"95 % intervals, points are {errors['seed'].nunique()} seeds · dotted: the least error without attention"
     )
     with style():
-        fig = headed(
+        fig = figure_with_heading(
             width,
             height,
             "Error of stacked blocks against their number, with and without the diagonal",

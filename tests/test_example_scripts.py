@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -170,3 +172,31 @@ def test_models_are_compared_example_by_example(tmp_path: Path) -> None:
     mean, low, high = paired.difference(plain, masked)
     assert mean == pytest.approx(float(masked.mean() - plain.mean()))
     assert low < mean < high
+
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    "file",
+    sorted(
+        path.relative_to(ROOT).as_posix()
+        for folder in ("benchmarks", "examples", "scripts")
+        for path in (ROOT / folder).glob("*.py")
+    ),
+)
+def test_scripts_import_names_that_exist(file: str) -> None:
+    """Imports inside functions too, which running a script's `--help` would not reach."""
+    missing = []
+    for node in ast.walk(ast.parse((ROOT / file).read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headscope"):
+            module = importlib.import_module(str(node.module))
+            for alias in node.names:
+                is_module = (
+                    importlib.util.find_spec(f"{node.module}.{alias.name}")
+                    if hasattr(module, "__path__")
+                    else None
+                )
+                if not hasattr(module, alias.name) and is_module is None:
+                    missing.append(f"{file}:{node.lineno} {node.module}.{alias.name}")
+    assert missing == []
