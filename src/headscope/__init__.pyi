@@ -14,6 +14,7 @@ from headscope.api.finetune import finetune as finetune
 from headscope.api.fix import fix as fix
 from headscope.api.fronts import fronts as fronts
 from headscope.api.gate import gate as gate
+from headscope.api.head import head as head
 from headscope.api.importance import importance as importance
 from headscope.api.knock_out import knock_out as knock_out
 from headscope.api.learn_mask import learn_mask as learn_mask
@@ -35,6 +36,7 @@ from headscope.config.finetune import FinetuneConfig as FinetuneConfig
 from headscope.config.fix import FixConfig as FixConfig
 from headscope.config.fronts import FrontsConfig as FrontsConfig
 from headscope.config.gate import GateConfig as GateConfig
+from headscope.config.head import HeadConfig as HeadConfig
 from headscope.config.importance import ImportanceConfig as ImportanceConfig
 from headscope.config.knock_out import KnockOutConfig as KnockOutConfig
 from headscope.config.learn_mask import LearnMaskConfig as LearnMaskConfig
@@ -77,6 +79,7 @@ from headscope.pruning.dry_run import DryRun as DryRun
 from headscope.pruning.fix import FixResult as FixResult
 from headscope.pruning.prune import PruneResult as PruneResult
 from headscope.pruning.search_result import SearchResult as SearchResult
+from headscope.report.head_summary import HeadSummary as HeadSummary
 from headscope.report.look.view import Look as Look
 from headscope.report.write import write as write
 from headscope.statistics import stream as stream

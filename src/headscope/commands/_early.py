@@ -19,7 +19,7 @@ FIRST = {
     "masks show": "loading torch …",
     "pretrain": "reading {corpus} …",
 }
-VERBS = {"model": "loading", "studies": "reading"}
+VERBS = {"model": "loading", "source": "reading", "studies": "reading"}
 
 
 class EarlyChecked(TyperCommand):

@@ -1,0 +1,35 @@
+"""Options of `head`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headscope.config.option import Config
+from headscope.config.shared import Run
+from headscope.config.texts import TextData
+
+BUNDLED_PAIRS = 100  # read if no texts are given
+
+
+@dataclass(frozen=True)
+class HeadConfig(Config):
+    """Everything a study knows about one head; of a model, a small study is computed first."""
+
+    command = "head"
+    group = "Look"
+    examples = (
+        "headscope head minilm 0.2",
+        "headscope head study 3.7",
+        "headscope head minilm 3.7 --treebank dev.conllu --json",
+    )
+    python = 'headscope.head("minilm", "0.2")'
+    uses = {
+        TextData: ("corpus", "treebank", "coreference", "frequency", "pairs", "column", "limit",
+                   "max_length"),
+        Run: ("seed", "revision", "device", "dtype"),
+    }  # fmt: skip
+    helps = {
+        "corpus": "Texts to analyse the model with, as for analyze; a study has its own",
+        "limit": f"Maximum number of texts, from the start of the corpus; {BUNDLED_PAIRS} of the bundled pairs of "
+        "Wikipedia paragraphs, which are read if no texts are given",
+    }
