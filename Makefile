@@ -1,10 +1,10 @@
-# make setup | demo | test | test-slow | test-all | check | bench | web: each sets itself up in .venv; a second call is quick.
+# make setup | demo | test | test-slow | test-all | check | docs | bench | web: each sets itself up in .venv; a second call is quick.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-slow test-all check bench web web-check
+.PHONY: setup demo test test-slow test-all check docs bench web web-check
 setup: $(READY)
 
 # torch first and pinned: any other package that asks for torch would bring in a build of several gigabytes.
@@ -50,3 +50,8 @@ check: setup
 
 bench: setup
 	$(BIN)/python benchmarks/stream.py
+
+# The documentation site in site/index.html, from docs/ and mkdocs.yml. A broken link or anchor is an error.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo 'site/index.html'

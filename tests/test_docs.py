@@ -29,13 +29,17 @@ def page(name: str) -> str:
 
 
 def test_every_statistic_has_its_row_in_the_docs_with_its_unit() -> None:
-    rows = dict(re.findall(r"^\| `([\w-]+)` \| (\w+) \|", page("docs/statistics.md"), re.MULTILINE))
+    rows = dict(
+        re.findall(
+            r"^\| `([\w-]+)` \| (\w+) \|", page("docs/reference/statistics.md"), re.MULTILINE
+        )
+    )
     assert rows == {name: definition.unit for name, definition in glossary().items()}
 
 
 def test_every_lens_has_its_row_in_the_docs_with_the_properties_of_its_maps() -> None:
     pattern = r"^\| `([\w-]+)` \| .+ \| (yes|no) \| (yes|no) \|"
-    rows = re.findall(pattern, page("docs/lenses.md"), re.MULTILINE)
+    rows = re.findall(pattern, page("docs/explanation/lenses.md"), re.MULTILINE)
     words = {True: "yes", False: "no"}
     assert sorted(rows) == sorted(
         (name, words[ROWS in lens.gives], words[SIGN in lens.gives])
@@ -44,18 +48,20 @@ def test_every_lens_has_its_row_in_the_docs_with_the_properties_of_its_maps() ->
 
 
 def test_every_search_has_its_row_in_the_docs() -> None:
-    rows = re.findall(r"^\| `([\w-]+)` \|", page("docs/pruning.md"), re.MULTILINE)
+    rows = re.findall(r"^\| `([\w-]+)` \|", page("docs/explanation/pruning.md"), re.MULTILINE)
     assert set(SEARCHES) <= set(rows)
 
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_every_column_of_heads_csv_is_documented(column: str) -> None:
-    assert f"`{column}`" in page("docs/study.md")
+    assert f"`{column}`" in page("docs/reference/study.md")
 
 
 def test_the_columns_of_every_table_are_those_of_the_schema() -> None:
     found = re.search(
-        r"<!-- tables: .* -->\n(.*?)\n<!-- end of tables -->", page("docs/study.md"), re.DOTALL
+        r"<!-- tables: .* -->\n(.*?)\n<!-- end of tables -->",
+        page("docs/reference/study.md"),
+        re.DOTALL,
     )
     assert found is not None
     assert found[1] == reference(), (
@@ -65,7 +71,7 @@ def test_the_columns_of_every_table_are_those_of_the_schema() -> None:
 
 @pytest.mark.parametrize("name", [*TABLES, *COMPARISON_TABLES])
 def test_every_table_is_described(name: str) -> None:
-    pages = [path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md")]
+    pages = [path.read_text("utf-8") for path in (ROOT / "docs").rglob("*.md")]
     texts = [
         re.sub(r"<!-- tables.*<!-- end of tables -->", "", text, flags=re.DOTALL) for text in pages
     ]
@@ -79,11 +85,11 @@ def test_every_key_of_the_run_record_is_known_to_the_page() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_of_the_zoo_is_documented(name: str) -> None:
-    assert f"`{name}`" in page("docs/models.md")
+    assert f"`{name}`" in page("docs/reference/models.md")
 
 
 def test_the_families_page_lists_exactly_the_supported_model_types() -> None:
-    rows = re.findall(r"^\|[^|]+\|([^|]+)\|", page("docs/families.md"), re.MULTILINE)[2:]
+    rows = re.findall(r"^\|[^|]+\|([^|]+)\|", page("docs/reference/families.md"), re.MULTILINE)[2:]
     assert sorted(re.findall(r"`([\w-]+)`", "".join(rows))) == sorted(families())
 
 
@@ -115,7 +121,7 @@ def test_every_command_is_in_the_readme() -> None:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/how-to/use-python.md"])
 def test_the_python_snippets_run(
     name: str, zoo_model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -310,12 +310,12 @@ BAD_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     "unsupported architecture": (
         config(model_type="mamba"),
         f'bert/config.json: model type "mamba" is not supported. Expected one of {FAMILIES}. '
-        "To add a family, see docs/families.md.",
+        "To add a family, see docs/reference/families.md.",
     ),
     "a model type that steers the terminal": (
         config(model_type="\x1b[31mred\nline"),
         f'bert/config.json: model type "\\x1b[31mred line" is not supported. Expected one of {FAMILIES}. '
-        "To add a family, see docs/families.md.",
+        "To add a family, see docs/reference/families.md.",
     ),
     "layers without end": (
         config(num_hidden_layers=10**9),

@@ -1,4 +1,4 @@
-"""Every lens is held against an independent reference on every family that it claims, as docs/lenses.md says."""
+"""Every lens is held against an independent reference on every family that it claims (docs/explanation/lenses.md)."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_every_lens_is_held() -> None:
 
 
 def test_the_docs_name_every_reference() -> None:
-    page = (TESTS.parent / "docs" / "lenses.md").read_text("utf-8")
+    page = (TESTS.parent / "docs" / "explanation" / "lenses.md").read_text("utf-8")
     for tests, _ in HELD.values():
         for named in tests:
             assert named.partition("::")[0] in page, named

@@ -91,7 +91,9 @@ def test_what_a_lens_cannot_do_leaves_the_explorer_alive(
     ask_kind: AskKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(given: object, name: str) -> None:
-        raise HeadscopeError("its layers are not covered", expected="a family of docs/relevance.md")
+        raise HeadscopeError(
+            "its layers are not covered", expected="a family of docs/explanation/relevance.md"
+        )
 
     asking = ask_kind("classifier")
     monkeypatch.setattr("headscope.explorer.session.compute_lens_maps", refuse)

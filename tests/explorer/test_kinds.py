@@ -55,7 +55,7 @@ def weights_of(
 
 
 def largest_error(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What docs/explorer.md allows: √(w·m)/255 + m/(4·255²)."""
+    """What docs/reference/explorer.md allows: √(w·m)/255 + m/(4·255²)."""
     largest = weights.max(axis=-1, keepdims=True)
     allowed: NDArray[np.float64] = np.sqrt(weights * largest) / 255 + largest / (4 * 255**2) + 1e-6
     return allowed

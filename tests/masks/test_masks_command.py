@@ -242,7 +242,7 @@ def test_a_file_without_the_right_fields_says_what_is_expected(here: Path) -> No
     np.savez(here / "mine.npz", mask=np.eye(3, dtype=bool))
     said = refused("masks", "show", "mine.npz")
     assert said.startswith(
-        "mine.npz: a mask file must have the fields allowed and about (docs/learning.md), got mask."
+        "mine.npz: a mask file must have the fields allowed and about (docs/explanation/learning.md), got mask."
     )
     assert ".npy" in said
     np.save((here / "array.npz").open("wb"), np.eye(3, dtype=bool))

@@ -94,10 +94,10 @@ def test_the_embeddings_of_the_docs_are_means_of_the_ablated_model_s_tokens(
     """The page's own lines, against one text at a time without padding, added up token by token."""
     zoo_model("minilm")
     monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[2] / "docs" / "pruning.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "pruning.md").read_text("utf-8")
     said: dict[str, Any] = {}
     for snippet in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-        exec(compile(snippet, "docs/pruning.md", "exec"), said)
+        exec(compile(snippet, "docs/explanation/pruning.md", "exec"), said)
     texts = re.search(r'tokenizer\(\s*\["(.*?)", "(.*?)"\]', page)
     assert texts is not None
     model = headscope.load("minilm")

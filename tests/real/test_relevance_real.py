@@ -1,4 +1,4 @@
-"""Relevance on a real sentence encoder: the table of docs/relevance.md."""
+"""Relevance on a real sentence encoder: the table of docs/explanation/relevance.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps as pages get them, read as docs/explorer.md describes the bytes."""
+"""Maps as pages get them, read as docs/reference/explorer.md describes the bytes."""
 
 from __future__ import annotations
 

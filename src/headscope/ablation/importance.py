@@ -56,7 +56,7 @@ def importance(
     directory: Path | None = None,
     existing: Study | None = None,
 ) -> Study:
-    """Importance of every head for a task, with intervals and tests: rows and tables as docs/study.md lists them.
+    """Importance of every head for a task, with intervals and tests: rows and tables of docs/reference/tables.md.
 
     directory  holds the journal of finished ablations; without one nothing can be resumed
     existing   a study of the same model, to which the result is added

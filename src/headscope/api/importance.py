@@ -22,8 +22,8 @@ def importance(
     Returns
     -------
     Study
-        With the rows and tables of docs/study.md; `record["importance"]` describes the run. A study that was added to
-        is returned as a whole.
+        With the rows and tables of docs/reference/tables.md; `record["importance"]` describes the run. A study that was
+        added to is returned as a whole.
 
     Examples
     --------

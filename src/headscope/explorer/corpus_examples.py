@@ -1,6 +1,6 @@
 """Examples of a study as the page opens them: the text that the model read, and the position of the query token.
 
-A study has an excerpt around query and key, and the text (docs/study.md). Without the text, or if it is too long for
+A study has an excerpt around query and key, and the text (docs/reference/tables.md). Without it, or if too long for
 the model, the text is rebuilt from the words of the excerpt.
 """
 

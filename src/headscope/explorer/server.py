@@ -1,4 +1,4 @@
-"""The HTTP interface of the explorer (docs/explorer.md): routes and their handlers."""
+"""The HTTP interface of the explorer (docs/reference/explorer.md): routes and their handlers."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ async def _refuse(request: Request, error: HeadscopeError) -> Response:
 
 
 async def _refuse_http(request: Request, error: HTTPException) -> Response:
-    message = f"{error.detail}. Expected an address of docs/explorer.md."
+    message = f"{error.detail}. Expected an address of docs/reference/explorer.md."
     return json_response({"error": message}, error.status_code)
 
 

@@ -142,7 +142,7 @@ def _read_archive(path: str | Path) -> MaskPositions:
         if missing:
             names = ", ".join(arrays) or "nothing"
             raise HeadscopeError(
-                f"a mask file must have the fields allowed and about (docs/learning.md), got {names}",
+                f"a mask file must have the fields allowed and about (docs/explanation/learning.md), got {names}",
                 where=path,
                 fix="Save an n x n array of true and false as an .npy file instead",
             )

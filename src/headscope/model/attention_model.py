@@ -363,7 +363,7 @@ def family_of(model_type: str | None, *, where: str | Path | None = None) -> Fam
             f'model type "{model_type}" is not supported',
             where=where,
             expected=f"one of {', '.join(supported)}",
-            fix="To add a family, see docs/families.md",
+            fix="To add a family, see docs/reference/families.md",
         )
     return supported[model_type]
 

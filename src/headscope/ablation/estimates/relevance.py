@@ -60,7 +60,7 @@ class Relevances:
 
     outputs  [sequence]: the output that is redistributed
     signed   [sequence, head]: the part of it that passes through each head
-    layers   {(stack, layer, part): [sequence]}: by part of each layer (docs/relevance.md)
+    layers   {(stack, layer, part): [sequence]}: by part of each layer (docs/explanation/relevance.md)
     parts    the sequences of each item
     """
 

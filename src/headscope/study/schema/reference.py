@@ -1,4 +1,4 @@
-"""Reference of all tables for docs/study.md, from their declarations: `python -m headscope.study.schema.reference`."""
+"""Columns of all tables for docs/reference/tables.md: `python -m headscope.study.schema.reference`."""
 
 from __future__ import annotations
 
