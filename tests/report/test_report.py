@@ -44,7 +44,12 @@ def data_of(page: str) -> dict[str, Any]:
 def test_every_table_of_the_docs_is_in_the_study_that_is_tested() -> None:
     text = "".join(
         (DOCS / f"{name}.md").read_text("utf-8")
-        for name in ("study", "importance", "relevance", "lenses")
+        for name in (
+            "reference/study",
+            "explanation/importance",
+            "explanation/relevance",
+            "explanation/lenses",
+        )
     )
     named = set(re.findall(r"[`*]+(\w+)\.csv[`*]+", text)) - {"heads"}
     assert named - OF_COMPARISONS == set(every_table().tables)
