@@ -75,11 +75,19 @@ def test_prune_with_a_task_is_the_command(here: Path) -> None:
     assert not {"out", "resume", "overwrite"} & set(record["config"])
 
 
-def test_named_heads_alone_are_surgery_and_with_options_a_result(here: Path) -> None:
+def test_named_heads_alone_are_removed_without_measurement(here: Path) -> None:
     model = headscope.load("bert")
-    small = headscope.prune(model, "0.1")
-    assert isinstance(small, headscope.AttentionModel)
-    assert headscope.prune(model, heads=[(0, 1)]).heads == small.heads
+    removed = headscope.prune(model, "0.1")
+    small = removed.model
+    assert (removed.record, removed.study) == ({"how": "They were named."}, None)
+    assert str(removed.plan.heads) == "0.1"
+    assert headscope.prune(model, heads=[(0, 1)]).model.heads == small.heads
+    assert str(headscope.prune(small, layers=1).plan.heads) == "1.*"
+    removed.write("removed")
+    assert headscope.load("removed").heads == small.heads
+    assert headscope.prune(model, plan="removed/plan.json").model.heads == small.heads
+    with pytest.raises(HeadscopeError, match=r"PruneResult is not a model.*its `model`"):
+        headscope.evaluate(removed, **DATA)
     result = headscope.prune(model, [(0, 1)], form="plain")
     assert result.model.heads == small.heads
     assert (result.study, result.tables, result.form) == (None, {}, "plain")
@@ -150,8 +158,13 @@ def test_fix_with_a_task_is_the_command(here: Path) -> None:
     assert result.model.fixed == dict(sorted(result.patterns.items()))
     named = headscope.fix("bert", {(0, 1): "previous"}, data=data, sizes=(1,))
     assert {str(head): name for head, name in named.patterns.items()} == {"encoder.0.1": "previous"}
-    smaller = headscope.fix("bert", {(0, 1): "previous"})
-    assert isinstance(smaller, headscope.AttentionModel)
+    alone = headscope.fix("bert", {(0, 1): "previous"})
+    assert (alone.patterns, alone.study) == (named.patterns, None)
+    assert alone.record == {"how": "Patterns were named."}
+    alone.write("alone")
+    assert headscope.load("alone").fixed == alone.model.fixed
+    twice = headscope.fix(alone.model, "1.0=first")
+    assert {str(head) for head in twice.patterns} == {"encoder.1.0"}
 
 
 def test_fronts_and_speed_return_what_the_commands_print(here: Path) -> None:

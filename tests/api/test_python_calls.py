@@ -196,7 +196,7 @@ def test_a_head_may_be_written_in_every_way(model: headscope.AttentionModel, hea
         assert repr(edit).endswith("encoder.0.1)") or edit._at == wanted.by_site()
     Replace({keys: torch.zeros(8)}).bind(model.heads)
     assert HeadSet([*wanted, "1.0"], among=model.heads) == HeadSet("0.1,1.0", among=model.heads)
-    pruned = headscope.prune(model, heads)
+    pruned = headscope.prune(model, heads).model
     assert [(head.layer, head.head) for head in pruned.heads] == [
         one for one in FOUR if one != (0, 1)
     ]

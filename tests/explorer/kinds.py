@@ -62,7 +62,7 @@ def cut() -> AttentionModel:
     """A classifier that has lost a head of its first layer and all of its second."""
     return headscope.prune(
         worded(BertForSequenceClassification, num_hidden_layers=3, **THREE), "0.1,1.*"
-    )
+    ).model
 
 
 def several() -> AttentionModel:

@@ -523,7 +523,7 @@ def test_an_encoder_decoder_shows_its_stacks(
 
 
 def test_two_encoders_are_compared_by_their_vectors(browser: Browser) -> None:
-    whole, small = worded(BertModel), headscope.prune(worded(BertModel), "0.1")
+    whole, small = worded(BertModel), headscope.prune(worded(BertModel), "0.1").model
     state = {"text": "the old cat sat", "second": "a dog ran", "off": "0.1,1.0"}
     with serve(
         whole, compare=small, port=0, browser=False, wait=False, log=lambda line: None

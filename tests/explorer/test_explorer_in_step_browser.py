@@ -29,7 +29,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 @pytest.fixture(scope="module")
 def explorer() -> Iterator[Explorer]:
     """A classifier with a study, and the same without one of its heads."""
-    made, small = model(), headscope.prune(model(), "0.2")
+    made, small = model(), headscope.prune(model(), "0.2").model
     small.name = "small"
     study = full(made)
     roles = [role("1.3", "syntactic: nsubj", 1.0), role("1.3", "next token"), role("1.3", "broad")]

@@ -193,7 +193,9 @@ def test_it_is_gone_after_stop() -> None:
 def test_two_models_stand_beside_each_other(start: Start) -> None:
     """The second was cut: its heads keep their numbers, and a difference is of the heads that both have."""
     model = worded(BertForSequenceClassification, num_attention_heads=4)
-    small = headscope.prune(worded(BertForSequenceClassification, num_attention_heads=4), "0.1")
+    small = headscope.prune(
+        worded(BertForSequenceClassification, num_attention_heads=4), "0.1"
+    ).model
     asking = Asking(start(model, compare=small), model)
     about = asking.get("/api/about").json["models"]
     assert [one["id"] for one in about] == ["a", "b"]

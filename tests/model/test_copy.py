@@ -24,7 +24,7 @@ def test_a_copy_has_the_same_weights_and_shares_none(case: str) -> None:
 
 
 def test_a_copy_of_a_pruned_model_keeps_its_head_numbers() -> None:
-    pruned = headscope.prune(tiny("bert"), "0.1")
+    pruned = headscope.prune(tiny("bert"), "0.1").model
     assert pruned.copy().heads == pruned.heads
 
 

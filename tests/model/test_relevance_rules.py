@@ -263,7 +263,7 @@ def test_cut_heads_leave_the_others_their_numbers(family: str, rules: Rules) -> 
     gone = "encoder.0.1,encoder.1.0"
     with model.edited(Ablate(gone)):
         wanted, _ = kept(model, batch, rules)
-    cut = prune(model, gone)
+    cut = prune(model, gone).model
     found, _ = kept(cut, batch, rules)
     for head in cut.heads:
         site = next(site for site in cut.sites if site == head.site)

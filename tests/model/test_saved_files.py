@@ -66,7 +66,7 @@ def test_a_pruned_model_gets_the_files_that_are_listed_and_no_others(
     with pytest.warns(
         HeadscopeWarning, match=r"not copied from the source directory: .*onnx/.*pytorch_model\.bin"
     ):
-        out = headscope.prune(model, "0.1").save(tmp_path / "out", form=form)
+        out = headscope.prune(model, "0.1").model.save(tmp_path / "out", form=form)
     weights = {"model.onnx"} if form == "onnx" else {"model.safetensors"}
     assert names_in(out) == weights | {
         "config.json",
@@ -100,7 +100,7 @@ def test_a_trained_model_keeps_them(source: Path, tmp_path: Path) -> None:
     rows = [(TEXTS[i % 4], TEXTS[(i + 1) % 4], i % 5) for i in range(8)]
     for split in ("train", "dev"):
         table(tmp_path / "data" / f"{split}.tsv", ("sentence1", "sentence2", "score"), rows)
-    cut = headscope.prune(load(source), "0.1").save(tmp_path / "cut")
+    cut = headscope.prune(load(source), "0.1").model.save(tmp_path / "cut")
     out = tmp_path / "trained"
     options = {"epochs": 1, "batch_size": 4, "device": "cpu"}
     headscope.finetune(cut, tmp_path / "data", task="stsb", out=out, **options)
@@ -111,7 +111,7 @@ def test_a_trained_model_keeps_them(source: Path, tmp_path: Path) -> None:
 
 
 def test_the_source_may_be_gone_when_the_model_is_saved(source: Path, tmp_path: Path) -> None:
-    cut = headscope.prune(load(source), "0.1")
+    cut = headscope.prune(load(source), "0.1").model
     source.rename(tmp_path / "elsewhere")
     again = load(cut.save(tmp_path / "out"))
     assert again.reading.pooling == "first"
@@ -121,5 +121,5 @@ def test_the_source_may_be_gone_when_the_model_is_saved(source: Path, tmp_path: 
 def test_a_model_that_states_nothing_gets_no_statement(tmp_path: Path) -> None:
     folder = embedding(tmp_path / "source")
     (folder / "modules.json").unlink()
-    out = headscope.prune(load(folder), "0.1").save(tmp_path / "out", form="plain")
+    out = headscope.prune(load(folder), "0.1").model.save(tmp_path / "out", form="plain")
     assert not {"modules.json", "1_Pooling/config.json"} & names_in(out)

@@ -46,7 +46,7 @@ def test_vectors_are_theirs_before_and_after_pruning(
     folder = embedding(tmp_path / "whole", mode, normalize=normalize, new=normalize)
     model = load(folder)
     assert_same(model, folder)
-    plain = headscope.prune(model, "0.1,1.0").save(tmp_path / "plain", form="plain")
+    plain = headscope.prune(model, "0.1,1.0").model.save(tmp_path / "plain", form="plain")
     whole = vectors_of(model, TEXTS)
     with model.edited(Ablate("0.1,1.0")):
         assert_same(model, plain)
@@ -68,7 +68,7 @@ def test_a_decoder_is_read_as_it_states(mode: str, tmp_path: Path) -> None:
     folder = embedding(tmp_path / "whole", mode, kind=GPT2Model)
     model = load(folder)
     assert_same(model, folder)
-    plain = headscope.prune(model, "0.1").save(tmp_path / "plain", form="plain")
+    plain = headscope.prune(model, "0.1").model.save(tmp_path / "plain", form="plain")
     with model.edited(Ablate("0.1")):
         assert_same(model, plain)
 
@@ -115,7 +115,7 @@ def test_the_transformer_may_be_in_a_directory_of_its_own(tmp_path: Path) -> Non
     assert model.reading.max_length == 9
     assert_same(model, folder)
     assert_same(model, model.save(tmp_path / "again"))
-    plain = headscope.prune(model, "0.1").save(tmp_path / "plain", form="plain")
+    plain = headscope.prune(model, "0.1").model.save(tmp_path / "plain", form="plain")
     with model.edited(Ablate("0.1")):
         assert_same(model, plain)
 
@@ -133,7 +133,9 @@ def test_what_the_user_said_is_saved(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("heads", ["0.1", "0.*"])
 def test_the_small_form_fails_loudly_there(heads: str, tmp_path: Path) -> None:
-    small = headscope.prune(load(embedding(tmp_path / "whole")), heads).save(tmp_path / "small")
+    small = headscope.prune(load(embedding(tmp_path / "whole")), heads).model.save(
+        tmp_path / "small"
+    )
     with pytest.raises(Exception, match=r"(?i)mismatch"):
         theirs(small, TEXTS)
     assert load(small).reading.pooling == "mean"
@@ -144,7 +146,7 @@ def test_minilm(zoo_model: Callable[..., Path], tmp_path: Path) -> None:
     folder = zoo_model("minilm")
     model = load(folder)
     assert_same(model, folder)
-    plain = headscope.prune(model, "0.2,3.*,5.1").save(tmp_path / "plain", form="plain")
+    plain = headscope.prune(model, "0.2,3.*,5.1").model.save(tmp_path / "plain", form="plain")
     with model.edited(Ablate("0.2,3.*,5.1")):
         assert_same(model, plain)
     assert float((theirs(plain, TEXTS).norm(dim=-1) - 1).abs().max()) < CLOSE

@@ -368,7 +368,7 @@ def test_a_cut_model_can_be_trained_scored_and_cut_again(here: Path) -> None:
         (head.layer, head.head) for head in trained.heads
     ]
     with torch.inference_mode():
-        headscope.prune(trained, "1.0").save("twice")
+        headscope.prune(trained, "1.0").model.save("twice")
     assert str(headscope.model.surgery.removed_heads(headscope.load("twice"))) == "0.1,1.0"
 
 
@@ -622,12 +622,12 @@ def test_a_tokenizer_is_saved_as_it_was_loaded_whatever_it_was_used_for(
     fast.backend_tokenizer.enable_padding(length=16, pad_token="[PAD]")
     fast.backend_tokenizer.enable_truncation(16)
     fast.save_pretrained("bert")
-    headscope.prune(headscope.load("bert"), "0.1").save("fresh", form=form)
+    headscope.prune(headscope.load("bert"), "0.1").model.save("fresh", form=form)
     used = headscope.load("bert")
     used.tokenizer(
         ["the cat sat", "a dog"], padding=True, truncation=True, max_length=4, return_tensors="pt"
     )
-    headscope.prune(used, "0.1").save("used", form=form)
+    headscope.prune(used, "0.1").model.save("used", form=form)
     assert used.tokenizer.backend_tokenizer.truncation["max_length"] == 4, "what the user set stays"
     done("prune", "bert", "--heads", "0.1", *TASK, "--form", form, "--out", "judged")
     wanted = json.loads((here / "bert" / "tokenizer.json").read_text("utf-8"))

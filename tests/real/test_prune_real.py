@@ -48,7 +48,7 @@ def test_a_real_model_without_heads_is_the_ablated_one(
     with model.edited(Ablate(heads)):
         wanted = states(model, texts)
     assert float(
-        (states(headscope.prune(model, heads), texts) - wanted).abs().max()
+        (states(headscope.prune(model, heads).model, texts) - wanted).abs().max()
     ) < 1e-5 * float(wanted.abs().max())
 
 
@@ -56,7 +56,7 @@ def test_a_real_model_without_heads_is_the_ablated_one(
 def test_a_translator_translates_without_half_of_its_heads(zoo_model) -> None:  # type: ignore[no-untyped-def]
     zoo_model("opus-mt-en-fr", large=True)
     model = headscope.load("opus-mt-en-fr")
-    cut = headscope.prune(model, "encoder.*.0-3,decoder.*.4-7,cross.0.*")
+    cut = headscope.prune(model, "encoder.*.0-3,decoder.*.4-7,cross.0.*").model
     asked = cut.tokenizer(["The cat sat on the mat."], return_tensors="pt")
     with torch.inference_mode():
         cached, plain = (
@@ -73,7 +73,7 @@ def test_five_lines_bring_it_back_and_the_plain_form_needs_no_headscope(
     tmp_path: Path, zoo_model
 ) -> None:  # type: ignore[no-untyped-def]
     model = headscope.load(zoo_model("minilm"))
-    cut = headscope.prune(model, "3.2,4.*")
+    cut = headscope.prune(model, "3.2,4.*").model
     cut.save(tmp_path / "small")
     cut.save(tmp_path / "plain", form="plain")
     again = headscope.load(tmp_path / "small")

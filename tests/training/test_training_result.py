@@ -57,7 +57,7 @@ def test_edits_of_a_loaded_model_are_trained_under(here: Path) -> None:
 
 
 def test_a_pruned_model_in_memory_is_trained_and_stays_pruned(here: Path) -> None:
-    pruned = headscope.prune("classifier", "0.1")
+    pruned = headscope.prune("classifier", "0.1").model
     result = headscope.finetune(pruned, "data", task="sst2", **FAST)
     assert result.model.heads == pruned.heads
     written = result.write("small")

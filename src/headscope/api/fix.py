@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from headscope.api.write_model import make_and_write
 from headscope.config.fix import FixConfig
 from headscope.config.option import fill
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.model import fix_heads
 from headscope.model.attention_model import AttentionModel
-from headscope.model.fixed_patterns import Patterns
+from headscope.model.load import as_model
 from headscope.pruning import fix as fixing
 from headscope.pruning.fix import FixResult
-
-
-@overload
-def fix(model: AttentionModel | str | Path, patterns: Patterns | str) -> AttentionModel: ...  # type: ignore[overload-overlap]
-
-
-@overload
-def fix(
-    model: AttentionModel | str | Path,
-    patterns: Patterns | TaskData | str | None = None,
-    config: FixConfig | None = None,
-    *,
-    data: TaskData | str | Path | None = None,
-    reading: Reading | None = None,
-    run: Run | None = None,
-    **options: Any,
-) -> FixResult: ...
 
 
 def fix(
@@ -42,11 +24,12 @@ def fix(
     reading: Reading | None = None,
     run: Run | None = None,
     **options: Any,
-) -> AttentionModel | FixResult:
+) -> FixResult:
     """Replace the attention of heads by fixed patterns: the heads lose their queries and keys.
 
-    With patterns alone the smaller model is returned. With a task this is the command `headscope fix`: it selects
-    patterns and the order of heads, measures the loss on other examples, and writes the model and its study to `out`.
+    With patterns alone the heads are fixed and nothing is measured. With a task this is the command `headscope fix`:
+    it selects patterns and the order of heads, measures the loss on other examples, and writes the model and its study
+    to `out`.
 
     Parameters
     ----------
@@ -64,13 +47,18 @@ def fix(
 
     Returns
     -------
-    AttentionModel or FixResult
-        The smaller model; or a result with `model`, `patterns`, `study`, `record`, `tables` and `write(out)`.
+    FixResult
+        `model` (the smaller model), `patterns` (of each fixed head), `study` (what was measured, or None), `record`,
+        `tables` and `write(out)`.
+
+    Examples
+    --------
+    >>> small = headscope.fix("minilm", {"3.2": "previous"}).model  # doctest: +SKIP
     """
     if isinstance(patterns, TaskData):
         data, patterns = patterns, None
     if not options and all(value is None for value in (config, data, reading, run)):
-        return fix_heads.fix(model, {} if patterns is None else patterns)
+        return fixing.fix_named(as_model(model), {} if patterns is None else patterns)
     if patterns is not None:
         options = options | {"patterns": patterns}
     configs = fill(

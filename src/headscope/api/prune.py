@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from headscope.api.write_model import make_and_write
 from headscope.config.option import fill
 from headscope.config.prune import PruneConfig
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.heads import Heads
-from headscope.model import surgery
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import as_model
 from headscope.pruning import prune as pruning
@@ -19,25 +17,6 @@ from headscope.pruning.dry_run import DryRun
 from headscope.pruning.prune import PruneResult
 
 Layers = int | str | Iterable[int | str]
-
-
-@overload
-def prune(
-    model: AttentionModel | str | Path, heads: Heads | None = None, *, layers: Layers | None = None
-) -> AttentionModel: ...
-
-
-@overload
-def prune(
-    model: AttentionModel | str | Path,
-    heads: Heads | TaskData | int | None = None,
-    config: PruneConfig | None = None,
-    *,
-    data: TaskData | str | Path | None = None,
-    reading: Reading | None = None,
-    run: Run | None = None,
-    **options: Any,
-) -> PruneResult: ...
 
 
 def prune(
@@ -50,10 +29,10 @@ def prune(
     reading: Reading | None = None,
     run: Run | None = None,
     **options: Any,
-) -> AttentionModel | PruneResult:
+) -> PruneResult:
     """Cut heads out of a model: those that are named, or those that a task can do without.
 
-    With heads or layers alone the smaller model is returned. With any other option this is the command
+    With heads or layers alone the heads are removed and nothing is measured. With any other option this is the command
     `headscope prune`: it searches if there is a target, cuts, repairs, trains, measures, and writes the model, its plan
     and the study to `out`.
 
@@ -75,12 +54,13 @@ def prune(
 
     Returns
     -------
-    AttentionModel or PruneResult
-        The smaller model; or a result with `model`, `plan`, `study`, `record`, `tables` and `write(out)`.
+    PruneResult
+        `model` (the smaller model), `plan` (the heads that were removed), `study` (the search, or None), `record`,
+        `tables` and `write(out)`.
 
     Examples
     --------
-    >>> small = headscope.prune("minilm", "3.2,4.*")  # doctest: +SKIP
+    >>> small = headscope.prune("minilm", "3.2,4.*").model  # doctest: +SKIP
     >>> result = headscope.prune(
     ...     "minilm", task="stsb", data="stsb_dev.tsv", keep_metric=0.99, out="small"
     ... )  # doctest: +SKIP
@@ -88,7 +68,7 @@ def prune(
     if isinstance(heads, TaskData):
         data, heads = heads, None
     if not options and all(value is None for value in (config, data, reading, run)):
-        return surgery.prune(as_model(model), heads, layers=layers)
+        return pruning.remove_heads(as_model(model), heads, layers)
     if layers is not None:
         raise TypeError(
             "prune() takes `layers` without other options; name their heads: heads='5.*'"

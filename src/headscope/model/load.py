@@ -120,12 +120,16 @@ def as_model(model: Loadable, model_class: str | None = None) -> AttentionModel:
     if isinstance(model, str | Path):
         return load(model, model_class=model_class)
     if not callable(model) or isinstance(model, torch.nn.Module | type):
-        is_transformers = isinstance(model, torch.nn.Module)
+        fix = None
+        if isinstance(model, torch.nn.Module):
+            fix = "Wrap it: headscope.AttentionModel(model, tokenizer)"
+        elif isinstance(getattr(model, "model", None), AttentionModel):
+            fix = "Pass its `model`"  # of a result such as that of `headscope.prune`
         raise HeadscopeError(
             f"{type(model).__name__} is not a model to observe",
             where="model",
             expected="a name, a directory, a hub id or headscope.load(…)",
-            fix="Wrap it: headscope.AttentionModel(model, tokenizer)" if is_transformers else None,
+            fix=fix,
         )
     return model() if model_class is None else model(model_class)
 

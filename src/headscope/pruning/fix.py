@@ -31,7 +31,7 @@ from headscope.heads import Head, HeadSet
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fix_heads import check_fix, format_patterns, read_patterns
 from headscope.model.fix_heads import fix as fix_heads
-from headscope.model.fixed_patterns import patterns_by_head
+from headscope.model.fixed_patterns import Patterns, patterns_by_head
 from headscope.model.load import ModelSource
 from headscope.pruning.model_result import ModelResult
 from headscope.pruning.pareto_front import (
@@ -59,6 +59,7 @@ from headscope.tasks.inference import evaluate
 
 ALONE, REPORTED = "alone", "reported"  # folders of the two sweeps, until the model is written
 TEMPORARY = (ALONE, REPORTED, JOURNAL)
+NAMED = "Patterns were named."  # how they were chosen
 WITHIN = 0.99  # share of the metric to keep, for the reported number of heads
 
 
@@ -71,6 +72,13 @@ class FixResult(ModelResult):
 
     def write_plan(self, folder: Path) -> None:
         (folder / "patterns.txt").write_text(format_patterns(self.patterns, self.among), "utf-8")
+
+
+def fix_named(model: AttentionModel, patterns: Patterns | str) -> FixResult:
+    """Fix heads by the named patterns; nothing is measured."""
+    smaller = fix_heads(model, patterns)
+    new = {head: name for head, name in smaller.fixed.items() if head not in model.fixed}
+    return FixResult(smaller, {"how": NAMED}, None, patterns=new, among=model.heads)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from headscope.config.prune import PruneConfig
 from headscope.config.search import splits_of
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
+from headscope.heads import Heads, HeadSet
 from headscope.masks.open_model import open_model
 from headscope.model import surgery
 from headscope.model.attention_model import AttentionModel
@@ -48,6 +50,8 @@ TEMPORARY = (
     *STEPS,
 )  # finished work, from which a stopped run is resumed
 
+NAMED = "They were named."  # how the heads were chosen
+
 
 @dataclass
 class PruneResult(ModelResult):
@@ -57,6 +61,18 @@ class PruneResult(ModelResult):
 
     def write_plan(self, folder: Path) -> None:
         self.plan.write(folder / "plan.json")
+
+
+def remove_heads(
+    model: AttentionModel,
+    heads: Heads | None = None,
+    layers: int | str | Iterable[int | str] | None = None,
+) -> PruneResult:
+    """Remove named heads or whole layers; nothing is measured."""
+    pruned = surgery.prune(model, heads, layers=layers)
+    removed = set(surgery.removed_heads(pruned)) - set(surgery.removed_heads(model))
+    plan = Plan.of(model, HeadSet(removed, among=surgery.original_heads(model)))
+    return PruneResult(pruned, {"how": NAMED}, None, plan=plan)
 
 
 def open_unpruned(
@@ -298,7 +314,7 @@ def _describe(plan: Plan, config: PruneConfig, *, is_judged: bool, is_trained: b
     """How the heads were chosen and what was done after the cut, in sentences for the model card."""
     method = plan.chosen.get("search")
     if method is None:
-        text = "They were named."
+        text = NAMED
     else:
         on = plan.chosen["selected_on"]
         text = (
