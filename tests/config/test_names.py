@@ -25,12 +25,18 @@ from headscope.pruning import searches
 from headscope.pruning.subset_evaluator import OBJECTIVES
 from headscope.statistics import registry
 from headscope.tasks import tasks
+from headscope.tasks.classification import FORMS as FORMS_OF_LABELS
+from headscope.tasks.classification import Classification
 
 
 def test_the_names_are_those_of_the_registries() -> None:
     of_texts = {name for kind in registry() if kind.needs is None for name in kind.definitions}
     assert tuple(tasks()) == names.TASKS
     assert tuple(name for name, task in tasks().items() if task.pools) == names.POOLED_TASKS
+    assert [name for name, task in tasks().items() if task.is_free_of_labels] == [
+        *names.CORPUS_TASKS
+    ]
+    assert set(FORMS_OF_LABELS) == set(Classification.names)
     assert of_texts == set(names.statistics_of_texts())
     assert (*FIXED, "raganato") == names.FIXED_PATTERNS
     assert tuple(name for name in TOKENS if name != "all") == names.MASKED_TOKENS

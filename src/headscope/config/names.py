@@ -6,6 +6,7 @@ tests/config/test_names.py compares every list with the registry it stands for.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -32,11 +33,39 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-TASKS = _words("""
-    bleu causal choice classification cola masked mlm mnli mrpc pairs qnli qqp questions retrieval rte similarity snli
-    squad sst2 stsb swag translation
-""")
-POOLED_TASKS = ("retrieval", "similarity", "stsb")  # they compare vectors of texts
+def _task_flags() -> dict[str, set[str]]:
+    """The names of tasks in tasks/*.py, each with the flags of its class and its base (`pools = True`)."""
+    bases: dict[str, str] = {}
+    bodies: dict[str, str] = {}
+    for file in PACKAGE.joinpath("tasks").glob("[a-z]*.py"):
+        _, *parts = re.split(
+            r"^class (\w+)\((\w+)\):$", file.read_text("utf-8"), flags=re.MULTILINE
+        )
+        for kind, base, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+            bases[kind], bodies[kind] = base, body
+
+    def flags(kind: str) -> set[str]:
+        stated = set(
+            re.findall(r"^    (\w+)(?:: ClassVar\[bool\])? = True$", bodies[kind], re.MULTILINE)
+        )
+        return stated | (flags(bases[kind]) if bases[kind] in bodies else set())
+
+    tasks: dict[str, set[str]] = {}
+    for kind, body in bodies.items():
+        names = re.search(
+            r"^    names: ClassVar\[tuple\[str, \.\.\.\]\] = (\([^)]*\))", body, re.MULTILINE
+        )
+        if names is not None:
+            tasks |= dict.fromkeys(ast.literal_eval(names[1]), flags(kind))
+    return dict(sorted(tasks.items()))
+
+
+_TASK_FLAGS = _task_flags()
+TASKS = tuple(_TASK_FLAGS)
+# they compare vectors of texts
+POOLED_TASKS = tuple(name for name, flags in _TASK_FLAGS.items() if "pools" in flags)
+# any text is an example: a file of texts is split by the command itself
+CORPUS_TASKS = tuple(name for name, flags in _TASK_FLAGS.items() if "is_free_of_labels" in flags)
 TASKS_MEANT = {
     "lm": ("causal", "mlm"),
     "clm": ("causal",),

@@ -13,6 +13,7 @@ from typing import Any
 
 from headscope.config.edit_record import mask_of_training
 from headscope.config.names import (
+    CORPUS_TASKS,
     GRADIENT_LENSES,
     IMPORTANCES,
     POOLED_LENSES,
@@ -27,7 +28,6 @@ Values = Mapping[str, Any]
 BY_CHANCE = ("random", "bigbird")  # masks that are drawn
 # of options that go with an importance: `search="rank"` or iterative
 SEARCH_BY = " or ".join((f'`search="{SEARCHES_BY[0]}"`', *SEARCHES_BY[1:]))
-CORPUS_TASKS = ("masked", "mlm", "causal")  # a file of texts is split by the command itself
 
 
 @dataclass(frozen=True)

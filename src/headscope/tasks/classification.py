@@ -77,7 +77,9 @@ METRICS = {"accuracy": accuracy, "f1": f1, "matthews": matthews}
 class Classification(Task):
     """Classification. The loss is the cross-entropy of the model's own classifier."""
 
-    names: ClassVar[tuple[str, ...]] = tuple(FORMS)
+    names: ClassVar[tuple[str, ...]] = (
+        "classification", "cola", "mnli", "mrpc", "pairs", "qnli", "qqp", "rte", "snli", "sst2",
+    )  # fmt: skip
     model_class = "AutoModelForSequenceClassification"
     head = ("SequenceClassification", "has no classifier")
     reads_first = True
