@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import headscope
+
 ROOT = Path(__file__).parent.parent
 EXTERNAL = re.compile(
     r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^\s\"'>]+"
@@ -49,6 +51,12 @@ def test_every_page_is_built_and_every_link_leads_somewhere(site: Path) -> None:
     pages = {p.relative_to(ROOT / "docs").with_suffix("") for p in (ROOT / "docs").rglob("*.md")}
     built = {p.relative_to(site).with_suffix("") for p in site.rglob("*.html")}
     assert {p.with_name("index") if p.name == "README" else p for p in pages} <= built
+
+
+def test_every_public_name_is_on_the_page_of_python(site: Path) -> None:
+    page = (site / "reference" / "python.html").read_text("utf-8")
+    missing = [name for name in headscope._WHERE if f'<h3 id="{name.lower()}' not in page]
+    assert missing == []
 
 
 def test_the_site_loads_nothing_from_a_network(site: Path) -> None:

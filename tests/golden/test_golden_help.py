@@ -1,8 +1,11 @@
-"""The help of every command is the one stored."""
+"""The help of every command, and the page of commands in the docs, are the stored ones."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from typer.testing import CliRunner
 
 from headscope.commands import app
 
+ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -42,6 +46,20 @@ def test_help_is_the_stored_one(golden: Golden, words: tuple[str, ...]) -> None:
     assert result.exit_code == 0, result.output
     lines = [COLOUR.sub("", line).rstrip() for line in result.stdout.splitlines()]
     golden.check(f"help/{file_name(words)}", "\n".join(lines))
+
+
+def test_the_commands_page_of_the_docs_is_up_to_date(golden: Golden) -> None:
+    spec = importlib.util.spec_from_file_location(
+        "reference_pages", ROOT / "scripts" / "reference_pages.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    pages = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pages)
+    text = pages.commands_page()
+    for words in COMMANDS[1:]:
+        assert f"\n## {' '.join(words)}\n" in text
+    replace(golden, folder=ROOT / "docs" / "reference").check("commands.md", text)
 
 
 def test_no_help_is_stored_for_commands_that_are_gone(golden: Golden) -> None:
