@@ -76,6 +76,8 @@ def printable(text: str) -> str:
 
 def reason(cause: BaseException) -> str:
     """A short message for another library's error: its first line, or its type if it has no text."""
+    if isinstance(cause, KeyError) and str(cause.args[0]).isidentifier():
+        return f'key "{cause.args[0]}" is missing'
     text = getattr(cause, "strerror", None) or str(cause).strip()
     lines = [line.strip() for line in text.splitlines()] or [type(cause).__name__]
     return printable(" ".join(lines[:2]) if lines[0].endswith(":") else lines[0])[:200].rstrip(".")

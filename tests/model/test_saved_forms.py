@@ -18,7 +18,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.checkpoint import read_config
 from headscope.model.cut_checkpoint import read_cut_weights
-from headscope.model.manifest import Cut, read_manifest
+from headscope.model.manifest import Cut, _checksum, read_manifest
 from headscope.model.saving import write_model
 from headscope.model.surgery import expand, prune, removed_heads, units
 from sampling import slow
@@ -287,6 +287,18 @@ def test_an_edited_manifest_is_refused(tmp_path: Path, without_tokenizer: None) 
     content["kept"]["encoder.0"] = [0, 1, 2]
     path.write_text(json.dumps(content))
     assert "cut.json: was edited: its checksum differs" in said(folder)
+
+
+@pytest.mark.parametrize("key", ["form", "weights", "chosen"])
+def test_a_manifest_without_a_key_is_refused(
+    tmp_path: Path, without_tokenizer: None, key: str
+) -> None:
+    folder = small(tmp_path)
+    path = folder / "cut.json"
+    content = json.loads(path.read_text())
+    del content[key], content["sum"]
+    path.write_text(json.dumps(content | {"sum": _checksum(content)}))
+    assert f'cut.json: not readable (key "{key}" is missing)' in said(folder)
 
 
 def test_other_weights_are_refused(tmp_path: Path, without_tokenizer: None) -> None:

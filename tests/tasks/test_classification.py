@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from by_hand import alone, judged, log_softmax
 from sklearn.metrics import f1_score, matthews_corrcoef
 from transformers import BertForSequenceClassification, BertModel
@@ -14,7 +15,7 @@ from transformers import BertForSequenceClassification, BertModel
 from headscope.errors import HeadscopeError
 from headscope.tasks import Item, get_task
 from headscope.tasks.classification import FORMS
-from headscope.tasks.inference import answers
+from headscope.tasks.inference import answers, evaluate
 from worded import PLAIN, sentence, sentiments, table, worded
 
 CHANCE = random.Random(0)
@@ -182,3 +183,21 @@ def test_texts_that_become_no_tokens_are_left_out_and_counted() -> None:
 def test_a_bare_model_is_refused() -> None:
     with pytest.raises(HeadscopeError, match="BertModel has no classifier"):
         get_task("sst2").check(worded(BertModel))
+
+
+@pytest.mark.parametrize(("bias", "count"), [(-torch.inf, 1), (torch.nan, 2)])
+def test_losses_that_are_not_finite_are_refused_with_the_example(
+    tmp_path: Path, bias: float, count: int
+) -> None:
+    model = worded(BertForSequenceClassification, num_labels=2)
+    path = table(tmp_path / "dev.tsv", ("text", "label"), [("a cat", "no"), ("a dog", "yes")])
+    task = get_task("classification")
+    prepared = task.prepare(model, task.items(path))
+    with torch.no_grad():
+        model.model.classifier.bias[0] = bias
+    with pytest.raises(HeadscopeError) as error:
+        evaluate(model, task, prepared)
+    assert str(error.value) == (
+        f"{path}:2: the loss of {count} of 2 examples is not finite. "
+        "Load the model with dtype float32, or leave these examples out."
+    )

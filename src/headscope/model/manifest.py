@@ -133,6 +133,7 @@ def read_manifest(folder: Path) -> Manifest | None:
         content = json.loads(path.read_text("utf-8"))
         manifest = _parse(content)
         weights, checksum = dict(content["weights"]), content.pop("sum")
+        form = content["form"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
         raise HeadscopeError(
             f"not readable ({reason(cause)})", where=path, expected=expected, fix=_FIX
@@ -140,14 +141,14 @@ def read_manifest(folder: Path) -> Manifest | None:
     if checksum != _checksum(content):
         what = "was edited: its checksum differs"
         raise HeadscopeError(what, where=path, expected=expected, fix=_FIX)
-    if content["form"] != "small":
+    if form != "small":
         return None  # full shapes: any loader reads them
     for name, digest in weights.items():
         if not (folder / name).is_file() or sha256_of(folder / name) != digest:
             raise HeadscopeError(
                 f"{name} is not the file this was written for",
                 where=path,
-                expected=f"sha256 {digest[:8]}…",
+                expected=f"sha256 {str(digest)[:8]}…",
                 fix=_FIX,
             )
     return manifest

@@ -279,9 +279,19 @@ class Task(ABC):
         raise HeadscopeError(what, where="`teacher`")
 
     def judge(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Judged:
-        """Losses and scores of these items from the answers of their sequences, item by item."""
+        """Losses and scores of these items from the answers of their sequences, item by item.
+
+        Losses that are not finite are an error: no mean, interval or rank would follow from them.
+        """
         with torch.inference_mode():
             losses = self.losses(answers, prepared, items).double().cpu().numpy()
+        wrong = np.flatnonzero(~np.isfinite(losses))
+        if len(wrong):
+            raise HeadscopeError(
+                f"the loss of {len(wrong)} of {len(losses)} examples is not finite",
+                where=prepared.items[items[wrong[0]]].where,
+                fix="Load the model with dtype float32, or leave these examples out",
+            )
         return Judged(losses, self.scores(answers, prepared, items))
 
 
