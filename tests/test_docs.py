@@ -54,13 +54,13 @@ def test_every_search_has_its_row_in_the_docs() -> None:
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_every_column_of_heads_csv_is_documented(column: str) -> None:
-    assert f"`{column}`" in page("docs/reference/study.md")
+    assert f"`{column}`" in page("docs/reference/tables.md")
 
 
 def test_the_columns_of_every_table_are_those_of_the_schema() -> None:
     found = re.search(
         r"<!-- tables: .* -->\n(.*?)\n<!-- end of tables -->",
-        page("docs/reference/study.md"),
+        page("docs/reference/tables.md"),
         re.DOTALL,
     )
     assert found is not None

@@ -152,8 +152,8 @@ def test_every_threshold_moves_some_role() -> None:
 
 
 def test_every_threshold_is_documented_with_its_default() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "study.md").read_text("utf-8")
-    table = page.split("| threshold | unless said |")[1].split("\n\n")[0]
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "tables.md").read_text("utf-8")
+    table = page.split("| threshold | default |")[1].split("\n\n")[0]
     documented = {}
     for names, values in re.findall(r"^\| (`[^|]+`) \| ([\d., ]+) \|", table, re.MULTILINE):
         documented |= dict(

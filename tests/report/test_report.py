@@ -45,7 +45,7 @@ def test_every_table_of_the_docs_is_in_the_study_that_is_tested() -> None:
     text = "".join(
         (DOCS / f"{name}.md").read_text("utf-8")
         for name in (
-            "reference/study",
+            "reference/tables",
             "explanation/importance",
             "explanation/relevance",
             "explanation/lenses",
