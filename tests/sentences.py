@@ -14,7 +14,7 @@ from typing import NamedTuple
 GENERATED = re.compile(r"<!-- tables.*?<!-- end of tables -->", re.DOTALL)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 ABBREVIATIONS = (" al.", "e.g.", "i.e.", "cf.", "vs.", "Fig.", " No.")
-SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]*\s+(?=[\"'(\[*_]*[A-Z0-9`…√Σ−])")
+SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]*\s+(?=[\"'(\[*_]*[\w`…√Σ−])")
 CODE = "Code"  # inline code counts as one word
 
 
