@@ -25,6 +25,10 @@ from headscope.api.probe import probe as probe
 from headscope.api.prune import preview_prune as preview_prune
 from headscope.api.prune import prune as prune
 from headscope.api.search import search as search
+from headscope.api.show_mask import MaskView as MaskView
+from headscope.api.show_mask import show_mask as show_mask
+from headscope.api.show_model import ModelSummary as ModelSummary
+from headscope.api.show_model import show_model as show_model
 from headscope.api.speed import SpeedResult as SpeedResult
 from headscope.api.speed import speed as speed
 from headscope.config.analyze import AnalyzeConfig as AnalyzeConfig
@@ -50,6 +54,8 @@ from headscope.config.serve import ServeConfig as ServeConfig
 from headscope.config.shared import Reading as Reading
 from headscope.config.shared import Run as Run
 from headscope.config.shared import TaskData as TaskData
+from headscope.config.show_mask import ShowMaskConfig as ShowMaskConfig
+from headscope.config.show_model import ShowModelConfig as ShowModelConfig
 from headscope.config.speed import SpeedConfig as SpeedConfig
 from headscope.config.texts import TextData as TextData
 from headscope.config.thresholds import Thresholds as Thresholds

@@ -83,6 +83,7 @@ LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` take
         **task(folder),
     ),
     "serve": lambda model, folder: headscope.serve(model, browser=False, wait=False, port=0).stop(),
+    "show_model": lambda model, folder: headscope.show_model(model),
     "speed": lambda model, folder: headscope.speed(model, batch_size=1, length=8, repeats=1),
     "stream": lambda model, folder: list(
         headscope.stream(model, headscope.encode(folder / "bert", TEXTS), [])

@@ -12,7 +12,7 @@ from headscope.commands._from_config import command
 from headscope.commands._options import Model, argument, say, showing_progress
 from headscope.config.compare_masks import CompareMasksConfig
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.config.show_mask import ShowMaskConfig
+from headscope.config.show_mask import WIDEST, ShowMaskConfig
 
 LISTED = """
 [bold]Examples[/bold]
@@ -27,7 +27,6 @@ headscope evaluate minilm --task stsb --data stsb_dev.tsv --mask window:width=8+
 
 In Python: headscope.masks.read_mask
 """
-WIDEST = 40  # positions that fit into a terminal
 
 masks = typer.Typer(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 app.add_typer(
@@ -66,31 +65,19 @@ Mask = Annotated[str, argument("MASK", "A name, with parameters or not")]
 @command(app=masks)
 def show(mask: Mask, config: ShowMaskConfig) -> None:
     """What a mask lets attend to what."""
-    from headscope.masks import read_mask, resolve_mask, sparsity
+    import headscope
+    from headscope.masks import read_mask
     from headscope.masks.mask_spec import check_fits
 
-    length = config.length
-    pattern = read_mask(mask, "MASK")
-    check_fits(mask, length, "MASK")
-    allowed = pattern.at(length)[0]  # [query, key]
-    empty = int((~allowed.any(dim=1)).sum())
-    allowed = resolve_mask(allowed)
-    forbidden = f"{100 * sparsity(allowed):.2f} % of {length} x {length} positions"
-    typer.echo(f"{pattern.name}: {forbidden} may not be attended to")
-    if empty:
-        typer.echo(
-            f"{empty} of {length} positions may attend to nothing: these attend to themselves"
-        )
+    read_mask(mask, "MASK")  # errors name the argument of the shell
+    check_fits(mask, config.length, "MASK")
+    view = headscope.show_mask(mask, config)
+    for line in view.sentences() if config.out is not None else view.lines():
+        typer.echo(line)
     if config.out is not None:
-        from headscope.report.drawing.masks import draw_mask
-        from headscope.report.rendered_figures import save_figure
-
-        typer.echo(save_figure(draw_mask(pattern, length), config.out))
-    elif length > WIDEST:
+        typer.echo(config.out)
+    elif view.length > WIDEST:
         say(f"too wide for a terminal: take --length {WIDEST} or less, or --out mask.svg")
-    else:
-        for row in allowed.tolist():
-            typer.echo("".join("█" if cell else "·" for cell in row))
 
 
 @command(app=masks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -55,25 +56,14 @@ def fetch(
 @command(app=models)
 def show(model: Model, config: ShowModelConfig, run: Run, as_json: AsJson = False) -> None:
     """Show how a model's files say that a text becomes one vector: pooling, prompts, length, similarity."""
-    from headscope.model.checkpoint import read_config
-    from headscope.model.module_files import transformer_folder
-    from headscope.model.reading_files import describe_left_out, read_reading
-    from headscope.model.resolve_spec import find_folder
+    import headscope
 
-    folder, name, _ = find_folder(model, run.revision, say)
-    config_json, reading = read_config(transformer_folder(folder)), read_reading(folder)
-    family = config_json["model_type"]
-    architecture = str((config_json.get("architectures") or ["not stated"])[0])
+    summary = headscope.show_model(model, config, run=replace(run, log=say))
     if as_json:
-        values = {"model": name, "family": family, "class": architecture}
-        values |= {"reading": reading.record(), "left_out": list(reading.left_out)}
-        typer.echo(json.dumps(values, ensure_ascii=False))
+        typer.echo(json.dumps(summary.record, ensure_ascii=False))
         return
-    rows = [("model", name), ("family", family), ("class", architecture), *reading.lines()]
-    for label, value in rows:
-        typer.echo(f"{label:12} {printable(value)}")
-    if (left_out := describe_left_out(reading)) is not None:
-        typer.echo(f"{'saving':12} {printable(left_out)}")
+    for line in summary.lines():
+        typer.echo(printable(line))
 
 
 @models.command()

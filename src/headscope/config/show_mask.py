@@ -7,6 +7,8 @@ from pathlib import Path
 
 from headscope.config.option import Config, option
 
+WIDEST = 40  # positions that fit into a terminal
+
 
 @dataclass(frozen=True)
 class ShowMaskConfig(Config):
@@ -18,7 +20,7 @@ class ShowMaskConfig(Config):
         "headscope masks show 'longformer:width=3,globals=first/last-no-diagonal' --length 64 --out longformer.svg",
         "headscope masks show learned/sparsity-0.9-seed-0/mask.npz --length 32",
     )
-    python = "headscope.masks.read_mask"
+    python = "headscope.show_mask"
 
     length: int = option(128, "Positions", at_least=1)
     out: Path | None = option(

@@ -13,5 +13,6 @@ class ShowModelConfig(Config):
     """How a model reads texts, as its files state."""
 
     command = "models show"
+    python = "headscope.show_model"
     uses = {Run: ("revision",)}
     helps = {"revision": "Branch, tag or commit of a hub model"}
