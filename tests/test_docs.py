@@ -20,6 +20,7 @@ from headscope.study.schema.record import RunRecord
 from headscope.study.schema.reference import reference
 from headscope.study.schema.tables import COMPARISON_TABLES, TABLES
 from headscope.tables import COLUMNS
+from sentences import sentences
 
 ROOT = Path(__file__).parent.parent
 
@@ -138,3 +139,32 @@ def test_links_between_the_docs_lead_somewhere() -> None:
     for path in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
             assert (path.parent / target).exists(), f"{path.relative_to(ROOT)} links to {target}"
+
+
+RESULTS = sorted(path.name for path in (ROOT / "docs" / "results").glob("*.md"))
+WITHOUT_DATA = {"README.md", "data.md", "test-runs.md", "theorem.md"}
+WRITTEN_HERE = {
+    "plan.json",
+    "modernbert.json",
+    "heads.csv",
+}  # made by a command or given on the page
+
+
+@pytest.mark.parametrize("name", sorted(set(RESULTS) - {"README.md", "data.md"}))
+def test_results_begin_with_what_was_asked_and_what_was_found(name: str) -> None:
+    lines = page(f"docs/results/{name}").splitlines()
+    summary = next(line for line in lines[1:] if line)
+    found = list(sentences(summary))
+    assert len(found) == 2
+    assert found[0].startswith("We asked")
+    assert re.search(r"\d", found[1]) is not None
+    assert name in WITHOUT_DATA or "[data.md](data.md)" in page(f"docs/results/{name}")
+
+
+@pytest.mark.parametrize("name", sorted(set(RESULTS) - WITHOUT_DATA))
+def test_every_data_file_of_the_results_has_its_source_and_digest(name: str) -> None:
+    listed = page("docs/results/data.md")
+    commands = "".join(re.findall(r"```shell\n(.*?)```", page(f"docs/results/{name}"), re.DOTALL))
+    pattern = r"[\w-]+(?:\.\w+)*\.(?:conllu?|tsv|txt|json|jsonl|en|fr)(?:\.gz)?(?![\w.])"
+    files = set(re.findall(pattern, commands)) - WRITTEN_HERE
+    assert {file for file in files if file not in listed} == set()
