@@ -31,14 +31,6 @@ NOT_YET = {
     "README.md",
     "docs/how-to/use-python.md",
     "docs/reference/explorer.md",
-    "docs/results/README.md",
-    "docs/results/cutting-heads.md",
-    "docs/results/learned-masks.md",
-    "docs/results/lenses.md",
-    "docs/results/relevance.md",
-    "docs/results/translation-heads.md",
-    "docs/results/what-heads-do.md",
-    "docs/results/which-heads-matter.md",
 }
 DIALECT = r"\b(canary|foretold|twin|mend(s|ed|ing)?|worn|[Ss]o (many|much) of)\b"
 
