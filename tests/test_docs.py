@@ -158,7 +158,7 @@ def test_results_begin_with_what_was_asked_and_what_was_found(name: str) -> None
     assert len(found) == 2
     assert found[0].startswith("We asked")
     assert re.search(r"\d", found[1]) is not None
-    assert name in WITHOUT_DATA or "[data.md](data.md)" in page(f"docs/results/{name}")
+    assert name in WITHOUT_DATA or "](data.md)" in page(f"docs/results/{name}")
 
 
 @pytest.mark.parametrize("name", sorted(set(RESULTS) - WITHOUT_DATA))
