@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,7 @@ def python_names() -> str:
 
 
 def _public_name(name: str) -> str:
-    value = getattr(headscope, name)
+    value = getattr(import_module(headscope._WHERE[name]), name)  # headscope.report may be the package
     lines = [f"### {name}", ""]
     if inspect.ismodule(value):
         return "\n".join([*lines, *_docstring(value), ""])
