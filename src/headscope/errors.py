@@ -14,10 +14,21 @@ MANY = 20  # names that a message lists; longer lists are shortened
 class HeadscopeError(Exception):
     """A mistake in the input: printed as one line, exit status 2, no traceback.
 
-    where     a file, `file:line`, or the option as typed
-    what      what is wrong, with the value in quotes
-    expected  what must hold
-    fix       what to do about it
+    Parameters
+    ----------
+    what
+        What is wrong, with the value in quotes.
+    where
+        A file, `file:line`, or the option.
+    expected
+        What must hold.
+    fix
+        How to fix it.
+
+    Examples
+    --------
+    >>> print(headscope.HeadscopeError('"5.*" is not a head', where="heads", fix='Write "4.*"'))
+    heads: "5.*" is not a head. Write "4.*".
     """
 
     def __init__(
@@ -42,7 +53,13 @@ class HeadscopeError(Exception):
 
 
 class HeadscopeWarning(UserWarning):
-    """A warning about a result; the command line prints it as one line on stderr."""
+    """A warning about a result; the command line prints it as one line on stderr.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("ignore", headscope.HeadscopeWarning)
+    """
 
 
 def note(line: str) -> None:

@@ -25,8 +25,20 @@ _ITEM = re.compile(
 class Site:
     """One call of an attention module in a forward pass.
 
-    numbers  head numbers in the order of the site's tensors; None if the site is only an address. After pruning they
-             are a subset of the original model's. They are not compared: sites are equal by stack and layer.
+    Parameters
+    ----------
+    stack
+        `encoder`, `decoder` or `cross`.
+    layer
+        Counted from 0.
+    numbers
+        Head numbers in the order of the site's tensors; None if the site is only an address. After pruning they are a
+        subset of the original model's. They are not compared: sites are equal by stack and layer.
+
+    Examples
+    --------
+    >>> str(headscope.Site("encoder", 3))
+    'encoder.3'
     """
 
     stack: str
@@ -49,7 +61,21 @@ class Site:
 
 @dataclass(frozen=True, order=True)
 class Head:
-    """One head of one site."""
+    """The address of a head; layers and heads are counted from 0.
+
+    Parameters
+    ----------
+    stack
+        `encoder`, `decoder` or `cross`.
+    layer, head
+        The layer, and the number of the head in it.
+
+    Examples
+    --------
+    >>> head = headscope.Head("encoder", 3, 2)
+    >>> str(head), head.site
+    ('encoder.3.2', Site(stack='encoder', layer=3))
+    """
 
     stack: str
     layer: int
@@ -108,10 +134,29 @@ def _address(head: object) -> str | None:
 
 
 class HeadSet(Collection[Head]):
-    """A subset of a model's heads, parsed from text or given one by one; iterates in order, `str` gives the text."""
+    """A subset of a model's heads; iterates in order, and `str` gives the text that names it.
+
+    Parameters
+    ----------
+    heads
+        `"3.2,4.*"`, `[(3, 2), (4, 0)]` or `Head` objects.
+    among
+        All heads of the model (`model.heads`). They resolve `*`.
+
+    Raises
+    ------
+    HeadscopeError
+        If a head is not among those of the model.
+
+    Examples
+    --------
+    >>> every = [headscope.Head("encoder", layer, head) for layer in range(2) for head in range(3)]
+    >>> heads = headscope.HeadSet("0.1,1.*", among=every)
+    >>> len(heads), str(heads)
+    (4, '0.1,1.*')
+    """
 
     def __init__(self, heads: Heads, *, among: Iterable[Head]) -> None:
-        """`among` are all heads of the model (`model.heads`): they resolve `*`, and other heads are refused."""
         self.among = tuple(among)
         parsed = ([n] if isinstance(n, Head) else self._parse(n) for n in head_names(heads))
         self._heads = frozenset(chain.from_iterable(parsed))

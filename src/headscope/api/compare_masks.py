@@ -27,6 +27,8 @@ def compare_masks(
 
     Examples
     --------
-    headscope.compare_masks("minilm", task="stsb", data="stsb_dev.tsv", mask=["star"], out="masks")
+    >>> study = headscope.compare_masks(
+    ...     "minilm", task="stsb", data="stsb_dev.tsv", mask=["star"], out="masks"
+    ... )  # doctest: +SKIP
     """
     return learning.compare_masks(model, config, data, reading, run, report_writer(run))

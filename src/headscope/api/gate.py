@@ -28,6 +28,6 @@ def gate(
 
     Examples
     --------
-    headscope.gate("minilm-mnli", task="mnli", data="glue", keep=[20, 40], out="gated")
+    >>> study = headscope.gate("minilm-mnli", task="mnli", data="glue", keep=[20, 40], out="gated")  # doctest: +SKIP
     """
     return learning.gate(model, config, data, reading, run, report_writer(run))

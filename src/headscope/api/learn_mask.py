@@ -29,6 +29,8 @@ def learn_mask(
 
     Examples
     --------
-    headscope.learn_mask("minilm-mnli", task="mnli", data="glue", sparsity=0.9, out="masks")
+    >>> study = headscope.learn_mask(
+    ...     "minilm-mnli", task="mnli", data="glue", sparsity=0.9, out="masks"
+    ... )  # doctest: +SKIP
     """
     return learning.learn_mask(model, config, data, reading, run, report_writer(run))

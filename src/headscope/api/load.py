@@ -36,9 +36,16 @@ def load(
     -------
     AttentionModel
 
+    Raises
+    ------
+    HeadscopeError
+        If the model is not found, is of an unknown family, or cannot be trusted (missing tensors, NaN, remote code).
+
     Examples
     --------
-    >>> model = headscope.load("minilm", dtype="float64")  # doctest: +SKIP
+    >>> model = headscope.load("minilm", dtype="float64")
+    >>> len(model.heads)
+    72
     """
     config, reading, run = fill(
         "load", options, (LoadConfig, config), (Reading, reading), (Run, run)

@@ -45,6 +45,7 @@ def look(
 
     Examples
     --------
+    >>> view = headscope.look("minilm", "The cat sat.")
     >>> headscope.look("minilm", "The cat sat.", lens="raw,norm", off="0.2").save("cat.html")  # doctest: +SKIP
     """
     config, reading, run = fill(

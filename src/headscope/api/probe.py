@@ -42,6 +42,16 @@ def probe(
     -------
     Probes
         `table` has the unlabelled attachment score of every probe, `weights` the weight of every head.
+
+    Raises
+    ------
+    HeadscopeError
+        If a file is not CoNLL-U, or a head or an option is not usable.
+
+    Examples
+    --------
+    >>> probes = headscope.probe("minilm", "train.conllu", test="test.conllu")  # doctest: +SKIP
+    >>> probes.table  # doctest: +SKIP
     """
     if data is not None and not isinstance(data, TextData):
         options["treebank"], data = data, None

@@ -45,7 +45,35 @@ def encode(
     batch_size: int = 32,
     max_length: int | None = None,
 ) -> Iterator[Batch]:
-    """Batches of texts, or of pairs of texts, for a model: `batch.indices` are the numbers of the texts."""
+    """Encode texts, or pairs of texts, as batches for a model.
+
+    Parameters
+    ----------
+    model
+        A loaded model, or the name, directory or hub id of one.
+    texts
+        Texts, or pairs of texts.
+    batch_size
+        Maximum number of sequences in a batch.
+    max_length
+        Maximum number of tokens of a sequence; by default that of the model. Longer texts are truncated.
+
+    Returns
+    -------
+    iterator of Batch
+        Sequences of similar length share a batch; `batch.indices` are the numbers of its texts.
+
+    Raises
+    ------
+    HeadscopeError
+        If the model or an option is not usable.
+
+    Examples
+    --------
+    >>> batches = list(headscope.encode("minilm", ["The cat sat.", "A dog."], batch_size=2))
+    >>> len(batches), batches[0].indices
+    (1, (0, 1))
+    """
     for name, value, kind in (
         ("batch_size", batch_size, int),
         ("max_length", max_length, int | None),

@@ -14,15 +14,33 @@ Between = Literal["words", "target", "across"]
 
 @dataclass(frozen=True)
 class Sentence:
-    """Words and relations between them: `Sentence(("She", "sleeps"), {"subject": [(0, 1)]})`.
+    """A sentence with relations between its words, which a head may attend along.
 
-    words    the text, as words; of an encoder-decoder, the source
-    pairs    by relation: (query word, key word), counted from 0. A head shows the relation if the query word
-             attends most to the key word
-    target   the words of a translation, for an encoder-decoder
-    between  what the pairs join: two `words`, two words of the `target`, or, `across`, a word of the target (query)
-             and one of `words` (key)
-    where    its file and line
+    Parameters
+    ----------
+    words
+        The text as words; of an encoder-decoder, the source.
+    pairs
+        By relation: (query word, key word), counted from 0. A head shows the relation if the query word attends most to
+        the key word.
+    target
+        The words of a translation, for an encoder-decoder.
+    between
+        What the pairs join: two `words`, two words of the `target`, or, `across`, a word of the target (query) and one
+        of `words` (key).
+    where
+        Its file and line, for messages.
+
+    Raises
+    ------
+    HeadscopeError
+        If a pair names a word that does not exist.
+
+    Examples
+    --------
+    >>> sentence = headscope.Sentence(("She", "sleeps"), {"subject": [(0, 1)]})
+    >>> sentence.pairs["subject"]
+    [(0, 1)]
     """
 
     words: tuple[str, ...]

@@ -129,6 +129,16 @@ def serve(
     -------
     Explorer
         The running server (`url`, `stop()`), or the stopped one with `wait=True`, which is the default.
+
+    Raises
+    ------
+    HeadscopeError
+        If the model cannot be loaded, or the port is taken.
+
+    Examples
+    --------
+    >>> explorer = headscope.serve("minilm", wait=False)  # doctest: +SKIP
+    >>> explorer.stop()  # doctest: +SKIP
     """
     config, reading, run = fill(
         "serve", options, (ServeConfig, config), (Reading, reading), (Run, run)

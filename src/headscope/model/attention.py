@@ -72,23 +72,45 @@ class Layer:
 
 
 class Attention:
-    """One site's weights over some sequences of equal length, padding removed.
+    """One site's weights over some sequences of equal length, padding removed: what an observer gets.
 
-    site     the (stack, layer)
-    weights  [sequence, head, query, key]; rows sum to 1
-    query    the tokens that attend; key: the tokens attended to. The same object if a text attends to itself
-    scores   the input of the softmax; None if unknown
-    rows     which sequences of the batch these are; query_index: which of their query tokens
-    values   the vectors that are averaged by the weights, bias included; None if unknown
+    With a lens (`AttentionModel.watched(…, lens=…)`) the map of the lens replaces the weights.
 
-    With a lens (`AttentionModel.watched(…, lens=…)`) the lens' map replaces the weights:
-    lens       its name; `raw` for the attention itself
-    raw        the attention without the lens; the object itself if there is none
-    row_totals [sequence, head, query]: the sums of the map's rows before they were normalised
-    layer      the surroundings of the heads, with the norm lens
-    rank       [sequence, head]: of the values, with effective attention if a sequence is long enough for it
-    gradient   [sequence, head, query, key]: the loss' derivative by the weights, with the gradient lens
-    examples   the numbers of the examples of these sequences, as in `Batch.indices`; empty if unknown
+    Attributes
+    ----------
+    site
+        The stack and layer.
+    weights
+        [sequence, head, query, key]; rows sum to 1.
+    query, key
+        The tokens that attend, and those attended to. The same object if a text attends to itself.
+    scores
+        The input of the softmax; None if unknown.
+    rows, query_index
+        Which sequences of the batch these are, and which of their query tokens.
+    values
+        The vectors that are averaged by the weights, bias included; None if unknown.
+    examples
+        The numbers of the examples of these sequences, as in `Batch.indices`; empty if unknown.
+    lens, raw
+        The name of the lens (`raw` for the attention itself), and the attention without it.
+    row_totals
+        [sequence, head, query]: the sums of the map's rows before they were normalised.
+    layer
+        The surroundings of the heads, with the norm lens.
+    rank
+        [sequence, head]: of the values, with effective attention if a sequence is long enough for it.
+    gradient
+        [sequence, head, query, key]: derivative of the loss by the weights, with the gradient lens.
+
+    Examples
+    --------
+    >>> model = headscope.load("minilm")
+    >>> shapes = []
+    >>> with model.watched(lambda attention: shapes.append(tuple(attention.weights.shape))):
+    ...     output = model("The cat sat.")
+    >>> shapes[0]  # sequence, head, query, key
+    (1, 12, 6, 6)
     """
 
     examples: tuple[int, ...] = ()

@@ -40,17 +40,36 @@ DECODER_INPUTS = {"decoder_input_ids", "labels", "decoder_inputs_embeds"}
 
 
 class AttentionModel:
-    """A model with its sites and heads.
+    """A transformers model whose attention can be observed and edited.
 
-    model      the transformers model
-    tokenizer  its tokenizer; None for images, or if none was given
-    path       the directory it was loaded from; None for a live model
-    sites      every (stack, layer), heads: every (stack, layer, head), counted from 0
-    cut        what was pruned from it; None for a whole model
-    reading    how its token states become the vector of a text (pooling, prompts, length)
-    untrained  parameters that were in no file and are therefore random (a new classifier, for example)
-    notes      what a user should know about how it was loaded
-    permanent_edits  the edits of `edit_permanently`
+    `headscope.load` makes one from files. `AttentionModel(model, tokenizer)` wraps a model of transformers.
+
+    Attributes
+    ----------
+    model, tokenizer
+        The transformers model, and its tokenizer (None for images, or if none was given).
+    path
+        The directory it was loaded from; None for a live model.
+    sites, heads
+        Every `Site` and every `Head`, counted from 0.
+    cut
+        What was pruned from it; None for a whole model.
+    reading
+        How its token states become the vector of a text (pooling, prompts, length).
+    untrained
+        Parameters that were in no file and are therefore random (a new classifier, for example).
+    notes
+        What a user should know about how it was loaded.
+    permanent_edits
+        The edits of `edit_permanently`.
+
+    Examples
+    --------
+    >>> model = headscope.load("minilm")
+    >>> model
+    AttentionModel('minilm', BertModel: encoder 6 x 12 heads)
+    >>> model("The cat sat.").last_hidden_state.shape  # text, token, width
+    torch.Size([1, 6, 384])
     """
 
     def __init__(
@@ -108,10 +127,12 @@ class AttentionModel:
 
     @property
     def sites(self) -> tuple[Site, ...]:
+        """Every call of an attention module: stack and layer."""
         return tuple(self._sites.values())
 
     @property
     def heads(self) -> tuple[Head, ...]:
+        """Every head, by stack, layer and number."""
         return tuple(head for site in self.sites for head in site.heads(len(site.numbers or ())))
 
     @property
@@ -151,11 +172,13 @@ class AttentionModel:
 
     @property
     def device(self) -> torch.device:
+        """The device of the weights."""
         device: torch.device = self.model.device
         return device
 
     @property
     def is_encoder_decoder(self) -> bool:
+        """Whether the model has cross-attention."""
         return "cross" in self._expected
 
     @cached_property
@@ -205,7 +228,23 @@ class AttentionModel:
             self._seam.layout_override = None
 
     def copy(self) -> AttentionModel:
-        """The same model with weights of its own, to train or change. Edits and observers are not copied."""
+        """The same model with weights of its own, to train or change. Edits and observers are not copied.
+
+        Returns
+        -------
+        AttentionModel
+
+        Raises
+        ------
+        HeadscopeError
+            If the model is being observed or edited.
+
+        Examples
+        --------
+        >>> model = headscope.load("minilm")
+        >>> model.copy().heads == model.heads
+        True
+        """
         if self.is_open:
             raise HeadscopeError(
                 "a model that is edited or observed cannot be copied",
@@ -233,22 +272,83 @@ class AttentionModel:
     # Shortcuts for functions of later packages
 
     def save(self, out: str | Path, *, form: str = "small", overwrite: bool = False) -> Path:
-        """Write the model: `small` (loaded by headscope), `plain` (loaded by transformers as it is) or `onnx`."""
+        """Write the model to a directory.
+
+        Parameters
+        ----------
+        out
+            The directory. It must not exist yet, unless `overwrite`.
+        form
+            `small` (loaded by headscope), `plain` (loaded by transformers as it is) or `onnx`.
+        overwrite
+            Replace what is there. It stays as it is if writing fails.
+
+        Returns
+        -------
+        Path
+            `out`
+
+        Raises
+        ------
+        HeadscopeError
+            If `out` exists, or the model cannot be written in this form.
+
+        Examples
+        --------
+        >>> headscope.prune("minilm", "3.2").model.save("small")  # doctest: +SKIP
+        """
         path: Path = hook("save")(self, out, form=form, overwrite=overwrite)
         return path
 
     def look(self, first: str, second: str | None = None, **options: Any) -> Any:
-        """What every head attends to in one text or pair, as a view that draws itself in a notebook: headscope.look."""
+        """What every head attends to in one text or pair, as a view that draws itself in a notebook.
+
+        Parameters
+        ----------
+        first, second
+            A text, or a pair of texts.
+        **options
+            Those of `headscope.look`.
+
+        Returns
+        -------
+        Look
+
+        Examples
+        --------
+        >>> view = headscope.load("minilm").look("The cat sat.")
+        """
         return hook("look")(self, first, second, **options)
 
     # Observing and editing
 
     @contextmanager
     def watched(self, *observers: Observer, lens: str | Lens = "raw") -> Iterator[None]:
-        """Call the observers with the `Attention` of every site while this is open.
+        """Call observers with the `Attention` of every site while this is open.
 
-        lens  the map they get instead of the weights: a name of `LENSES`, or a `Lens`. With `gradient` they are called
-              in the backward pass, from the last site to the first. To use several lenses, nest several of these
+        Parameters
+        ----------
+        *observers
+            Functions of an `Attention`. It is valid only during the call.
+        lens
+            The map they get instead of the weights: a name of `LENSES`, or a `Lens`. With `gradient` they are called
+            in the backward pass, from the last site to the first. For several lenses, nest several of these.
+
+        Raises
+        ------
+        HeadscopeError
+            If a lens needs gradients and no backward pass took place.
+
+        Examples
+        --------
+        >>> model = headscope.load("minilm")
+        >>> entropies = {}
+        >>> def observe(attention):
+        ...     entropies[str(attention.site)] = attention.row_entropy.mean().item()
+        >>> with model.watched(observe):
+        ...     output = model("The cat sat.")
+        >>> len(entropies)
+        6
         """
         if lens == "raw":
             with self._open(), added(self._seam.observers, observers):
@@ -272,7 +372,21 @@ class AttentionModel:
     def edited(self, *edits: Edit | Heads) -> Iterator[None]:
         """Change attention while this is open; nests, and restores on leaving, also after an exception.
 
-        Heads, such as "3.2,4.*" or (3, 2), are ablated.
+        Parameters
+        ----------
+        *edits
+            Edits. Heads, such as `"3.2,4.*"` or `(3, 2)`, are ablated.
+
+        Raises
+        ------
+        HeadscopeError
+            If an edit names a head that the model does not have.
+
+        Examples
+        --------
+        >>> model = headscope.load("minilm")
+        >>> with model.edited("0.2,1.*"):
+        ...     without = model("The cat sat.")
         """
         opened = _as_edits(edits)
         for edit in opened:
@@ -299,7 +413,24 @@ class AttentionModel:
                 self._seam.inspector = None
 
     def edit_permanently(self, *edits: Edit | Heads) -> AttentionModel:
-        """Apply edits to everything that is done with this model from now on; returns the model itself."""
+        """Apply edits to everything that is done with this model from now on.
+
+        Parameters
+        ----------
+        *edits
+            Edits, or heads to ablate.
+
+        Returns
+        -------
+        AttentionModel
+            The model itself.
+
+        Examples
+        --------
+        >>> model = headscope.load("minilm").edit_permanently("0.2")
+        >>> model.permanent_edits
+        (Ablate(encoder.0.2),)
+        """
         if edits:
             opened = _as_edits(edits)
             self._permanent.enter_context(self.edited(*opened))
@@ -311,9 +442,22 @@ class AttentionModel:
         return self._backend.suspend()
 
     def self_check(self) -> float:
-        """Prove on a small padded batch that observing changes nothing and ablating changes something.
+        """Check on a small padded batch that observing changes nothing and ablating changes something.
 
-        Returns the largest difference between observed and plain outputs, relative to the largest output.
+        Returns
+        -------
+        float
+            The largest difference between observed and plain outputs, relative to the largest output.
+
+        Raises
+        ------
+        HeadscopeError
+            If the check fails, or the model is in training mode.
+
+        Examples
+        --------
+        >>> headscope.load("minilm").self_check() < 1e-4
+        True
         """
         self.check_evaluating()
         return self_check(self)

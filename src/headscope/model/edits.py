@@ -22,7 +22,22 @@ if TYPE_CHECKING:
 
 
 class Edit:
-    """What to change at each site. A subclass says where it acts (`changes_…`) and does the work."""
+    """Base class of changes of attention: a subclass says where it acts (`changes_…`) and does the work.
+
+    Examples
+    --------
+    An edit that halves the output of every head:
+
+    >>> class Half(headscope.Edit):
+    ...     def changes_output(self, site):
+    ...         return True
+    ...
+    ...     def output(self, site, output):
+    ...         return output / 2
+    >>> model = headscope.load("minilm")
+    >>> with model.edited(Half()):
+    ...     output = model("The cat sat.")
+    """
 
     def bind(self, heads: tuple[Head, ...]) -> None:
         """Resolve names of heads against those of the model; called before the first forward pass."""
@@ -83,9 +98,17 @@ class Edit:
 
 
 class Gate(Edit):
-    """Multiply each named head's output by a number: a float, or a tensor that gradients flow into.
+    """Multiply the outputs of heads by numbers.
 
-    Gate({"3.2": 0.5}), Gate({(3, 2): 0.5}), or Gate({head: tensor for head in model.heads}).
+    Parameters
+    ----------
+    gates
+        For each head, or each text that names several heads, a float or a tensor. Gradients flow into tensors.
+
+    Examples
+    --------
+    >>> headscope.Gate({"3.2": 0.5, (4, 0): 0.0}).gates
+    {'3.2': 0.5, '4.0': 0.0}
     """
 
     def __init__(self, gates: Mapping[Any, float | Tensor]) -> None:
@@ -118,7 +141,21 @@ class Gate(Edit):
 
 
 class Ablate(Gate):
-    """Set these heads' outputs to zero: `Ablate("3.2,4.*")`, `Ablate([(3, 2), (4, 0)])`."""
+    """Set the outputs of heads to zero.
+
+    Parameters
+    ----------
+    heads
+        Heads to ablate: `"3.2,4.*"`, `[(3, 2), (4, 0)]` or `Head` objects.
+
+    Examples
+    --------
+    >>> headscope.Ablate([(3, 2), "4.*"])
+    Ablate(3.2, 4.*)
+    >>> model = headscope.load("minilm")
+    >>> with model.edited(headscope.Ablate("0.2,1.*")):
+    ...     output = model("The cat sat.")
+    """
 
     def __init__(self, heads: Heads) -> None:
         super().__init__(dict.fromkeys(head_names(heads), 0.0))
@@ -140,10 +177,21 @@ def heads_off(edits: Iterable[Edit]) -> set[Head]:
 
 
 class Replace(Edit):
-    """Put a fixed vector in the place of a head's output at every query: its mean over a corpus, for example."""
+    """Replace the outputs of heads by fixed vectors, the same at every query: their means over a corpus, for example.
+
+    Parameters
+    ----------
+    vectors
+        For each head, or each text that names several heads, a vector [width].
+
+    Examples
+    --------
+    >>> import torch
+    >>> headscope.Replace({"3.2": torch.zeros(32)})
+    Replace(3.2)
+    """
 
     def __init__(self, vectors: Mapping[Any, Tensor]) -> None:
-        """One vector [width] for each head."""
         self.vectors = {name: vector for key, vector in vectors.items() for name in head_names(key)}
         self._at: dict[Site, list[tuple[int, Tensor]]] = {}
 
@@ -173,7 +221,18 @@ class Replace(Edit):
 
 
 class Uniform(Edit):
-    """Let these heads attend equally to every key they may attend to: 1/n each (Kovaleva)."""
+    """Let heads attend equally to every key they may attend to, 1/n each (Kovaleva et al. 2019).
+
+    Parameters
+    ----------
+    heads
+        Heads to change: `"3.2,4.*"`, `[(3, 2), (4, 0)]` or `Head` objects.
+
+    Examples
+    --------
+    >>> headscope.Uniform("3.2,4.*")
+    Uniform(3.2,4.*)
+    """
 
     def __init__(self, heads: Heads) -> None:
         self.heads = tuple(head_names(heads))
@@ -197,8 +256,18 @@ class Uniform(Edit):
 class MaskScores(Edit):
     """Forbid attention before the softmax, or add to the scores.
 
-    mask   bool (True may attend) or float (added), broadcastable to [batch, head, query, key]
-    heads  which heads it concerns; all by default
+    Parameters
+    ----------
+    mask
+        Bool (True may attend) or float (added), broadcastable to [batch, head, query, key].
+    heads
+        Heads to change; all by default.
+
+    Examples
+    --------
+    >>> import torch
+    >>> one_sided = torch.ones(5, 5, dtype=torch.bool).tril()  # [query, key]
+    >>> edit = headscope.MaskScores(one_sided, heads="0.*")
     """
 
     def __init__(self, mask: Tensor, heads: Heads | None = None) -> None:

@@ -93,7 +93,24 @@ def _check_name(name: str) -> None:
 
 
 class Fixed(Edit):
-    """Let heads attend by fixed patterns, regardless of their queries and keys: Fixed({"3.2": "previous"})."""
+    """Let heads attend by fixed patterns, regardless of their queries and keys (Raganato et al. 2020).
+
+    Parameters
+    ----------
+    patterns
+        For each head, or each text that names several heads, a pattern: current, previous, next, left, right, end,
+        start, uniform or first.
+
+    Raises
+    ------
+    HeadscopeError
+        If there is no such pattern.
+
+    Examples
+    --------
+    >>> headscope.Fixed({"3.2": "previous", "4.*": "first"}).patterns
+    {'3.2': 'previous', '4.*': 'first'}
+    """
 
     def __init__(self, patterns: Patterns) -> None:
         self.patterns = dict(patterns.items())

@@ -25,16 +25,25 @@ TokenSelection = str | Collection[int] | Tensor
 
 
 class KnockOut(Edit):
-    """No attention from these tokens to those.
-
-    to           the keys that are not seen: a class of tokens (all, special, classification, separator, punctuation,
-                 content), positions counted from 0 over real tokens, or a bool tensor [sequence, key]
-    of           the queries that do not see them, in the same ways; all by default
-    layers       in these layers; in all by default
-    heads        in these heads; in all by default
-    renormalise  remove edges before the softmax, so that a row still sums to 1; else after it
+    """Remove attention from some tokens to others.
 
     A query that would have no key left keeps them all; `spared` counts such rows, once per site.
+
+    Parameters
+    ----------
+    to
+        The keys that are not seen: a class of tokens (all, special, classification, separator, punctuation, content),
+        positions counted from 0 over real tokens, or a bool tensor [sequence, key].
+    of
+        The queries that do not see them, in the same forms; all by default.
+    layers, heads
+        The layers and heads to change; all by default.
+    renormalise
+        Remove edges before the softmax, so that a row still sums to 1; otherwise after it.
+
+    Examples
+    --------
+    >>> edit = headscope.KnockOut("separator", of="content", layers=[3])
     """
 
     def __init__(

@@ -15,15 +15,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TokenMap:
-    """The token maps of one input.
+    """The token maps of one input, as `headscope.token_map` returns them.
 
-    by      the lens
-    maps    for each stack [layer, form, query, key]: how much row `query` draws on column `key`
-    how     one or two sentences: what a number means and what its row sums to
-    tokens  for each stack the tokens along both axes, as the tokenizer prints them
-    forms   names of the maps of one layer; usually there is one
-    shares  whether a number is a share: from 0 to 1, the sum of a row at most 1
-    layers  names of the layers, if they are not their numbers
+    Attributes
+    ----------
+    by
+        The name of the map.
+    maps
+        For each stack [layer, form, query, key]: how much row `query` draws on column `key`.
+    how
+        One or two sentences: what a number means and what its row sums to.
+    tokens
+        For each stack the tokens along both axes, as the tokenizer prints them.
+    forms
+        Names of the maps of one layer; usually there is one.
+    shares
+        Whether a number is a share: from 0 to 1, the sum of a row at most 1.
+    layers
+        Names of the layers, if they are not their numbers.
+
+    Examples
+    --------
+    >>> result = headscope.token_map("minilm", "The cat sat.")
+    >>> list(result.table().columns)
+    ['stack', 'layer', 'form', 'query', 'query_token', 'key', 'key_token', 'value']
     """
 
     by: str

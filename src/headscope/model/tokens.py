@@ -259,9 +259,24 @@ def _real_indices(real: Tensor) -> list[slice | Tensor]:
 
 @dataclass(frozen=True)
 class Batch:
-    """The inputs of a forward pass, and what its tokens are. `indices` are the numbers of the examples in it.
+    """The inputs of a forward pass, and what its tokens are.
 
-    labels: [sequence, token], the right answer at each token, for tasks that judge single tokens; -100 to ignore one
+    Parameters
+    ----------
+    inputs
+        Tensors by name, as the model takes them.
+    layout
+        The tokens of each stack: which are real, special, punctuation, content.
+    indices
+        The numbers of the examples in the batch.
+    labels
+        [sequence, token]: the right answer at each token, for tasks that judge single tokens; -100 to ignore one.
+
+    Examples
+    --------
+    >>> batch = next(headscope.encode("minilm", ["The cat sat."]))
+    >>> len(batch), sorted(batch.inputs)
+    (1, ['attention_mask', 'input_ids', 'token_type_ids'])
     """
 
     inputs: Mapping[str, Tensor]

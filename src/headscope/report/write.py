@@ -41,6 +41,15 @@ def write(result: Result, out: str | Path, *, overwrite: bool = False) -> Path:
     -------
     Path
         `out`, of a page with its ending
+
+    Raises
+    ------
+    HeadscopeError
+        If `out` exists already, or has an ending that does not fit.
+
+    Examples
+    --------
+    >>> headscope.write(headscope.Study("study"), "page")  # doctest: +SKIP
     """
     if isinstance(result, Joined):
         from headscope.report.page.render import render

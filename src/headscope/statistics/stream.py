@@ -30,12 +30,41 @@ def stream(
     through: Mapping[Lens, Sequence[Statistic]] | None = None,
     losses: Losses | None = None,
 ) -> Iterator[Batch]:
-    """Run the model over the batches, updating the statistics; yields each batch when it is done.
-
-    through  further statistics, by lens; all but those of gradients share the forward pass
-    losses   runs the model on a batch and returns the loss of each sequence with its graph, for the lens of gradients
+    """Run a model over batches and update statistics; yields each batch when it is done.
 
     Memory does not grow with the number of sequences: statistics keep sums only.
+
+    Parameters
+    ----------
+    model
+        A loaded model, or the name, directory or hub id of one.
+    batches
+        Batches of `encode`.
+    statistics
+        Statistics of raw attention, updated in place.
+    through
+        Further statistics, by lens. All but those of gradients share the forward pass.
+    losses
+        Runs the model on a batch and returns the loss of each sequence with its graph, for the lens of gradients.
+
+    Returns
+    -------
+    iterator of Batch
+        The batches that were measured.
+
+    Raises
+    ------
+    HeadscopeError
+        If the model is in training mode, or its output is not finite.
+
+    Examples
+    --------
+    >>> from headscope.statistics import select_statistics
+    >>> statistics = select_statistics(["entropy"])
+    >>> model = headscope.load("minilm")
+    >>> for batch in headscope.stream(model, headscope.encode(model, ["The cat sat."]), statistics):
+    ...     print(batch.indices)
+    (0,)
     """
     model = as_model(model)
     model.check_evaluating()

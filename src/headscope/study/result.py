@@ -31,7 +31,25 @@ class Result:
         def record(self) -> Mapping[str, object]: ...
 
     def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
-        """Write tables, run record, figures and page, complete or not at all: `headscope.write`."""
+        """Write tables, run record, figures and page, complete or not at all: see `headscope.write`.
+
+        Parameters
+        ----------
+        out
+            The directory, or the page of joined studies or of a look.
+        overwrite
+            Replace what is there.
+
+        Returns
+        -------
+        Path
+            `out`, of a page with its ending
+
+        Raises
+        ------
+        HeadscopeError
+            If `out` exists already.
+        """
         path: Path = hook("write")(self, out, overwrite=overwrite)
         return path
 

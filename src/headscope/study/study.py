@@ -30,11 +30,30 @@ SURFACE = {"confidence", "entropy"}
 class Study(Result):
     """Tables, aggregate maps and the run record of one model: `Study("study")` reads a directory.
 
-    heads   one row for each head and statistic: stack, layer, head, statistic, value, low, high, count
-    maps    "map/STACK": mean attention [layer, head, query, key] over absolute positions, NaN where no
-            sequence was long enough; "offset/STACK": mean mass [layer, head, offset], offsets -R … R
-    record  what is written as run.json
-    tables  the other tables by name: "relations", "clusters" … as in NAME.csv
+    Attributes
+    ----------
+    heads
+        One row for each head and statistic: stack, layer, head, statistic, value, low, high, count.
+    maps
+        "map/STACK": mean attention [layer, head, query, key] over absolute positions, NaN where no sequence was long
+        enough. "offset/STACK": mean mass [layer, head, offset], offsets -R … R.
+    record
+        What is written as run.json.
+    tables
+        The other tables by name: "relations", "clusters" … as in NAME.csv.
+
+    Raises
+    ------
+    HeadscopeError
+        If a directory is not a study, or one of its tables is damaged.
+
+    Examples
+    --------
+    >>> study = headscope.analyze("minilm", ["The cat sat.", "A dog ran."], statistics="entropy")
+    >>> study
+    Study('minilm', 72 rows, 1 statistic)
+    >>> study.write("study")  # doctest: +SKIP
+    >>> headscope.Study("study").heads  # doctest: +SKIP
     """
 
     def __init__(
@@ -52,7 +71,25 @@ class Study(Result):
         self.record: RunRecord = record or {}
 
     def merge(self, more: Study) -> Study:
-        """This study with the results of another command on the same model, which replace those of the same name."""
+        """This study with the results of another command on the same model.
+
+        Parameters
+        ----------
+        more
+            The other study. Its results replace those of the same name.
+
+        Returns
+        -------
+        Study
+
+        Examples
+        --------
+        >>> texts = ["The cat sat.", "A dog ran."]
+        >>> first = headscope.analyze("minilm", texts, statistics="entropy")
+        >>> second = headscope.analyze("minilm", texts, statistics="previous")
+        >>> sorted(first.merge(second).heads["statistic"].unique())
+        ['entropy', 'previous']
+        """
         import pandas as pd
 
         new = more.heads[~more.heads["statistic"].isin(SURFACE & set(self.heads["statistic"]))]

@@ -35,8 +35,34 @@ def token_map(
 ) -> TokenMap:
     """How much the tokens of one text or pair (for an encoder-decoder: a source and its target) draw on each other.
 
-    by      rollout, flow, gradient-rollout, relevance, value-zeroing or knock-out
-    target  for gradients of the output: the token whose output is meant; by default all tokens, or the whole output
+    Parameters
+    ----------
+    model
+        A loaded model, or the name, directory or hub id of one.
+    first, second
+        A text, or a pair of texts.
+    by
+        rollout, flow, gradient-rollout, relevance, value-zeroing or knock-out.
+    target
+        For gradients of the output: the token whose output is explained; by default all tokens, or the whole output.
+    max_length
+        Maximum number of tokens; a longer text is refused.
+
+    Returns
+    -------
+    TokenMap
+        `maps` by stack, `tokens`, and `table()` with a row for each cell.
+
+    Raises
+    ------
+    HeadscopeError
+        If there is no such map, or the model does not support it.
+
+    Examples
+    --------
+    >>> result = headscope.token_map("minilm", "The cat sat.", by="rollout")
+    >>> result.maps["encoder"].shape  # layer, form, query, key
+    (6, 1, 6, 6)
     """
     check_token_lens(by)
     check_effects("look", {"lens": by}, () if target is None else ("target",))
