@@ -23,7 +23,7 @@ LONGEST_SENTENCE, LONGEST_PARAGRAPH = 40, 120  # words
 # STYLE: words that readers do not search for. "There is no X" is fine, "X is no Y" is not.
 DIALECT_OF_PAGES = (
     r"\b([Cc]anary|[Ff]oretold|[Tt]wins?|[Mm]end(s|ed|ing)?|[Ww]orn|[Bb]eside|[Tt]old)\b"
-    r"|\b([Ss]o (many|much) of|shared? out|by the clock)\b"
+    r"|\b([Ss]o (many|much) of|shared? out|by the clock|cut at|[Ii]ntact|[Rr]aced?|[Dd]oors?)\b"
     r"|(?<!here )\b(is|are|was|were) no (?!longer|more|less|fewer|larger|better|worse)"
 )
 # Pages that are still to be rewritten.
