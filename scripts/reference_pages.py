@@ -144,7 +144,9 @@ def python_names() -> str:
 
 
 def _public_name(name: str) -> str:
-    value = getattr(import_module(headscope._WHERE[name]), name)  # headscope.report may be the package
+    value = getattr(
+        import_module(headscope._WHERE[name]), name
+    )  # headscope.report may be the package
     lines = [f"### {name}", ""]
     if inspect.ismodule(value):
         return "\n".join([*lines, *_docstring(value), ""])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from headscope.heads import Site
 from headscope.model.anatomy import Parts, weight_of
 from headscope.model.attention_model import AttentionModel
+from headscope.model.patch_forward import Patch, patch_forward, patch_once, return_zeros
 
 Forward = Callable[[], Any]  # runs the whole model on one batch
 
@@ -231,7 +232,9 @@ class Replay:
                 name = next(name for name, module in self.modules.items() if module is encoder)
                 # For sites of the decoder the encoder is skipped as a whole, its embeddings and last norm included.
                 if not part.block.startswith(f"{name}."):
-                    stack.enter_context(_patch(encoder, lambda *args, **kwargs: self.encoded))
+                    stack.enter_context(
+                        patch_forward(encoder, lambda *args, **kwargs: self.encoded)
+                    )
             yield
 
     @contextmanager
@@ -245,7 +248,7 @@ class Replay:
             calls += 1
             return self.outputs[name, calls - 1] if calls <= count else original(*args, **kwargs)
 
-        with _patch(self.modules[name], forward):
+        with patch_forward(self.modules[name], forward):
             yield
 
     @contextmanager
@@ -257,21 +260,21 @@ class Replay:
         """
         with ExitStack() as stack:
             projection = self.modules[_projection(part)]
-            stack.enter_context(_patch_once(projection, lambda *args, **kwargs: output))
+            stack.enter_context(patch_once(projection, lambda *args, **kwargs: output))
             if part.core in self.forms:
                 stack.enter_context(self._skip_core(part, output))
             else:
                 for name in {part.query, part.key, part.value} - {None}:
                     assert name is not None
                     module = self.modules[name]
-                    stack.enter_context(_patch_once(module, _return_zeros(module)))
+                    stack.enter_context(patch_once(module, return_zeros(module)))
             yield
 
-    def _skip_core(self, part: Parts, result: Tensor) -> _Patch:
+    def _skip_core(self, part: Parts, result: Tensor) -> Patch:
         """The attention module returns this result at its next call, in the form of its usual output."""
         form, index = self.forms[part.core]
         output = result if form is None else (*form[:index], result, *form[index + 1 :])
-        return _patch_once(self.modules[part.core], lambda *args, **kwargs: output)
+        return patch_once(self.modules[part.core], lambda *args, **kwargs: output)
 
     # Only the first row of the last block
 
@@ -311,13 +314,13 @@ class Replay:
                 return original(*args, **kwargs)
             self._row_context = context = self._first_row(site, hidden)
             with ExitStack() as stack:
-                stack.enter_context(_patch_once(projection, lambda *_: project(context)))
+                stack.enter_context(patch_once(projection, lambda *_: project(context)))
                 # Attention that ends before its projection is not run; attention that contains it runs on the one row.
                 if part.core in self.forms and not _projection(part).startswith(f"{part.core}."):
                     stack.enter_context(self._skip_core(part, row))
                 return original(*args, **kwargs)
 
-        with _patch(block, forward):
+        with patch_forward(block, forward):
             yield
 
     def _first_row(self, site: Site, hidden: Tensor) -> Tensor:
@@ -372,47 +375,5 @@ def _form_of(output: Any, projected: tuple[Tensor, Tensor]) -> tuple[Any, int] |
     return None
 
 
-def _return_zeros(module: nn.Module) -> Callable[..., Tensor]:
-    """A forward method for a linear layer that returns zeros without computing or storing them."""
-    width = weight_of(module).shape[0]
-
-    def forward(hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return hidden.new_zeros(()).expand(*hidden.shape[:-1], width)
-
-    return forward
-
-
 def _without_masks(value: Any) -> Any:
     return None if isinstance(value, Tensor) and value.dim() == 4 else value
-
-
-_Patch = AbstractContextManager[None]
-
-
-def _patch_once(module: nn.Module, forward: Callable[..., Any]) -> _Patch:
-    """Replace the module's forward method at its next call only."""
-    original = module.forward
-    is_first = True
-
-    def once(*args: Any, **kwargs: Any) -> Any:
-        nonlocal is_first
-        if is_first:
-            is_first = False
-            return forward(*args, **kwargs)
-        return original(*args, **kwargs)
-
-    return _patch(module, once)
-
-
-@contextmanager
-def _patch(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
-    """Replace the module's forward method; restored on leaving, also after an exception."""
-    before = module.__dict__.get("forward")
-    module.__dict__["forward"] = forward
-    try:
-        yield
-    finally:
-        if before is None:
-            del module.__dict__["forward"]
-        else:
-            module.__dict__["forward"] = before
