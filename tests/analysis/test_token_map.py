@@ -48,13 +48,13 @@ def test_every_token_map_of_a_translation(by: str) -> None:
 def test_rollout_has_its_baseline_beside_it_where_tokens_do_not_see_all() -> None:
     assert headscope.token_map(worded(BertModel), TEXT, by="rollout").forms == ("all heads",)
     found = headscope.token_map(translator(), TEXT, SECOND, by="rollout")
-    assert found.forms == ("attention", "even attention")
+    assert found.forms == ("attention", "uniform attention")
     together = found.maps["decoder"].sum(axis=-1) + found.maps["cross"].sum(axis=-1)
     np.testing.assert_allclose(together, 1, atol=1e-5)
     row = found.maps["decoder"][0, :, 2, :3]  # after the first layer half of it is the source's
     np.testing.assert_allclose(row[1], [1 / 12, 1 / 12, 1 / 3], atol=1e-6)
     assert np.abs(row[0] - row[1]).max() > 1e-3
-    assert "even" in found.how
+    assert "uniform" in found.how
 
 
 def test_relevance_is_that_of_both_rules_side_by_side() -> None:

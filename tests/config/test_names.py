@@ -63,6 +63,8 @@ def test_lenses_and_token_maps_are_their_files_with_the_lines_that_are_read_from
     ):
         token_maps = [name for name, file in files.items() if getattr(file, line, False)]
         assert options == (*gradient_lenses, *token_maps)
+    per_token = [n for n, file in files.items() if getattr(file, "ONE_PASS_PER_TOKEN", False)]
+    assert list(names.PER_TOKEN_LENSES) == per_token == ["value-zeroing", "knock-out"]
 
 
 def test_searches_by_an_importance_are_the_files_that_read_the_option() -> None:

@@ -54,7 +54,7 @@ def numbers_in(table: Path) -> NDArray[np.float64]:
 
 def shares(page: Page) -> dict[str, str]:
     """The first model's classes as they are written."""
-    rows = page.locator(".answer").first.locator("tr").all()
+    rows = page.locator(".answer").first.locator("tbody tr").all()
     return {
         row.locator("td").nth(0).inner_text(): row.locator("td").nth(2).inner_text() for row in rows
     }

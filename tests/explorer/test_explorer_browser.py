@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from hostile import BIDI, HEADS, LAYERS, MARKUP, TEMPLATE, classifier, said
+from kinds import KINDS
 from pages import TEXT, Opened, as_written, drawn, head_of, numbers_in, saved, shares, shows
 from playwright.sync_api import Browser, expect
 from transformers import BertModel
@@ -100,7 +101,7 @@ def test_another_lens_in_place(opened: Opened, model: AttentionModel, tmp_path: 
     page.select_option("#lens", "norm")
     shows(page, "1.2", "norm")
     expect(page.locator("#how")).to_contain_text("Kobayashi")
-    expect(page.locator("#full")).to_have_text("all maps’ largest")
+    expect(page.locator("#colours option:checked")).to_have_text("0 to largest, linear")
     wanted = norm.stacks[0].weights
     np.testing.assert_allclose(
         numbers_in(saved(page, "#csv", tmp_path)), wanted[1, 2], atol=0.01 * wanted.max()
@@ -110,7 +111,7 @@ def test_another_lens_in_place(opened: Opened, model: AttentionModel, tmp_path: 
     page.reload()
     drawn(page)
     assert page.input_value("#lens") == "gradient"
-    expect(page.locator("#asked")).to_contain_text("draws on")
+    expect(page.locator("#asked")).to_contain_text("receives from")
 
 
 def test_maps_of_tokens_over_all_heads(
@@ -143,7 +144,7 @@ def test_another_kind_of_lens_keeps_the_place(opened: Opened) -> None:
     shows(page, "1.2")
     page.select_option("#lens", "rollout")
     shows(page, "rollout: layer 1")
-    expect(page.locator("#to")).to_have_text("What it draws on")
+    expect(page.locator("#to")).to_have_text("Receives from")
     page.select_option("#lens", "norm")
     shows(page, "1.2", "norm")
     page = opened(heads="7.0", lens="rollout")
@@ -152,7 +153,7 @@ def test_another_kind_of_lens_keeps_the_place(opened: Opened) -> None:
 
 def test_hidden_and_renormalised(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
     page = opened(heads="2.1", hide="special,punctuation,itself,renormalise")
-    shows(page, "special tokens, punctuation, itself hidden, renormalised")
+    shows(page, "special tokens, punctuation, diagonal hidden, renormalised")
     weights = said(model, TEXT)[0][2, 1][1:8, 1:8].copy()  # without [CLS], the full stop and [SEP]
     np.fill_diagonal(weights, 0)
     expected = weights / weights.sum(axis=1, keepdims=True)
@@ -178,7 +179,7 @@ def test_the_value_under_the_pointer(opened: Opened, model: AttentionModel) -> N
     assert box is not None
     page.mouse.move(box["x"] - 16, box["y"] - 18)  # the tip stands beside the cell it tells of
     expect(page.locator("#tip b")).to_have_text(page.inner_text("#tip b"))
-    assert f"column {weights[:, column].sum():.2f}"[:-1] in page.inner_text("#tip small")
+    assert f"column sum {weights[:, column].sum():.2f}"[:-1] in page.inner_text("#tip small")
 
 
 def test_a_head_switched_off_changes_the_prediction_and_comes_back(
@@ -212,11 +213,46 @@ def test_a_head_switched_off_changes_the_prediction_and_comes_back(
     assert shares(page) == without
 
 
+def test_a_number_switches_its_layer_or_its_column(opened: Opened) -> None:
+    page = opened()
+    layer = ".frame:visible .label[aria-label='switch layer 1 off or on']"
+    column = ".frame:visible .label[aria-label='switch head 2 of every layer off or on']"
+    page.locator(layer).first.click()
+    expect(page.locator("#off .list")).to_have_text("1.*")
+    page.locator(column).first.click()  # 1.2 is off already, the others are not
+    expect(page.locator("#off .list")).to_have_text("0.2, 1.*, 2.2")
+    page.locator(column).first.click()  # all of it is off: on
+    expect(page.locator("#off .list")).to_have_text("1.0, 1.1, 1.3")
+    page.locator(head_of("2.0")).first.focus()
+    page.keyboard.press("l")
+    expect(page.locator("#off .list")).to_have_text("1.0, 1.1, 1.3, 2.*")
+    page.keyboard.press("u")
+    expect(page.locator("#off .list")).to_have_text("1.0, 1.1, 1.3")
+    page.select_option("#lens", "rollout")  # of no head
+    expect(page.locator("#grids .frame:visible .label.all")).to_have_count(0)
+
+
+def test_all_layers_are_in_view_and_their_switches_are_seen(opened: Opened) -> None:
+    page = opened()
+    page.mouse.move(1, 1)
+    for height in (900, 540):
+        page.set_viewport_size({"width": 1366, "height": height})
+        page.wait_for_function(
+            """() => [...document.querySelectorAll('.frame .thumb')].filter(one => one.offsetParent)
+                .every(one => one.getBoundingClientRect().bottom <= innerHeight)"""
+        )
+    opacities = page.locator(".frame:visible .switch").evaluate_all(
+        "all => all.map(one => Number(getComputedStyle(one).opacity))"
+    )
+    assert len(opacities) == LAYERS * HEADS
+    assert min(opacities) > 0.5
+
+
 def test_what_changed_since_a_head_is_off(
     opened: Opened, model: AttentionModel, tmp_path: Path
 ) -> None:
     page = opened(heads="2.0", off="0.1", show="change")
-    shows(page, "change since heads are off")
+    shows(page, "change from all heads on")
     expected = said(model, TEXT, off=(0, 1))[0][2, 0] - said(model, TEXT)[0][2, 0]
     assert np.abs(expected).max() > 0.01
     np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), expected, atol=ROUNDING)
@@ -287,7 +323,7 @@ def test_arcs_of_both_models(opened: Opened, tmp_path: Path) -> None:
     assert first.inner_text() != second.inner_text()
     texts = texts_in(saved(page, "#svg", tmp_path))
     assert {"1.2", "2.0", "other"} <= set(texts), "which colour is which head"
-    assert any("strength of lines" in (text or "") for text in texts)
+    assert any("line strength" in (text or "") for text in texts)
 
 
 def test_all_heads_as_a_file(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
@@ -502,7 +538,7 @@ def test_an_encoder_decoder_shows_its_stacks(
         shows(page, "cross.1.0")
         expect(page.locator("#texts .flow")).to_have_count(2)
         expect(page.locator(".answer")).to_contain_text("Log-probability of the target")
-        page.get_by_text("Translate freely").click()
+        page.get_by_text("Generate translation").click()
         expect(page.locator(".translation")).to_have_count(1)
         page.keyboard.press("w")  # drawn anew: it stays
         expect(page.locator(".translation")).to_have_count(1)
@@ -513,10 +549,10 @@ def test_an_encoder_decoder_shows_its_stacks(
             )
         assert answer.value.json()["off"] == "cross.1.0"
         expect(page.locator(".translated.stale")).to_have_count(0)
-        expect(page.locator(".translated")).to_contain_text("without the heads")
+        expect(page.locator(".translated")).to_contain_text("with these heads off")
         page.reload()
-        expect(page.locator(".translated")).to_contain_text("without the heads")
-        page.get_by_text("Translate freely").click()
+        expect(page.locator(".translated")).to_contain_text("with these heads off")
+        page.get_by_text("Generate translation").click()
         expect(page.locator(".translated")).to_have_count(0)
         seen.assert_quiet()
         context.close()
@@ -536,13 +572,48 @@ def test_two_encoders_are_compared_by_their_vectors(browser: Browser) -> None:
             # 0.1 is off in both: whole without it is small
             expect(page.locator(".together b")).to_have_text(["1.000", "1.000"])
             expect(page.locator(".answer").nth(1)).to_contain_text("does not have 0.1")
-            expect(page.locator(".answer").nth(0)).to_contain_text("each text is read alone")
+            expect(page.locator(".answer").nth(0)).to_contain_text(
+                "Each text is embedded by itself"
+            )
             edges = page.locator(".figure > *").evaluate_all(
                 """all => { const end = document.querySelector('.prediction').getBoundingClientRect().right;
                     return all.map(one => one.getBoundingClientRect().right - end); }"""
             )
             assert max(edges) <= 0, f"a number spills at {width}"
             context.close()
+
+
+def test_the_next_token_before_and_after(browser: Browser) -> None:
+    kind = KINDS["causal"]
+    with serve(kind.make(), port=0, browser=False, wait=False, log=lambda line: None) as running:
+        page = browser.new_context(viewport={"width": 1366, "height": 768}).new_page()
+        page.goto(f"{running.url}#{urlencode({'text': kind.text})}")
+        drawn(page)
+        expect(page.locator(".said")).to_have_text("Probability of the next token")
+        expect(page.locator(".shares th")).to_have_count(0)
+        before = page.locator(".shares tbody tr").all_inner_texts()
+        top = page.locator(".shares td").first.inner_text()
+        grid = page.locator(".overview").first.bounding_box()
+        page.goto(f"{running.url}#{urlencode({'text': kind.text, 'off': '0.*,1.*'})}")
+        expect(page.locator(".shares th")).to_have_text(["", "", "now", "all on", "change (pp)"])
+        drawn(page)
+        assert page.locator(".overview").first.bounding_box() == grid, "nothing jumps"
+        rows = {
+            cells[0]: cells
+            for cells in page.locator(".shares tbody tr").evaluate_all(
+                "all => all.map(row => [...row.cells].map(cell => cell.textContent))"
+            )
+        }
+        assert rows[top][3] in before[0], "the one that was most likely is still there"
+        now = next(iter(rows))
+        if now != top:
+            expect(page.locator(".turned")).to_contain_text("changed: ")
+        assert page.locator(".changed").count() == sum(
+            abs(float(cells[4].replace("−", "-"))) >= 1
+            for cells in rows.values()
+            if cells[4] != "no change"
+        )
+        page.context.close()
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_what_is_old_is_dim_and_explained_as_what_it_is(opened: Opened) -> None:
     how = page.inner_text("#how")
     page.route("**/api/attend", lambda route: held.append(route))
     page.select_option("#lens", "norm")
-    expect(page.locator("#status")).to_have_text(re.compile(r"^asking .* …$"))
+    expect(page.locator("#status")).to_have_text(re.compile(r"^running .* …$"))
     for part in ("#grids", "#answers"):
         expect(page.locator(part)).to_have_css("opacity", "0.45")
     assert page.inner_text("#how") == how, "the pictures are still those of the other lens"
@@ -106,7 +106,7 @@ def test_typing_makes_old_what_stands_there(opened: Opened) -> None:
             const status = document.getElementById('status').textContent;
             return [document.body.classList.contains('asking'), status, box.value]; }"""
     )
-    assert told == [True, "asking worded …", f"{TEXT} cat"], "at once, before anything is asked"
+    assert told == [True, "running worded …", f"{TEXT} cat"], "at once, before anything is asked"
     expect(page.locator("#status")).to_contain_text("11 tokens")
     drawn(page)
 
@@ -124,7 +124,7 @@ def test_thumbnails_change_together(opened: Opened) -> None:
                 if (this.canvas.closest?.('.thumb')) { window.turns.add(turn); window.painted.add(this.canvas); }
                 return put.apply(this, all); }; }"""
     )
-    page.locator('input[name="scale"][value="linear"]').check(force=True)
+    page.select_option("#colours", "one linear")
     page.wait_for_function(
         "() => window.painted.size === document.querySelectorAll('.thumb canvas').length"
     )
@@ -190,7 +190,7 @@ def test_the_card_says_all_once(opened: Opened) -> None:
     expect(card).to_contain_text(
         "without it0.200 [0.100, 0.300] (95 %, uncorrected); p 0.010, p (Holm) 0.020: ★ significant"
     )
-    expect(card.locator("dd").last).to_contain_text(re.compile(r"\d nats away$"))
+    expect(card.locator("dd").last).to_contain_text(re.compile(r"distance \d\S* nats$"))
     expect(page.locator("#role")).to_have_text("syntactic: nsubj, next token +1")
     expect(page.locator("#role")).to_have_attribute("title", "syntactic: nsubj, next token, broad")
     names = card.locator("dt").all_inner_texts()
@@ -233,7 +233,7 @@ def test_pictures_of_all_heads_say_what_was_cut_and_what_is_what(
     page = opened(show="b")
     drawing = saved(page, "#all-svg", tmp_path)
     texts = texts_in(drawing)
-    assert texts.count("cut") == 1
+    assert texts.count("pruned") == 1
     assert "layer ↓ head →" in texts
     page.click(head_of("0.1"))
     shows(page, "0.1")
@@ -246,7 +246,7 @@ def test_an_address_that_names_what_is_not_here_is_mended_and_says_so(opened: Op
     page = opened(heads="9.9,1.3", lens="wishful", off="77.1,0.1")
     shows(page, "1.3")
     expect(page.locator("#ignored")).to_have_text(
-        "Not in worded, and left out of the address: heads 9.9; lens wishful; off 77.1."
+        "Not in worded, so ignored in the address: heads 9.9; lens wishful; off 77.1."
     )
     assert "wishful" not in page.url
     assert "77" not in page.url
@@ -281,10 +281,10 @@ def test_no_exports_without_maps_and_no_jump_when_they_come(browser: Browser) ->
 def test_a_text_that_is_too_long_for_a_lens_is_said_where_maps_would_be(
     opened: Opened, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headscope.explorer.session.MOST_TRIED", 4)
+    monkeypatch.setattr("headscope.explorer.session.LONGEST_PER_TOKEN", 4)
     page = opened()
     page.select_option("#lens", "value-zeroing")
-    expect(page.locator("#refused")).to_contain_text("at most 4 tokens here")
+    expect(page.locator("#refused")).to_contain_text("at most 4 tokens, since")
     expect(page.locator("#error")).to_be_hidden()
     expect(page.locator("#all-png")).to_be_hidden()
     page.select_option("#lens", "raw")

@@ -69,18 +69,18 @@ def test_heads_that_are_off_change_the_maps_of_others(lens: str, ask_kind: AskKi
 def test_an_unknown_lens_is_refused_with_the_choices(ask: Asking) -> None:
     answer = ask.post("/api/attend", {"model": "a", "text": "the cat", "lens": "rollin"})
     assert answer.status == 422
-    assert '"rollin" is no lens' in answer.error
+    assert '"rollin" is not a lens' in answer.error
     assert "rollout" in answer.error
 
 
 def test_a_pass_for_every_token_has_its_limit(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headscope.explorer.session.MOST_TRIED", 4)
+    monkeypatch.setattr("headscope.explorer.session.LONGEST_PER_TOKEN", 4)
     answer = ask.post(
         "/api/attend",
         {"model": "a", "text": "the old cat sat on the mat .", "lens": "value-zeroing"},
     )
     assert answer.status == 422
-    assert "at most 4 tokens here" in answer.error
+    assert "at most 4 tokens, since" in answer.error
     assert (
         ask.post("/api/attend", {"model": "a", "text": "the cat", "lens": "value-zeroing"}).status
         == 200

@@ -36,7 +36,7 @@ def page(opened: Opened) -> Page:
 def test_all_unimportant_heads_are_switched_off_at_once_and_back(page: Page) -> None:
     choice = page.locator("#unimportant button").first
     expect(choice).to_have_text(
-        "Switch off 2 heads that cost less than 0.01 each (of 100 examples)"
+        "Switch off 2 heads that raise the loss by less than 0.01 each (100 examples)"
     )
     expect(choice).to_have_attribute(
         "title", re.compile(r"^0\.1, 0\.2: .*Together they may cost more")
@@ -77,7 +77,7 @@ def test_heads_in_the_order_of_a_number_show_it(page: Page) -> None:
 def test_a_card_leads_to_the_twin_and_shows_markup_as_text(page: Page) -> None:
     page.click(head_of("0.1"))
     expect(page.locator("#card")).to_contain_text(EVIL)
-    expect(page.locator("#card")).to_contain_text("0.25 nats apart")
+    expect(page.locator("#card")).to_contain_text("distance 0.25 nats")
     page.locator("#card button.link").click()
     shows(page, "1.2")
 

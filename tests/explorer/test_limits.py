@@ -80,7 +80,7 @@ def test_what_is_malformed_is_400(body: bytes, said: str, ask: Asking) -> None:
         (
             {"lens": "rose"},
             422,
-            'lens: "rose" is no lens. Expected effective, effective-simplex, flow, gradient,',
+            'lens: "rose" is not a lens. Expected effective, effective-simplex, flow, gradient,',
         ),
         ({"off": "9.1"}, 422, 'heads "9.1": "9.1" is not in this model. Expected '),
         ({"off": "0.9"}, 422, 'heads "0.9": "0.9" is not in this model. Expected '),
@@ -304,7 +304,7 @@ def test_only_so_many_may_wait(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> 
         asked = [pool.submit(ask.post, "/api/attend", GOOD | {"client": str(i)}) for i in range(99)]
         refused = [one.result() for one in _first(asked, 91)]
         assert {answer.status for answer in refused} == {429}
-        assert refused[0].error == "8 requests wait already. Ask again in a moment."
+        assert refused[0].error == "8 requests wait already. Try again in a moment."
         assert ask.get("/api/about").status == 200, "what needs no model is told meanwhile"
         let_go.set()
         assert running.result().status == 200
@@ -337,7 +337,7 @@ def test_a_newer_turn_of_a_page_makes_older_ones_stale(
             "it is answered at once, not when it would have been its turn"
         )
         assert waiting.result().error.startswith(
-            "turn 2 is over: this page has asked turn 3 since."
+            "turn 2 is stale: this page has sent turn 3 since."
         )
         late = turn("cat", 2).result(LONGEST)
         assert late.status == 409
@@ -382,7 +382,7 @@ def test_a_failure_is_told_and_leaves_the_server_alive(
         answer = ask.post("/api/attend", GOOD)
         assert (answer.status, answer.error) == (
             500,
-            "the server failed (the sky fell). Its terminal says more.",
+            "the server failed (the sky fell). Its terminal shows the traceback.",
         )
         patched.setattr(Session, "attend", lambda *given: (_ for _ in ()).throw(MemoryError))
         answer = ask.post("/api/attend", GOOD)
@@ -400,7 +400,7 @@ def test_numbers_that_are_none_are_not_shown(start: Callable[..., Explorer]) -> 
         model.model.encoder.layer[0].attention.self.query.bias[0] = torch.nan
     answer = Asking(start(model), model).post("/api/attend", GOOD)
     assert answer.status == 503
-    assert answer.error.startswith("worded gave numbers that are not finite.")
+    assert answer.error.startswith("the output of worded has numbers that are not finite.")
 
 
 # Fuzzing

@@ -50,7 +50,7 @@ def test_a_taken_port_is_the_next_one_and_said(start: Start) -> None:
     with taken_port() as port:
         explorer = start(worded(BertModel), port=port, log=said.append)
         assert port < explorer.port <= port + 20
-        assert said == [f"port {port} is taken: this is {explorer.port}", explorer.url]
+        assert said == [f"port {port} is taken, using {explorer.port}", explorer.url]
         assert Asking(explorer, worded(BertModel)).get("/api/about").status == 200
 
 
@@ -269,9 +269,9 @@ def test_control_c_ends_it_cleanly(sign: signal.Signals, status: int, tmp_path: 
             assert found is not None, said
             here = int(found[1])
             assert said == [
-                f"port {port} is taken: this is {here}",
+                f"port {port} is taken, using {here}",
                 f"http://127.0.0.1:{here}/",
-                "Ctrl-C ends it",
+                "Press Ctrl-C to stop",
             ]
             connection = http.client.HTTPConnection(
                 "127.0.0.1", here, timeout=LONGEST
@@ -283,7 +283,7 @@ def test_control_c_ends_it_cleanly(sign: signal.Signals, status: int, tmp_path: 
         finally:
             process.kill()
     assert (process.returncode, err) == (status, "loading bert …\n")
-    assert out == ("ended\n" if sign == signal.SIGINT else "")
+    assert out == ("stopped\n" if sign == signal.SIGINT else "")
 
 
 @pytest.mark.slow
@@ -355,7 +355,7 @@ def test_control_c_does_not_wait_for_the_model(tmp_path: Path) -> None:
             one.join()
     finally:
         process.kill()
-    assert (process.returncode, out, err) == (0, "ended\n", "loading bert …\n")
+    assert (process.returncode, out, err) == (0, "stopped\n", "loading bert …\n")
     assert answers == [503, 503]
 
 
@@ -389,7 +389,7 @@ def test_the_work_under_way_is_stopped_and_the_model_left_as_it_was(
     explorer.stop()
     waiting.join(LONGEST)
     assert not explorer.is_working
-    assert "being ended" in str(outcome[0])
+    assert "shutting down" in str(outcome[0])
     whole = headscope.look(model, "the cat").lenses[0].stacks[0].weights
     np.testing.assert_array_equal(
         whole, headscope.look(worded(BertModel), "the cat").lenses[0].stacks[0].weights

@@ -78,7 +78,10 @@ def test_a_forgotten_state_is_404_and_comes_back(ask: Asking) -> None:
     for word in PLAIN:
         ask.attend(f"{word} house")
     answer = ask.get(f"/api/maps/{kept}/encoder/0")
-    assert (answer.status, answer.error) == (404, "this state is forgotten. Ask /api/attend again.")
+    assert (answer.status, answer.error) == (
+        404,
+        "this state is no longer in memory. Ask /api/attend again.",
+    )
     assert ask.attend("the cat")["id"] == kept
     assert ask.get(f"/api/maps/{kept}/encoder/0").status == 200
 

@@ -53,7 +53,7 @@ def test_unimportant_are_those_shown_to_cost_next_to_nothing(asking: Asking) -> 
     """Neither those that are missed, nor one of which nothing was shown (0.3), nor those that nobody tested."""
     (told,) = asking.get("/api/about").json["study"]["unimportant"]
     assert (told["heads"], told["count"]) == ("0.1-2", 2)
-    assert told["what"] == "that cost less than 0.01 each (of 100 examples)"
+    assert told["what"] == "that raise the loss by less than 0.01 each (100 examples)"
     assert "Together they may cost more" in told["why"]
     assert asking.attend("the cat", None, told["heads"])["off"] == "0.1-2"
 
@@ -80,15 +80,15 @@ def test_the_margin_is_a_share_of_the_intact_loss() -> None:
         weighed({"0.0": 0.019, "0.1": 0.021, "1.0": -0.3}, loss=-2.0), model()
     ).about["unimportant"]
     assert told["heads"] == "0.0,1.0"
-    assert told["what"] == "that cost less than 0.02 each (of 100 examples)"
-    assert "the loss of sts </b> rises by less than 0.02 (1 % of 2)" in told["why"]
+    assert told["what"] == "that raise the sts </b> loss by less than 0.02 each (100 examples)"
+    assert "raises the sts </b> loss by less than 0.02 (1 % of 2)" in told["why"]
 
 
 def test_no_layer_is_called_unimportant_as_a_whole() -> None:
     cheap = {f"{layer}.{head}": 0.001 + 0.001 * head for layer, head in PLACES}
     (told,) = StudyView(weighed(cheap), model()).about["unimportant"]
     assert told["heads"] == "0.0-2,1.0-2"  # the one that may cost most stays
-    assert "one head of each layer is left on" in told["why"]
+    assert "One head per layer stays on" in told["why"]
 
 
 def test_heads_have_the_numbers_of_the_table(asking: Asking) -> None:
@@ -266,7 +266,7 @@ def test_a_text_that_is_too_long_to_be_asked_is_put_together() -> None:
 
 @pytest.mark.parametrize(
     ("head", "said"),
-    [("9.9", "is not in this model"), ("x", "does not name a head"), ("0.*", "are 4 heads")],
+    [("9.9", "is not in this model"), ("x", "does not name a head"), ("0.*", "names 4 heads")],
 )
 def test_what_is_no_head_is_refused(head: str, said: str, asking: Asking) -> None:
     for kind in ("cards", "examples"):
@@ -297,10 +297,10 @@ def test_a_plan_and_gates_name_unimportant_heads_too() -> None:
     told = StudyView(Study(to_frame(rows)), model()).about["unimportant"]
     assert [(one["heads"], one["count"]) for one in told] == [("0.2-3,1.2-3", 4), ("0.*", 4)]
     assert (told[0]["what"], told[1]["what"]) == (
-        "that the plan removes",
-        "whose gates closed (small)",
+        "that the plan prunes",
+        "whose gates are closed (small)",
     )
-    assert told[1]["why"] == "their gates closed (small)"
+    assert told[1]["why"] == "their gates are closed (small)"
 
 
 def test_a_study_of_other_heads_is_refused() -> None:

@@ -397,15 +397,28 @@ def test_a_missing_directory_is_said_and_none_is_made(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_the_frame_of_a_notebook_is_as_high_as_its_layers_need() -> None:
+    heights = [
+        int(
+            re.findall(
+                r'height="(\d+)" style', look_at(softmax_maps(layers, 2, 4, 4))._repr_html_()
+            )[0]
+        )
+        for layers in (2, 6, 12, 40)
+    ]
+    assert heights[0] < heights[1] < heights[2] <= heights[3] == 1200, "a frame of a tower scrolls"
+    assert heights[1] - 320 >= 6 * 60
+
+
 def test_a_look_is_one_line_in_python() -> None:
     look = look_at(softmax_maps(2, 3, 6, 6))
-    assert repr(look) == "Look('toy', 'a text', 6 tokens, lens raw)"
+    assert repr(look) == "Look('toy', 'a text', 6 tokens, 2 layers × 3 heads, lens raw)"
     changed = look_at(
         softmax_maps(2, 3, 6, 6), text=("a" * 99, "b"), off="0.2,1.*", edits=("Masked('star')",)
     )
     assert (
         repr(changed)
-        == f"Look('toy', '{'a' * 39}…', 'b', 6 tokens, lens raw, off 0.2,1.*, Masked('star'))"
+        == f"Look('toy', '{'a' * 39}…', 'b', 6 tokens, 2 layers × 3 heads, lens raw, off 0.2,1.*, Masked('star'))"
     )
     assert len(repr(look.stacks[0])) < 500
 

@@ -239,7 +239,7 @@ def test_heads_that_are_off_are_hatched_and_named(
         watched.open(replace(look, off="encoder.0.1,encoder.2.*").save(tmp_path / "look.html"))
     )
     expect(page.locator(".edits")).to_have_text(
-        "Heads that are off (ablated): encoder.0.1, encoder.2.*. Their pictures are hatched."
+        "Heads switched off (ablated): encoder.0.1, encoder.2.*. Their maps are hatched."
     )
     off = page.locator(".cell.off .thumb")
     expect(off).to_have_count(1 + HEADS)
@@ -270,7 +270,7 @@ def test_the_text_is_read_in_both_directions(
     )
     assert row[best[0]] == pytest.approx(row.max(), abs=0.004)
     expect(page.locator("#asked")).to_have_text(
-        re.compile("keeper.* attends to|Who attends to .*keeper")
+        re.compile("keeper.* attends to|keeper.* is attended to by")
     )
 
 
@@ -327,8 +327,7 @@ def test_the_address_of_the_page_keeps_the_view(watched: Watched, file: Path) ->
     page = drawn(watched.open(file))
     page.get_by_label("encoder.0.3", exact=True).click()
     choose(page, "level", "words")
-    choose(page, "scale", "linear")
-    choose(page, "range", "head")
+    page.select_option("#colours", "head linear")
     opened(page, "encoder.0.3", "words", "linear")
     address = page.url
     caption = page.inner_text("#caption")
@@ -428,7 +427,8 @@ def test_a_row_that_is_stretched_to_1_says_what_from(
     page.locator("#maps canvas").first.focus()
     page.keyboard.press("ArrowDown")
     sums = re.fullmatch(
-        r"row 1, stretched from (\d\.\d+) · column (\d\.\d+)", page.inner_text("#tip small")
+        r"row sum 1 \((\d\.\d+) before renormalising\) · column sum (\d\.\d+)",
+        page.inner_text("#tip small"),
     )
     assert sums is not None
     stack = look.stacks[0]
@@ -458,7 +458,7 @@ def test_punctuation_and_itself_are_hidden_too(
 ) -> None:
     page = opened(
         watched.open(file, "#heads=encoder.1.2&hide=special,itself,renormalise"),
-        "itself hidden, renorm",
+        "diagonal hidden, renorm",
     )
     assert page.locator('input[name="punctuation"]').is_disabled()  # this text has none
     shown = numbers_in(saved(page, "#csv", tmp_path))

@@ -99,8 +99,8 @@ def test_the_lens_changes_in_place_and_the_address_keeps_it(watched: Watched, fi
     expect(page.locator("#how")).to_have_text("Shares, multiplied.")
     assert "lens=rollout" in page.url
     assert page.locator('input[name="stack"][value="decoder"]').is_disabled()
-    expect(page.locator("#asked")).to_have_text(re.compile("draws on"))
-    expect(page.locator("#remark")).to_have_text("Its row sums to 0.50.")
+    expect(page.locator("#asked")).to_have_text(re.compile("receives from"))
+    expect(page.locator("#remark")).to_have_text("Row sum: 0.50.")
     page.select_option("#lens", "gradient")  # the head that was open before
     opened(page, "encoder.2.3", "gradient", "−0.020 to 0.020".replace(" ", "\u00a0"))
     address = page.url
@@ -190,11 +190,11 @@ def test_a_row_of_a_signed_map_says_what_it_sums_to(
     page = opened(watched.open(file, "#lens=gradient&heads=encoder.1.2&token=4"), "encoder.1.2")
     row = look.lenses[2].stacks[0].weights[1, 2, 4]
     said = page.inner_text("#remark")
-    found = float(re.search(r"sums to (−?\d\.\d+)", said)[1].replace("−", "-"))  # type: ignore[index]
+    found = float(re.search(r"Row sum: (−?\d\.\d+)", said)[1].replace("−", "-"))  # type: ignore[index]
     assert found == pytest.approx(row.sum(), rel=0.05)
     first = page.locator("#ranking tr").first
     assert first.locator("td").last.inner_text() == "−0.020"
     assert first.locator("i").get_attribute("class") == "less"
     page.locator('input[name="special"]').check(force=True)
     opened(page, "special tokens hidden")
-    assert "What is hidden has" in page.inner_text("#remark")
+    assert "Hidden: " in page.inner_text("#remark")

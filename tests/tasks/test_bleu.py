@@ -18,8 +18,10 @@ from headscope.ablation.estimates.gradient import gradient_terms
 from headscope.ablation.estimates.norm import output_norms
 from headscope.ablation.modes.mean import mean_results
 from headscope.ablation.sweep import Sweep
+from headscope.analysis.token_maps import encode_input
 from headscope.tasks import get_task
 from headscope.tasks.bleu import Bleu
+from headscope.tasks.bleu import translate as generate
 from headscope.tasks.inference import evaluate
 from worded import sentence, translator
 
@@ -58,6 +60,18 @@ def test_bleu_and_chrf_are_sacrebleu_s_of_the_library_s_translations(tmp_path: P
     assert metrics["bleu"] == pytest.approx(corpus_bleu(said, right).score)
     assert metrics["chrf"] == pytest.approx(corpus_chrf(said, right).score)
     assert metrics["chrf"] > 1
+
+
+def test_a_decoder_of_few_positions_translates_as_far_as_it_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headscope.tasks.bleu.LONGEST", 128)
+    monkeypatch.setattr("worded.LONGEST", 12)
+    model = translator()
+    assert model.model.config.max_position_embeddings == 12
+    batch = encode_input(model, "the old cat sat", None)
+    (ids,) = generate(model, batch)
+    assert 0 < len(ids) <= 12
 
 
 def test_what_is_said_well_has_a_high_score(tmp_path: Path) -> None:

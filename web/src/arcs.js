@@ -138,7 +138,7 @@ export class ArcsPane {
     this.lines = shown.length ? largestLines(shown) : [];
     this.hovered = null;
     this.scroller.hidden = !shown.length;
-    this.canvas.setAttribute("aria-label", `lines of attention, ${shown.map(({ name }) => name).join(", ")}; arrow keys move from token to token`);
+    this.canvas.setAttribute("aria-label", `attention arcs of ${shown.map(({ name }) => name).join(", ")}; arrow keys move from token to token`);
     this.layout();
   }
 

@@ -8,7 +8,13 @@ import { CHOICES, SWITCHES, change, state } from "./state.js";
 /** @typedef {keyof import("./state.js").State} Name */
 /** @typedef {import("./types.js").Model} Model */
 
-const RADIOS = [...Object.keys(CHOICES), "stack", "show"];
+const RADIOS = ["level", "direction", "view", "stack", "show"];
+/** Names of stacks as the page writes them. @type {Record<string, string>} */
+const STACK_NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross-attention", query: "Query stream" };
+/** Names of lenses that say more than the one the command line takes. @type {Record<string, string>} */
+const LENS_NAMES = { raw: "attention weights", norm: "norm-weighted attention", effective: "effective attention", gradient: "attention × gradient" };
+/** What the maps of a grid are, if they are attention weights. */
+const HOW_WEIGHTS = "One map per head. Row: the token that attends; column: the token attended to; darker: larger weight. Click a map to open it.";
 
 /** @param {string} holder @param {string} name @param {[string, string][]} values  with what is written on them */
 export function radios(holder, name, values) {
@@ -22,9 +28,10 @@ export function radios(holder, name, values) {
 
 /** @param {Model} model */
 export function startControls(model) {
-  radios("stacks", "stack", model.stacks.map(({ name }) => [name, name]));
+  radios("stacks", "stack", model.stacks.map(({ name }) => [name, STACK_NAMES[name] ?? name]));
   $("stacks").hidden = model.stacks.length < 2;
   startLenses(model);
+  startColours();
   $("fold").addEventListener("click", () => {  // on a phone the choices would fill the first screen
     const isFolded = $("controls").classList.toggle("folded");
     $("fold").setAttribute("aria-expanded", String(!isFolded));
@@ -41,14 +48,34 @@ export function startControls(model) {
 
 /** @param {Model} model */
 function startLenses(model) {
-  for (const [title, names] of /** @type {[string, string[]][]} */ ([["of each head", model.lenses.heads], ["of tokens, over all heads", model.lenses.tokens]])) {
+  for (const [title, names] of /** @type {[string, string[]][]} */ ([["Per head", model.lenses.heads], ["Over all heads (token maps)", model.lenses.tokens]])) {
     const group = make("optgroup");
     group.label = title;
-    group.append(...names.map((name) => Object.assign(make("option", "", name), { value: name })));
+    group.append(...names.map((name) => Object.assign(make("option", "", LENS_NAMES[name] ?? name), { value: name })));
     if (names.length) $("lens").append(group);
   }
   $("lens-box").hidden = model.lenses.heads.length + model.lenses.tokens.length < 2;
   $("lens").addEventListener("change", () => change({ lens: $("lens").value, heads: through(model, $("lens").value) }));
+}
+
+/** Range and curve of the colour scale are one choice. */
+function startColours() {
+  for (const range of CHOICES.range) {
+    for (const scale of CHOICES.scale) $("colours").append(Object.assign(make("option"), { value: `${range} ${scale}` }));
+  }
+  $("colours").addEventListener("change", () => {
+    const [range, scale] = $("colours").value.split(" ");
+    change({ range, scale });
+  });
+}
+
+/** @param {string} whole  the range that all heads share */
+function drawColours(whole) {
+  for (const option of $("colours").options) {
+    const [range, scale] = option.value.split(" ");
+    option.textContent = `${range === "one" ? whole : "per head"}, ${scale === "root" ? "square root" : "linear"}`;
+  }
+  $("colours").value = `${state.range} ${state.scale}`;
 }
 
 /** @type {import("./types.js").Place[]} the heads that were open when a lens without heads was chosen */
@@ -72,10 +99,10 @@ function through(model, lens) {
 /** @param {string} selector @returns {HTMLInputElement[]} */
 const inputs = (selector) => [...document.querySelectorAll(`input${selector}`)].map((one) => /** @type {HTMLInputElement} */ (one));
 
-/** How the maps that are drawn are to be read; it changes when they do. @param {import("./types.js").Lens | null} lens */
+/** How to read the maps on show; it changes when they do. @param {import("./types.js").Lens | null} lens */
 export function explain(lens) {
-  $("how").textContent = lens?.how ?? "";
-  $("how").hidden = !lens?.how;
+  const isGrid = !state.heads.length && lens?.name === "raw";
+  $("how").textContent = isGrid ? HOW_WEIGHTS : lens?.name === "raw" ? "" : lens?.how ?? "";
 }
 
 /** @param {boolean} lacksTarget  a stack may have no maps because there is no target yet */
@@ -83,8 +110,8 @@ export function drawControls(lacksTarget) {
   const lens = answers.a?.lens, sides = answers.a?.sides[state.stack];
   $("lens").value = state.lens;
   const isDifference = state.show === "difference" || (state.show === "change" && state.off.size > 0);
-  $("full").textContent = isDifference ? "largest difference" : lens && !lens.shares ? "all maps’ largest" : "1";
-  [$("to").textContent, $("by").textContent] = lens?.forms ? ["What it draws on", "What draws on it"] : ["Where it looks", "Who looks at it"];
+  drawColours(isDifference ? "± largest" : lens && !lens.shares ? (lens.signed ? "± largest" : "0 to largest") : "0 to 1");
+  [$("to").textContent, $("by").textContent] = lens?.forms || lens?.shares === false ? ["Receives from", "Contributes to"] : ["Attends to", "Attended to by"];
   const isWithoutChange = state.show === "change" && !state.off.size;
   for (const name of RADIOS) {
     for (const radio of inputs(`[name="${name}"]`)) radio.checked = radio.value === (name === "show" && isWithoutChange ? "a" : state[/** @type {Name} */ (name)]);

@@ -18,9 +18,11 @@ import { samePlace, state } from "./state.js";
 /** @typedef {{title: string, label: string, cells: string[]}} Row  heads in a row, as stack.layer.head; empty: there is none; CUT: there was one */
 
 const MOST_PIXELS = 96, SLICE_MS = 14, MOST_ABREAST = 12;
+const LARGEST = 92, SMALLEST = 56, GAP = 5, BELOW = 10;  // pixels: the side of a cell, what is between two, what is left free below all
+const MOST_WITH_SWITCH = 20;  // heads in a row: the switches of more would hide their maps
 const NOTHING = 0.00005;  // of the most there can be: what is written as < 0.0001
 /** In a row of cells: a head that was cut out of the model. */
-export const CUT = "cut";
+export const CUT = "pruned";
 const BOTH_WAYS = "layer ↓ head →";
 
 export class Grid {
@@ -37,7 +39,7 @@ export class Grid {
 
   /**
    * @param {HTMLElement} holder
-   * @param {{open: (place: Place, isAdded: boolean) => void, toggle: ((head: string) => void) | null, name: (place: Place) => string}} told
+   * @param {{open: (place: Place, isAdded: boolean) => void, toggle: ((heads: string[]) => void) | null, name: (place: Place) => string}} told
    */
   constructor(holder, told) {
     this.told = told;
@@ -51,22 +53,46 @@ export class Grid {
     const width = 1 + Math.max(...stack.layers.flatMap(({ heads }) => heads), 0);
     if (!this.begin(`layers ${stack.name} ${JSON.stringify(stack.layers)}`, width + 1, false)) return;
     this.root.append(make("span", "label corner", BOTH_WAYS));
-    for (let head = 0; head < width; head++) this.root.append(make("span", "label", String(head)));
+    for (let head = 0; head < width; head++) {
+      const column = stack.layers.filter(({ heads }) => heads.includes(head)).map(({ layer }) => full(stack.name, layer, head));
+      this.root.append(this.label("label", String(head), `head ${head} of every layer`, column));
+    }
     this.root.append(make("span", "label mean", "mean"));
     this.columns = [...Array.from({ length: width }, (_, head) => String(head)), "mean"];
     this.corner = BOTH_WAYS;
     for (const { layer, heads } of stack.layers) {
       const every = Array.from({ length: width }, (_, head) => (heads.includes(head) ? full(stack.name, layer, head) : CUT));
       this.rows.push({ title: "", label: String(layer), cells: [...every, heads.length ? full(stack.name, layer, "mean") : ""] });
-      this.root.append(make("span", "label layer", String(layer)));
+      this.root.append(this.label("label layer", String(layer), `layer ${layer}`, heads.map((head) => full(stack.name, layer, head))));
       for (let head = 0; head < width; head++) {
         if (heads.includes(head)) this.add({ layer, head }, stack.name, this.root, false);
-        else this.root.append(make("span", "gone", "cut"));
+        else this.root.append(make("span", "gone", CUT));
       }
       if (heads.length) this.add({ layer, head: "mean" }, stack.name, this.root, false);
       else this.root.append(make("span"));
     }
     this.grabTab(this.cells.values().next().value);
+  }
+
+  /** The number of a row or column: it switches all of its heads, if the model can be asked. @param {string} kind @param {string} text @param {string} what @param {string[]} heads */
+  label(kind, text, what, heads) {
+    const act = this.told.toggle;
+    if (!act || !heads.length) return make("span", kind, text);
+    const label = button(`${kind} all`, text, () => act(heads));
+    label.setAttribute("aria-label", `switch ${what} off or on`);
+    label.title = `Switch ${what} off, or on`;
+    label.tabIndex = -1;
+    return label;
+  }
+
+  /** Cells as large as lets all rows end with the window; if they would be too small for that, as large as can be. */
+  fit() {
+    if (!this.root.offsetParent || this.root.classList.contains("flowing")) return;
+    const first = this.cells.values().next().value, rows = this.rows.length;
+    if (!first || !rows) return;
+    const room = innerHeight - (first.cell.getBoundingClientRect().top + scrollY) - BELOW, size = Math.floor(room / rows) - GAP;
+    const side = size < SMALLEST || this.isOfTokens ? "" : `${Math.min(LARGEST, size)}px`;
+    if (this.root.style.getPropertyValue("--cell") !== side) this.root.style.setProperty("--cell", side);
   }
 
   /** Maps over all heads: columns are layers, rows are what stands beside each other. @param {string} stack @param {import("./types.js").Answer} answer */
@@ -117,6 +143,7 @@ export class Grid {
     this.root.replaceChildren();
     this.root.classList.toggle("flowing", isFlow);
     this.root.classList.remove("of-tokens");
+    this.root.classList.toggle("crowded", columns > MOST_WITH_SWITCH);
     this.root.style.setProperty("--heads", String(columns));
     return true;
   }
@@ -135,9 +162,10 @@ export class Grid {
     const act = this.told.toggle;
     let toggle = null;
     if (act && place.head !== "mean" && !this.isOfTokens) {
-      toggle = button("switch", "", () => act(head));
+      toggle = button("switch", "", () => act([head]));
       toggle.setAttribute("role", "switch");
       toggle.setAttribute("aria-label", `${name} on`);
+      toggle.title = "Switch this head off, or on";
       toggle.tabIndex = -1;
       cell.append(toggle);
     }
@@ -165,7 +193,7 @@ export class Grid {
         isOff ? "switched off" : "",
         told ? `largest ${answer?.lens.name === "raw" ? "weight" : "number"} ${digits(told.largest, !answer?.lens.shares)}` : "",
         told && told.entropy !== null ? `mean entropy ${told.entropy.toFixed(2)} nats` : "",
-        moved >= 0.0005 ? `${(100 * moved).toFixed(1)} % of ${answer?.lens.name === "raw" ? "its attention went elsewhere" : "it is different now"}` : "",
+        moved >= 0.0005 ? `${(100 * moved).toFixed(1)} % of ${answer?.lens.name === "raw" ? "its attention moved" : "the map changed"} since heads are off` : "",
       ].filter(Boolean).join("\n");
       if (chosen >= 0) thumb.setAttribute("aria-current", "true");
       else thumb.removeAttribute("aria-current");

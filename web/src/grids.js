@@ -42,7 +42,7 @@ export class Grids {
     for (const { frame, title, grid, at } of this.frames) {
       const source = found[at], model = this.models[state.show === "b" ? 1 : state.show === "both" ? at : 0] ?? this.models[0];
       frame.hidden = at > 0 && !source;
-      title.textContent = state.show === "both" ? shortName(model) : state.show === "difference" ? modelOf(this.models, at) : source?.against ? "now minus all heads on" : "";
+      title.textContent = state.show === "both" ? shortName(model) : state.show === "difference" ? modelOf(this.models, at) : source?.against ? "change: now minus all heads on" : "";
       title.hidden = !title.textContent;
       const stack = common(model, state.show === "difference" ? this.models[1] : undefined, state.stack);
       if (frame.hidden || !stack) continue;
@@ -71,6 +71,7 @@ export class Grids {
     Promise.all(found.map((source, at) => this.frames[at].grid.draw(source))).then((ready) => {
       if (!ready.every(Boolean) || now !== this.drawn) return;
       for (const show of ready) show?.();
+      this.fit();
       $("grids").classList.remove("behind");
       if (!state.heads.length) explain(found[0].answer.lens);
       performance.mark("overview");
@@ -79,6 +80,10 @@ export class Grids {
       this.drawn = "";
       this.failed(reason);
     });
+  }
+
+  fit() {
+    for (const { grid } of this.frames) grid.fit();
   }
 
   /** The map that is `by` places after another; means are passed over. @param {Place} from @param {number} by @returns {Place | undefined} */

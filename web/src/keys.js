@@ -7,10 +7,10 @@ import { $, make } from "./dom.js";
 /** @param {Key[]} keys */
 export function startKeys(keys) {
   const list = $("keys"), fixed = [
-    ["← ↑ ↓ →", "from head to head in the grid, from cell to cell in the map"],
-    ["Enter", "open the head that has the focus; in a map, keep its token"],
-    ["Shift Enter", "add it to the heads that are open (arcs)"],
-    ["Tab", "from part to part"],
+    ["← ↑ ↓ →", "move between heads in the grid, or between cells in a map"],
+    ["Enter", "open the focused head; in a map, select the token"],
+    ["Shift Enter", "add the focused head to the open ones (arcs)"],
+    ["Tab", "move between parts of the page"],
   ];
   for (const [shown, what] of [...keys.map((one) => [one.shown, one.what]), ...fixed]) {
     const name = make("dt"), said = make("dd", "", what);

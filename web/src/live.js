@@ -51,11 +51,12 @@ export function startLive(about) {
       drawCard(shown, isTokens ? null : study, place, models.length > 1);
     },
     keys: (grids) => [
-      { key: "/", shown: "/", what: "type another text (Esc leaves the box)", act: () => $("text").focus() },
-      { key: "o", shown: "O", what: "switch a head off, or on: the one that has the focus, else the open one", act: () => switchHead(model, grids.focused()) },
+      { key: "/", shown: "/", what: "edit the text (Esc leaves the box)", act: () => $("text").focus() },
+      { key: "o", shown: "O", what: "switch the focused or open head off, or on", act: () => switchHead(model, grids.focused()) },
+      { key: "l", shown: "L", what: "switch its whole layer off, or on", act: () => switchLayer(model, grids.focused()) },
       { key: "u", shown: "U", what: "undo the last switch", act: undo },
-      { key: "Ctrl+z", shown: "Ctrl Z", what: "the same", act: undo },
-      { key: "U", shown: "Shift U", what: "redo it", act: redo },
+      { key: "Ctrl+z", shown: "Ctrl Z", what: "undo as well", act: undo },
+      { key: "U", shown: "Shift U", what: "redo", act: redo },
     ],
   };
 }
@@ -81,14 +82,22 @@ function write(model, given) {
 
 /** @param {LiveModel} model @param {string | null} head  the one that has the focus */
 function switchHead(model, head) {
-  if (head && !head.endsWith(".mean")) toggle(head);
+  if (head && !head.endsWith(".mean")) toggle([head]);
   else switchOpen(model);
 }
 
 /** @param {LiveModel} model */
 function switchOpen(model) {
   const [place] = state.heads;
-  if (place && place.head !== "mean" && !isOfTokens(model, state.lens)) toggle(full(state.stack, place.layer, place.head));
+  if (place && place.head !== "mean" && !isOfTokens(model, state.lens)) toggle([full(state.stack, place.layer, place.head)]);
+}
+
+/** All heads of the layer of the head that has the focus, else of the open one. @param {LiveModel} model @param {string | null} head */
+function switchLayer(model, head) {
+  const layer = head ? Number(head.split(".")[1]) : state.heads[0]?.layer;
+  if (layer === undefined || isOfTokens(model, state.lens)) return;
+  const heads = model.stacks.find(({ name }) => name === state.stack)?.layers.find((one) => one.layer === layer)?.heads ?? [];
+  if (heads.length) toggle(heads.map((one) => full(state.stack, layer, one)));
 }
 
 /** @param {About} about */
@@ -99,21 +108,28 @@ function startChoices({ models, study }) {
     .../** @type {[string, string][]} */ (b ? [["b", shortName(b)], ["both", "Both"], ["difference", "Difference"]] : []),
     ["change", "Change"],
   ]);
-  const importances = make("optgroup");
-  importances.label = "importance";
-  for (const [value, text] of found) (study?.importances.includes(value) ? importances : $("order")).append(Object.assign(make("option", "", text), { value }));
-  if (importances.children.length) $("order").append(importances);
+  const changeLabel = document.querySelector('input[name="show"][value="change"]')?.parentElement;
+  if (changeLabel) changeLabel.title = "Difference to the same model with all heads on";
+  for (const title of ["Heads", "Ablation", "Importance estimates"]) {
+    const options = found.filter(([value]) => groupOf(study, value) === title), group = make("optgroup");
+    group.label = title;
+    group.append(...options.map(([value, text]) => Object.assign(make("option", "", text), { value })));
+    if (options.length) $("order").append(group);
+  }
   $("order-box").hidden = found.length < 2;
   $("order").addEventListener("change", () => change({ order: $("order").value }));
 }
 
+/** The heading of an order in the list. @param {About["study"]} study @param {string} order */
+const groupOf = (study, order) => (!study?.importances.includes(order) ? "Heads" : order.startsWith("ablation") ? "Ablation" : "Importance estimates");
+
 /** @param {About} about */
-function drawChoices({ models, study }) {
+function drawChoices({ study }) {
   if (!orders(study).some(([value]) => value === state.order)) state.order = "layer";
   $("order").value = state.order;
-  $("shows").hidden = models.length < 2 && !state.off.size;
+  $("shows").hidden = false;
   const changed = document.querySelector('input[name="show"][value="change"]');
-  if (changed?.parentElement) changed.parentElement.hidden = !state.off.size;
+  if (changed instanceof HTMLInputElement) changed.disabled = !state.off.size;  // its place is kept: the grid must not jump
 }
 
 /** @param {LiveModel} model */
@@ -122,7 +138,7 @@ function drawStatus(model) {
   $("empty").hidden = !isEmpty();
   $("missing").hidden = isEmpty() || !sides || Boolean(sides[state.stack]);
   if (isEmpty() || (!sides && !asking.isAsking)) $("status").textContent = "";
-  else $("status").textContent = isPending() || !sides ? `asking ${shortName(model)} …` : `${count} tokens of at most ${model.max_tokens} · ${Math.round(asking.took)} ms`;
+  else $("status").textContent = isPending() || !sides ? `running ${shortName(model)} …` : `${count} tokens (max. ${model.max_tokens}) · ${Math.round(asking.took)} ms`;
 }
 
 /** What each model says. @param {LiveModel[]} models */
@@ -130,11 +146,11 @@ function drawAnswers(models) {
   const shown = [answers.a, answers.b];
   $("answers").replaceChildren(...models.flatMap((one, at) => {
     const answer = shown[at], holder = make("div", "answer");
-    if (!answer) return at === 0 ? [make("p", "remark", asking.isAsking ? "…" : "What the model says will stand here.")] : [];
+    if (!answer) return at === 0 ? [make("p", "remark", asking.isAsking ? "…" : "The model’s prediction appears here.")] : [];
     const isTranslated = state.translates && answer.prediction.kind === "translation";
     drawPrediction(holder, one, answer, models.length > 1 ? shortName(one) : "", isTranslated ? translationOf(one, () => drawAnswers(models)) : null, at === 0);
     const lost = written(models[0], [...state.off].filter((head) => !everyHead(one).includes(head)));
-    if (lost) holder.append(make("p", "remark", `${shortName(one)} does not have ${lost.replaceAll(",", ", ")}: cut already.`));
+    if (lost) holder.append(make("p", "remark", `${shortName(one)} does not have ${lost.replaceAll(",", ", ")} (already pruned).`));
     return [holder];
   }), ...together(models, answers.a, answers.b, () => drawAnswers(models)));
   if (!state.translates) stopTranslating();

@@ -70,8 +70,8 @@ export function marks(view, geo, { x, y, width, height }, lit) {
   const { size, font, left, top, slanted } = geo;
   /** @type {Mark[]} */
   const found = [
-    { kind: "title", x: left, y: 13, text: view.lens.forms ? "to: what is drawn on (key)" : "to: what is attended to (key)", anchor: "start" },
-    { kind: "title", x: 12, y: top, text: view.lens.forms ? "from: what draws on it (query)" : "from: what attends (query)", anchor: "end", turn: -90 },
+    { kind: "title", x: left, y: 13, text: view.lens.forms ? "to: contributing tokens (keys)" : "to: tokens attended to (keys)", anchor: "start" },
+    { kind: "title", x: 12, y: top, text: view.lens.forms ? "from: receiving tokens (queries)" : "from: tokens that attend (queries)", anchor: "end", turn: -90 },
   ];
   /** @param {"rows" | "columns"} axis @param {number} at @param {number} lies */
   const label = (axis, at, lies) => {

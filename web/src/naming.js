@@ -31,7 +31,7 @@ export function meanOf(model, { layer, head }) {
   return on.length < heads.length && on.length ? `of the ${on.length} of ${heads.length} heads that are on` : "";
 }
 
-const HIDDEN = { special: "special tokens", punctuation: "punctuation", itself: "itself" };
+const HIDDEN = { special: "special tokens", punctuation: "punctuation", itself: "diagonal" };
 const hidden = () => Object.entries(HIDDEN).filter(([name]) => state[/** @type {"special"} */ (name)]).map(([, text]) => text);
 
 /** What is on show, without saying of which heads: what is hidden, and how. @param {import("./types.js").Lens} lens @param {boolean} signed @param {string} scale */
@@ -39,10 +39,10 @@ function howShown(lens, signed, scale) {
   const hides = hidden();
   return [
     ...(lens.name !== "raw" && !lens.forms ? [lens.name] : []),
-    ...(state.show === "change" ? ["change since heads are off"] : []),
+    ...(state.show === "change" ? ["change from all heads on"] : []),
     state.level,
     hides.length ? `${hides.join(", ")} hidden${isRenormalised(signed) ? ", renormalised" : ""}` : "all tokens shown",
-    `${state.heads.length && state.view === "arcs" ? "strength of lines" : "colour"}: ${state.scale === "root" ? "square root" : "linear"}, ${scale}`,
+    `${state.heads.length && state.view === "arcs" ? "line strength" : "colour"}: ${state.scale === "root" ? "square root" : "linear"}, ${scale}`,
   ];
 }
 
@@ -60,7 +60,7 @@ export function caption(models, shown) {
 /** Of the sheet of all heads. @param {Model[]} models @param {number} count  of panes @param {import("./types.js").Lens} lens */
 export function captionOfAll(models, count, lens) {
   const top = lens.full === 1 ? "1" : digits(lens.full, !lens.shares || lens.signed), names = Array.from({ length: count }, (_, at) => modelOf(models, at));
-  const scale = state.range === "head" ? "to each map’s largest" : `${lens.signed ? `−${top}` : "0"}\u00a0to\u00a0${top}`;
+  const scale = state.range === "head" ? "0 to the largest weight of each map" : `${lens.signed ? `−${top}` : "0"}\u00a0to\u00a0${top}`;
   const text = `“${[...state.text].slice(0, 60).join("")}${[...state.text].length > 60 ? "…" : ""}”`;
   return [names.join(" and "), `${lens.forms ? "all maps" : "all heads"}${models[0].stacks.length > 1 ? ` of the ${state.stack}` : ""}`, text, ...howShown(lens, lens.signed, scale)].join(" · ");
 }

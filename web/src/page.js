@@ -75,7 +75,7 @@ export function startPage(models, attend, live) {
     change({ ...readView(given, model), text: model.example.text, second: model.example.second, off: parsed(model, model.off ?? ""), ...live?.read(given) });
     isReading = false;
     $("ignored").hidden = !unknown.length;
-    $("ignored").textContent = unknown.length ? `Not in ${shortName(model)}, and left out of the address: ${unknown.join("; ")}.` : "";
+    $("ignored").textContent = unknown.length ? `Not in ${shortName(model)}, so ignored in the address: ${unknown.join("; ")}.` : "";
     if (unknown.length) write(false);
   };
   for (const event of ["popstate", "hashchange"]) addEventListener(event, read);
@@ -138,12 +138,12 @@ function keysOf(stage) {
     { key: "Escape", shown: "Esc", what: "back to all heads", act: () => { if (state.heads.length) leave(stage); } },
     { key: "[", shown: "[", what: "previous head", act: () => stage.step(-1) },
     { key: "]", shown: "]", what: "next head", act: () => stage.step(1) },
-    { key: "a", shown: "A", what: "map or arcs", act: flip("view", "map", "arcs") },
-    { key: "w", shown: "W", what: "tokens or words", act: flip("level", "tokens", "words") },
-    { key: "s", shown: "S", what: "hide special tokens, or show them", act: flip("special", false, true) },
-    { key: "d", shown: "D", what: "where a token looks, or who looks at it", act: flip("direction", "to", "by") },
-    { key: "t", shown: "T", what: "dark or light", act: () => $("theme").click() },
-    { key: "?", shown: "?", what: "this list", act: () => $("show-help").click() },
+    { key: "a", shown: "A", what: "show the head as a map or as arcs", act: flip("view", "map", "arcs") },
+    { key: "w", shown: "W", what: "tokens or whole words", act: flip("level", "tokens", "words") },
+    { key: "s", shown: "S", what: "hide or show special tokens", act: flip("special", false, true) },
+    { key: "d", shown: "D", what: "what a token attends to, or what attends to it", act: flip("direction", "to", "by") },
+    { key: "t", shown: "T", what: "dark or light theme", act: () => $("theme").click() },
+    { key: "?", shown: "?", what: "this help", act: () => $("show-help").click() },
   ];
 }
 

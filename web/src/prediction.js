@@ -1,6 +1,6 @@
-// What the model says, and how the heads that are off change it.
+// The model's prediction, and how the heads that are off change it.
 
-import { button, fixed, make, placesFor } from "./dom.js";
+import { button, fixed, isolated, make, placesFor } from "./dom.js";
 import { change, state } from "./state.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
@@ -25,53 +25,76 @@ export function drawPrediction(holder, model, answer, title, translated, isFirst
   if (title) parts.push(make("h3", "", title));
   if (said.kind === "classifier") parts.push(...classes(said));
   else if (said.kind === "masked") parts.push(...masks(said, model));
-  else if (said.kind === "causal") parts.push(heading("Next token"), table(said.rows, true));
+  else if (said.kind === "causal") parts.push(...nextToken(said.rows));
   else if (said.kind === "translation") parts.push(...translation(said, translated));
   else parts.push(...similarity(said, isFirst));
   holder.replaceChildren(...parts);
 }
 
-/** @param {string} text */
-const heading = (text) => make("p", "said", text);
+/** @param {string} text @param {Row[] | null} [turned]  what was most likely, and what is now */
+function heading(text, turned = null) {
+  const line = make("p", "said", text);
+  if (turned) line.append(make("span", "turned", `changed: ${turned.map(({ name }) => isolated(name)).join(" → ")}`));
+  return line;
+}
+
+/** @param {Row[]} rows */
+function candidates(rows) {
+  const found = table(rows, true);
+  found.classList.add("candidates");
+  return found;
+}
 
 /** @param {{what: string, rows: Row[]}} said */
 function classes({ what, rows }) {
-  if (what === "number") return [heading("The model’s number"), figure(rows[0].before, rows[0].after)];
+  if (what === "number") return [heading("Model output"), figure(rows[0].before, rows[0].after)];
   const now = (/** @type {Row} */ row) => row.after ?? row.before;
   const sorted = [...rows].sort((one, two) => now(two) - now(one)), before = [...rows].sort((one, two) => two.before - one.before)[0];
   const turned = sorted[0].name !== before.name && what === "one";
-  const parts = [heading(what === "one" ? "Class" : "Classes, each by itself"), table(sorted.slice(0, MOST_ROWS), true)];
-  if (turned) parts.push(alarm(`The answer has changed: it was ${before.name}.`));
+  const parts = [heading(what === "one" ? "Probability of each class" : "Probability of each class, independent of the others", turned ? [before, sorted[0]] : null), table(sorted.slice(0, MOST_ROWS), true)];
   if (rows.length > MOST_ROWS) parts.push(make("p", "remark", `and ${rows.length - MOST_ROWS} more classes`));
   return parts;
+}
+
+/** The candidates with the largest probability, before or now. @param {Row[]} rows */
+function likeliest(rows) {
+  const most = (/** @type {Row} */ { before, after }) => Math.max(before, after ?? 0), now = (/** @type {Row} */ { before, after }) => after ?? before;
+  return [...rows].sort((one, two) => most(two) - most(one)).slice(0, MOST_ROWS).sort((one, two) => now(two) - now(one));
+}
+
+/** @param {Row[]} rows */
+function nextToken(rows) {
+  const top = (/** @type {(row: Row) => number} */ of) => [...rows].sort((one, two) => of(two) - of(one))[0];
+  const before = top((row) => row.before), now = top((row) => row.after ?? row.before);
+  return [heading("Probability of the next token", now.name === before.name ? null : [before, now]), candidates(likeliest(rows))];
 }
 
 /** @param {{masks: {token: number, rows: Row[]}[]}} said @param {Model} model */
 function masks({ masks: found }, model) {
   if (!found.length) {
-    const hint = make("p", "remark", "Nothing is masked. Write ");
-    hint.append(make("code", "", model.mask_token ?? "the mask token"), " in the text to see what the model would put there.");
+    const hint = make("p", "remark", "Write ");
+    hint.append(make("code", "", model.mask_token ?? "the mask token"), " in the text to see which tokens the model predicts there.");
     return [heading("Masked tokens"), hint];
   }
-  return found.flatMap(({ token, rows }) => [heading(found.length > 1 ? `Mask at token ${token}` : "In place of the mask"), table(rows.slice(0, MOST_ROWS), true)]);
+  return found.flatMap(({ token, rows }) => [heading(found.length > 1 ? `Mask at token ${token}` : "Predictions for the mask"), candidates(likeliest(rows))]);
 }
 
 /** @param {{before: number | null, after: number | null, rows: Row[]}} said @param {import("./translating.js").Translation | null} translated */
 function translation(said, translated) {
   const parts = [];
-  if (said.before === null) parts.push(make("p", "remark", "Give a target below the source to see how likely it is, and the decoder’s attention."));
+  if (said.before === null) parts.push(make("p", "remark", "Add a target to see its probability and the decoder’s attention."));
   else {
-    parts.push(heading("Log-probability of the target"), figure(said.before, said.after));
+    parts.push(heading("Log-probability of the target (nats)"), figure(said.before, said.after));
     const moved = said.rows.filter((row) => row.after !== null && Math.abs(row.after - row.before) >= 0.1)
       .sort((one, two) => Math.abs((two.after ?? 0) - two.before) - Math.abs((one.after ?? 0) - one.before)).slice(0, 4);
     if (moved.length) {
-      parts.push(heading("Tokens that changed most"), table(moved, false));
-      parts.push(make("p", "remark", "Log-probability in nats: the longer its bar, the less likely a token is now; the line is what it was."));
+      parts.push(heading("Tokens with the largest change"), table(moved, false));
+      parts.push(make("p", "remark", "Log-probability in nats: the longer the bar, the less likely the token. The line marks the value with all heads on."));
     }
   }
-  const wish = button("small", "Translate freely", () => change({ translates: !state.translates }));
+  const wish = button("small", "Generate translation", () => change({ translates: !state.translates }));
   wish.setAttribute("aria-pressed", String(translated !== null));
-  wish.title = translated ? "The translation follows the switches; press to stop that" : "The model’s own translation, by beam search; it then follows the switches";
+  wish.title = translated ? "The translation is updated with text and switches; press to stop" : "Translate the text by beam search; updated with text and switches";
   return [...parts, wish, ...(translated ? translatedParts(translated) : [])];
 }
 
@@ -82,7 +105,7 @@ function translatedParts({ said, trouble, isStale }) {
   if (trouble && !isStale) holder.append(alarm(trouble));
   else if (said) {
     const { before, after } = said, isSame = after === before;
-    const shown = after === null || isSame ? [[before, isSame ? "the same without the heads" : ""]] : [[before, "all heads"], [after, "without the heads that are off"]];
+    const shown = after === null || isSame ? [[before, isSame ? "unchanged with these heads off" : ""]] : [[before, "all heads on"], [after, "with these heads off"]];
     holder.append(...shown.map(([text, which]) => {
       const line = make("p", "translation");
       line.append(make("bdi", "", text), ...(which ? [make("span", "remark", which)] : []));
@@ -96,9 +119,9 @@ function translatedParts({ said, trouble, isStale }) {
 /** @param {{of: string, before: number, after: number | null}} said @param {boolean} isFirst */
 function similarity({ of, before, after }, isFirst) {
   const hint = (/** @type {string} */ text) => (isFirst ? [make("p", "remark", text)] : []);
-  if (of === "pair") return [heading("Similarity (cosine)"), figure(before, after), ...hint("For this number each text is read alone; the maps show both read together.")];
-  if (after === null) return [heading("Sentence vector"), ...hint("A second text shows how similar the two are; a head switched off, how far the vector moves.")];
-  return [heading("Cosine with the vector of all heads"), figure(1, after)];
+  if (of === "pair") return [heading("Cosine similarity of the two texts"), figure(before, after), ...hint("Each text is embedded by itself; the maps show both texts read as a pair.")];
+  if (after === null) return [heading("Sentence embedding"), ...hint("This model turns a text into a vector. Add a second text to compare the two, or switch heads off to see how much the vector changes.")];
+  return [heading("Cosine similarity to the embedding with all heads on"), figure(1, after)];
 }
 
 /** One number, large, and what it was. @param {number} before @param {number | null} after */
@@ -117,10 +140,17 @@ function alarm(text) {
   return make("p", "alarm", text);
 }
 
-/** Shares as bars: filled is now, the line is what it was. @param {Row[]} rows @param {boolean} isShare */
+/** Probabilities as bars: filled is the value now, the line the one with all heads on. @param {Row[]} rows @param {boolean} isShare */
 function table(rows, isShare) {
-  const found = make("table", "shares"), body = found.createTBody(), has = rows.some(({ after }) => after !== null);
+  const found = make("table", "shares"), has = rows.some(({ after }) => after !== null);
   const most = isShare ? 1 : Math.max(...rows.flatMap(({ before, after }) => [Math.abs(before), Math.abs(after ?? 0)]), 1e-9);
+  const written = (/** @type {number} */ value) => (isShare ? percent(value) : fixed(value, 3));
+  if (has) {
+    const head = found.createTHead().insertRow();
+    for (const name of ["", "", "now", "all on", isShare ? "change (pp)" : "change"]) head.append(make("th", "", name));
+    head.cells[4].title = isShare ? "Percentage points" : "";
+  }
+  const body = found.createTBody();
   for (const { name, before, after } of rows) {
     const row = body.insertRow(), now = after ?? before, label = row.insertCell(), bar = row.insertCell(), value = row.insertCell();
     label.textContent = name;
@@ -134,11 +164,14 @@ function table(rows, isShare) {
       track.append(was);
     }
     bar.append(track);
-    value.textContent = isShare ? percent(now) : fixed(now, 3);
+    value.textContent = written(now);
     if (has) {
-      const delta = row.insertCell(), by = after === null ? 0 : after - before;
+      const old = row.insertCell(), delta = row.insertCell(), by = after === null ? 0 : after - before;
+      old.className = "old";
+      old.textContent = written(before);
       delta.className = "delta";
       delta.textContent = isShare ? moved(100 * by, 1, 4) : moved(by);
+      row.classList.toggle("changed", Math.abs(by) >= (isShare ? 0.01 : 0.1));
     }
   }
   return found;

@@ -56,8 +56,8 @@ export function showReading(next) {
     return;
   }
   $("rankings").replaceChildren(...told.map(({ model }, at) => rankingOf(told.length > 1 ? model : "", at)));
-  spans.rows = block(view.rows, "rows", view.self ? "" : "from (query)");
-  spans.columns = view.self ? spans.rows : block(view.columns, "columns", "to (key)");
+  spans.rows = block(view.rows, "rows", view.self ? "" : "from (queries)");
+  spans.columns = view.self ? spans.rows : block(view.columns, "columns", "to (keys)");
   shadeTexts();
 }
 
@@ -105,7 +105,7 @@ function shadeTexts() {
   const bodies = [...$("rankings").querySelectorAll("tbody")], asked = $("asked");
   asked.replaceChildren();
   if (place === null) {
-    asked.textContent = "All tokens here are hidden: show them to see where they attend.";
+    asked.textContent = "All tokens are hidden.";
     for (const body of bodies) body.replaceChildren();
     $("remark").textContent = "";
     return;
@@ -121,10 +121,9 @@ function shadeTexts() {
   if (cell) reveal(sources[place]);
   const name = make("b", "", isolated(source().labels[place]));
   if (told.length > 1) asked.append(make("span", "remark", `${told[0].model}: `));
-  if (view.lens.forms || !view.lens.shares) asked.append(name, isTo() ? " draws on" : " is drawn on by");
-  else if (view.signed) asked.append(name, isTo() ? " attends more, or less, to" : " is attended to more, or less, by");
-  else if (isTo()) asked.append(name, " attends to");
-  else asked.append("Who attends to ", name, "?");
+  if (view.lens.forms || !view.lens.shares) asked.append(name, isTo() ? " receives from" : " contributes to");
+  else if (view.signed) asked.append("Change: ", name, isTo() ? " attends to" : " is attended to by");
+  else asked.append(name, isTo() ? " attends to" : " is attended to by");
   rank(bodies[0], view, weights);
   told.slice(1).forEach((other, at) => rankOther(bodies[at + 1], other.view, source().first[place]));
   $("remark").textContent = remark(view, place, weights);
@@ -133,7 +132,7 @@ function shadeTexts() {
 /** @param {string} model  whose it is, where there are two @param {number} at */
 function rankingOf(model, at) {
   const table = make("table", "ranking"), columns = make("colgroup");
-  table.createCaption().textContent = model || "the largest weights";
+  table.createCaption().textContent = model || "largest weights";
   if (!model && table.caption) table.caption.className = "away";
   columns.append(...["text", "place", "", "number"].map((name) => make("col", name)));
   table.append(columns);
@@ -184,18 +183,18 @@ function remark({ signed, lens, whole, left, got, K }, place, weights) {
   const isDifference = signed && shares;
   if (!isTo()) {
     const sum = weights.reduce((total, weight) => total + weight, 0), mean = got.reduce((total, one) => total + one, 0) / K;
-    if (isDifference) return `Together ${sumText(sum)}.`;
-    return `Together ${sumText(sum)}, from ${weights.length} ${state.level}; on average a ${state.level.slice(0, -1)} gets ${sumText(mean)}.`;
+    if (isDifference) return `Column sum: ${sumText(sum)}.`;
+    return `Column sum: ${sumText(sum)} over ${weights.length} ${state.level} (mean of all columns: ${sumText(mean)}).`;
   }
   if (isDifference) return "";
   const all = whole[place], isOne = shares && Math.abs(all - 1) < 0.02;  // what rounding leaves of a row that sums to 1
-  const sum = isOne ? "" : `Its row sums to ${sumText(all)}. `;
+  const sum = isOne ? "" : `Row sum: ${sumText(all)}. `;
   if (!(state.special || state.punctuation || state.itself)) return sum.trim();
-  if (signed) return `${sum}What is hidden has ${sumText(all - left[place])} of it.`;
-  const gone = clamp(1 - left[place] / (isOne ? 1 : all || 1), 0, 1), what = forms ? "what it draws on is hidden" : "its attention goes to what is hidden";
+  if (signed) return `${sum}Hidden: ${sumText(all - left[place])} of it.`;
+  const gone = clamp(1 - left[place] / (isOne ? 1 : all || 1), 0, 1), what = forms ? "the row is hidden" : "its attention goes to hidden tokens";
   if (!state.renormalise) return `${sum}${percent(gone)} of ${what}.`;
   if (left[place] === 0) return `All of ${what}; nothing is left to renormalise.`;
-  return `${sum}${percent(gone)} of ${what}; the rest, ${percent(1 - gone)}, is stretched to 1${gone > 0.9 ? ", and its rounding with it." : "."}`;
+  return `${sum}${percent(gone)} of ${what}. The other ${percent(1 - gone)} is rescaled to 1${gone > 0.9 ? ", which also magnifies rounding errors." : "."}`;
 }
 
 const percent = (/** @type {number} */ share) => (share > 0 && share < 0.005 ? "less than 1 %" : share < 1 && share > 0.995 ? "more than 99 %" : `${Math.round(100 * share)} %`);

@@ -148,7 +148,7 @@ export class Stage {
     [this.panes, this.arcs].forEach((panes, kind) => panes.forEach(({ figure, title, pane }, at) => {
       const shown = this.inPane(at);
       figure.hidden = isArcs !== (kind === 1) || at >= count;
-      title.textContent = state.show !== "both" ? "" : `${modelOf(this.models, at)}${shown.length ? "" : ": this head was cut"}`;
+      title.textContent = state.show !== "both" ? "" : `${modelOf(this.models, at)}${shown.length ? "" : ": this head is pruned"}`;
       title.hidden = !title.textContent;
       if (figure.hidden) return;
       if (pane instanceof ArcsPane) pane.show(shown);
@@ -167,10 +167,10 @@ export class Stage {
       const chip = button("chip", name(one), drop), dot = make("i");
       dot.style.background = colours[at % colours.length];
       chip.prepend(dot);
-      chip.setAttribute("aria-label", `take ${name(one)} out of the arcs`);
+      chip.setAttribute("aria-label", `remove ${name(one)} from the arcs`);
       chip.disabled = heads.length === 1;
       return chip;
-    }), make("span", "remark", heads.length > 1 ? "" : "Shift-click more heads in the grid to see them together."));
+    }), make("span", "remark", heads.length > 1 ? "" : "Shift-click other heads in the grid to add them."));
   }
 
   /** The chosen token, as an end of lines. @param {number} pane @returns {import("./arcs.js").End | null} */
@@ -191,7 +191,7 @@ export class Stage {
       value.textContent = told(view.weights[at]);
       const beside = other && state.show === "both" && other.view.weights.length === view.weights.length ? `${other.model} ${told(other.view.weights[at])} · ` : "";
       const isStretched = isRenormalised(view.signed) && view.left[cell.row] > 0;
-      sums.textContent = `${beside}row ${isStretched ? `1, stretched from ${told(view.left[cell.row])}` : told(view.left[cell.row])} · column ${told(view.got[cell.column])}`;
+      sums.textContent = `${beside}row sum ${isStretched ? `1 (${told(view.left[cell.row])} before renormalising)` : told(view.left[cell.row])} · column sum ${told(view.got[cell.column])}`;
       const box = tip.getBoundingClientRect();
       tip.style.left = `${Math.max(4, x + 16 + box.width > innerWidth ? x - box.width - 12 : x + 16)}px`;
       tip.style.top = `${y + 18 + box.height > innerHeight ? y - box.height - 12 : y + 18}px`;
@@ -202,6 +202,7 @@ export class Stage {
 
   layout() {
     for (const { pane } of [...this.panes, ...this.arcs]) pane.layout();
+    this.grids.fit();
     this.grids.render(this.sources());
   }
 }

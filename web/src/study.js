@@ -48,7 +48,7 @@ export function groups(stack, there) {
   if (!known.length) return null;
   known.sort((one, two) => (value(two) ?? 0) - (value(one) ?? 0));
   const rest = here.filter((one) => value(one) === null), notes = known.map((one) => number(value(one)));
-  return [{ title: `most important first: ${titleOf(state.order)}`, places: places(known), notes }, ...(rest.length ? [{ title: "not measured", places: places(rest) }] : [])];
+  return [{ title: `${titleOf(state.order)}, largest first`, places: places(known), notes }, ...(rest.length ? [{ title: "not measured", places: places(rest) }] : [])];
 }
 
 /** @param {StudyHead[]} some @param {(one: StudyHead) => string} nameOf @param {(name: string) => number} rank @param {(some: StudyHead[]) => Place[]} places */
@@ -105,10 +105,10 @@ function cardParts(model, card) {
   };
   const roles = card.roles.map((/** @type {any} */ { role, value, low, high, baseline, sure, rule }) => {
     const line = make("span", sure ? "" : "unsure", `${role}: ${formatInterval(value, low, high)}`);
-    line.title = `${rule}${baseline === null ? "" : `; baseline ${formatShare(baseline)}`}${sure ? "" : "; the interval reaches below the threshold"}`;
+    line.title = `${rule}${baseline === null ? "" : `; baseline ${formatShare(baseline)}`}${sure ? "" : "; the interval includes values below the threshold"}`;
     return [line];
   });
-  facts(roles.length > 1 ? "Roles" : "Role", roles.length ? roles : [["undetermined"]]);
+  facts(roles.length > 1 ? "Roles" : "Role", roles.length ? roles : [["no clear role"]]);
   facts("Relations", card.relations.map((/** @type {any} */ { relation, direction, accuracy, low, high, baseline }) => [`${relation}, ${direction}: ${formatInterval(accuracy, low, high)}, best offset ${formatShare(baseline)}`]));
   for (const { what, text, after } of card.importance) facts(capital(what), [[`${text}${after}`]]);
   if (card.cluster !== null) {
@@ -117,9 +117,9 @@ function cardParts(model, card) {
   }
   if (card.twin) {
     const { layer, head, distance } = card.twin, open = () => change({ heads: [{ layer, head }] });
-    facts("Most like it", [[button("link", address(model, state.stack, layer, head), open), `, ${formatNats(distance)} apart`]]);
+    facts("Most similar head", [[button("link", address(model, state.stack, layer, head), open), `, distance ${formatNats(distance)}`]]);
   }
-  if (card.substitute) facts("Nearest fixed pattern", [[`${card.substitute.pattern}, ${formatNats(card.substitute.distance)} away`]]);
+  if (card.substitute) facts("Nearest fixed pattern", [[`${card.substitute.pattern}, distance ${formatNats(card.substitute.distance)}`]]);
   return [list];
 }
 
@@ -138,7 +138,7 @@ function exampleParts(examples, place) {
     byRole.set(name, [...(byRole.get(name) ?? []), one]);
   }
   const legend = make("p", "remark");
-  legend.append(make("b", "query", "looks"), " at ", make("mark", "", "largest weight"), ...(examples.some(({ expected }) => expected !== null) ? [", ", make("span", "expected", "where the rule wants it")] : []));
+  legend.append(make("b", "query", "query"), " attends most to ", make("mark", "", "key"), ...(examples.some(({ expected }) => expected !== null) ? ["; ", make("span", "expected", "expected by the rule")] : []));
   return [
     make("h3", "", "Examples"), legend,
     ...[...byRole].flatMap(([name, some]) => [make("p", "of-role", name), ...[...new Set(some.map(({ kind }) => kind))].flatMap((kind) => {
@@ -160,7 +160,7 @@ function exampleItem({ words, query, key, expected, weight, text, second, token,
     open.append(make(at === key ? "mark" : at === query ? "b" : "span", named, word), " ");
   });
   if (weight !== null) open.append(make("small", "weight", fixed(weight, 2)));
-  open.title = is_whole ? "Open the text that the study read" : "Open what is shown of the text: the study does not keep all of it";
+  open.title = is_whole ? "Open this text" : "Open this excerpt (the study does not keep the whole text)";
   const item = make("li");
   item.append(open);
   return item;

@@ -11,4 +11,4 @@ export const formatInterval = (value, low, high) =>
 export const formatNats = (/** @type {number} */ value) => `${fixed(value, value < 0.01 ? 4 : 2)} nats`;
 
 /** @type {Record<string, string>} headings of the examples of a role, by kind */
-export const EXAMPLE_HEADINGS = { typical: "where it does", counter: "where it looks elsewhere" };
+export const EXAMPLE_HEADINGS = { typical: "typical", counter: "counterexamples" };

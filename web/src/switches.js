@@ -20,10 +20,10 @@ function switchTo(off) {
   change({ off });
 }
 
-/** @param {string} head */
-export function toggle(head) {
-  const off = new Set(state.off);
-  if (!off.delete(head)) off.add(head);
+/** Switch these heads off or, if all of them are off, on. @param {string[]} heads */
+export function toggle(heads) {
+  const off = new Set(state.off), isOn = heads.some((head) => !off.has(head));
+  for (const head of heads) off[isOn ? "add" : "delete"](head);
   switchTo(off);
 }
 
@@ -52,7 +52,7 @@ export function drawSwitches(model, total) {
     $("off").append(make("b", "", `${count} of ${total} heads off`), make("span", "list", list.replaceAll(",", ", ")));
     $("off").title = list;
   } else {
-    $("off").append(make("span", "remark", `All ${total} heads are on; a head’s switch, or O, turns it off.`));
+    $("off").append(make("span", "remark", `All ${total} heads are on. Switch one off in the grid; the number of a layer or column switches all of its heads.`));
     $("off").removeAttribute("title");
   }
   $("undo").disabled = !past.length;

@@ -20,7 +20,7 @@ export function startTexts(model) {
   $("second-label").textContent = labels[1];
   $("add-second").textContent = isTranslation(model) ? "+ target" : "+ second text";
   $("text").placeholder = "Type or paste a text";
-  $("second").placeholder = isTranslation(model) ? "A translation, to see the decoder read it" : "A second text, read together with the first";
+  $("second").placeholder = isTranslation(model) ? "A translation: shows how likely it is, and the decoder’s attention" : "A second text, read as a pair with the first";
   const typed = () => {
     if (!asking.isTyped) {
       asking.isTyped = true;

@@ -23,9 +23,9 @@ export function together(models, a, b, arrived) {
     }, () => { if (known.of === of) known.of = ""; });
   }
   const holder = make("div", "answer together"), numbers = known.cosines, names = models.map(shortName).join(" and ");
-  holder.append(make("h3", "", "Both"), make("p", "said", `Cosine of the vectors of ${names}`));
+  holder.append(make("h3", "", "Both models"), make("p", "said", `Cosine similarity of the embeddings of ${names}`));
   if (numbers === undefined) holder.append(make("p", "remark", "…"));
-  else if (numbers === null) holder.append(make("p", "remark", "Their vectors have different lengths and cannot be compared."));
+  else if (numbers === null) holder.append(make("p", "remark", "The embeddings have different dimensions, so they cannot be compared."));
   else {
     for (const [at, number] of numbers.entries()) {
       const line = make("p", "figure");

@@ -56,7 +56,7 @@
  * @property {() => boolean} isEmpty  there is nothing to ask
  * @property {() => boolean} lacksTarget  a stack may have no maps because there is no target yet
  * @property {() => void} draw  what stands around the view
- * @property {(head: string) => void} toggle  switch a head off, or on
+ * @property {(heads: string[]) => void} toggle  switch heads off or, if all of them are off, on
  * @property {(stack: string, there: StackShape) => Group[] | null} groups  the order of the grid; null: by layer
  * @property {(model: Model, place: Place, isOfTokens: boolean) => void} drawOpen  what stands beside the open head
  * @property {(grids: import("./grids.js").Grids) => import("./keys.js").Key[]} keys  its own

@@ -105,6 +105,7 @@ GRADIENT_LENSES = _files_in(*_LENSES, with_line="needs_gradient = True")
 # those with gradients of one token's output, and of the vector of a text
 TARGETED_LENSES = (*GRADIENT_LENSES, *_files_in(*_TOKEN_MAPS, with_line="TAKES_TARGET = True"))
 POOLED_LENSES = (*GRADIENT_LENSES, *_files_in(*_TOKEN_MAPS, with_line="TAKES_POOLING = True"))
+PER_TOKEN_LENSES = _files_in(*_TOKEN_MAPS, with_line="ONE_PASS_PER_TOKEN = True")
 
 ESTIMATES = _files_in(
     "ablation/estimates", first=("gradient", "relevance", "confidence", "entropy", "norm")

@@ -42,12 +42,13 @@ def cheap_heads(study: Study, heads: set[Head]) -> tuple[str, str, set[Head]] | 
     few, many = min(counts), max(counts)
     examples = f"{few:,}" if few == many else f"{few:,} to {many:,}"
     task = entry_of(study.record, "importance", "task")
+    loss = "the loss" if task is None else f"the {plain(task, 40)} loss"
     why = (
-        f"without any one of them the loss{'' if task is None else f' of {plain(task, 40)}'} rises by less than "
-        f"{margin:.2g}{of_what}: so says the upper end of the 95 % interval, on {examples} examples. Together they may "
-        "cost more; one head of each layer is left on"
+        f"ablating any one of them raises {loss} by less than {margin:.2g}{of_what} "
+        f"(upper end of the 95 % interval, {examples} examples). Together they may cost more. "
+        "One head per layer stays on"
     )
-    return f"that cost less than {margin:.2g} each (of {examples} examples)", why, cheap
+    return f"that raise {loss} by less than {margin:.2g} each ({examples} examples)", why, cheap
 
 
 def _margin(study: Study) -> tuple[float, str]:

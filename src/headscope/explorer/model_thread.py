@@ -89,4 +89,4 @@ class ModelThread:
 
 
 def _ending() -> Refusal:
-    return Refusal(503, "the explorer is being ended", fix="Start it again: headscope serve")
+    return Refusal(503, "the explorer is shutting down", fix="Start it again: headscope serve")

@@ -19,10 +19,11 @@ from headscope.errors import HeadscopeError
 from headscope.explorer.responses import JsonObject
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.report.look.token_axis import TokenAxis, escape_controls
+from headscope.report.look.token_axis import WORD_START, TokenAxis, escape_controls
 from headscope.tasks.pooling import check_readable, encode_texts, pool_states
 
 CANDIDATES = 5
+SPACE = "␣"  # before a candidate: " a" and "a" are different tokens
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ class Prediction(ABC):
         token = self.model.tokenizer.convert_ids_to_tokens(number)
         if not isinstance(token, str):
             return f"token {number}"
-        return TokenAxis((token,), (False,), (None,)).token_labels()[0]
+        label = TokenAxis((token,), (False,), (None,)).token_labels()[0]
+        has_space = token.startswith(WORD_START) and not label.startswith(SPACE)
+        return SPACE + label if has_space else label
 
 
 class Classes(Prediction):

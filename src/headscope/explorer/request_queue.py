@@ -68,7 +68,7 @@ class RequestQueue:
 
     async def _wait(self, page: str, turn: int | None) -> None:
         if len(self._waiting) >= self.most:
-            raise Refusal(429, f"{self.most} requests wait already", fix="Ask again in a moment")
+            raise Refusal(429, f"{self.most} requests wait already", fix="Try again in a moment")
         ready = asyncio.get_running_loop().create_future()
         waiter = _Waiter(page, turn, ready)
         self._waiting.append(waiter)
@@ -92,5 +92,5 @@ class RequestQueue:
 
 
 def _stale(turn: int, newest: int) -> Refusal:
-    what = f"turn {turn} is over: this page has asked turn {newest} since"
-    return Refusal(409, what, fix="Nothing is to be done")
+    what = f"turn {turn} is stale: this page has sent turn {newest} since"
+    return Refusal(409, what, fix="Nothing to do")

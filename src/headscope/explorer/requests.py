@@ -62,15 +62,15 @@ async def read_attend_request(request: Request) -> AttendRequest:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         expected = "Content-Type: application/json"
-        raise Refusal(415, "the body is not said to be JSON", expected=expected)
+        raise Refusal(415, "the request does not declare JSON", expected=expected)
     try:
         async with asyncio.timeout(BODY_SECONDS):
             content = await _read_body(request)
     except TimeoutError as cause:
-        what = f"the body did not come within {BODY_SECONDS} seconds"
-        raise Refusal(408, what, fix="Ask again") from cause
+        what = f"the body did not arrive within {BODY_SECONDS} seconds"
+        raise Refusal(408, what, fix="Send it again") from cause
     except ClientDisconnect as cause:
-        raise Refusal(400, "the body broke off", fix="Ask again") from cause
+        raise Refusal(400, "the body is incomplete", fix="Send it again") from cause
     try:
         body = json.loads(content)
     except (ValueError, RecursionError) as cause:

@@ -125,7 +125,7 @@ class Server:
         """The cosine of two models' vectors of each text; null if their vectors have different lengths."""
         first, second = (self._state(request.path_params[name]) for name in ("one", "other"))
         if (first.kind, second.kind) != (TextVectors.kind, TextVectors.kind):
-            raise Refusal(422, "these models do not give vectors", expected="two sentence encoders")
+            raise Refusal(422, "these models do not embed texts", expected="two sentence encoders")
         texts = [(state.reading.text, state.reading.second) for state in (first, second)]
         if texts[0] != texts[1]:
             raise Refusal(422, "the two states are of different texts", expected="the same text")
@@ -193,7 +193,7 @@ class Server:
     def _state(self, name: str) -> State:
         state = self.states.find(name)
         if state is None:
-            raise Refusal(404, "this state is forgotten", fix="Ask /api/attend again")
+            raise Refusal(404, "this state is no longer in memory", fix="Ask /api/attend again")
         return state
 
     def _two_states(self, request: Request) -> tuple[State, State, str]:
@@ -217,7 +217,7 @@ def _layer_number(request: Request) -> int:
     """The layer in an address, of limited length: int() refuses thousands of digits."""
     text = request.path_params["layer"]
     if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
-        raise Refusal(404, f'"{text[:40]}" is no layer', expected="a number such as 3")
+        raise Refusal(404, f'"{text[:40]}" is not a layer', expected="a number such as 3")
     return int(text)
 
 
@@ -232,5 +232,5 @@ async def _refuse_http(request: Request, error: HTTPException) -> Response:
 
 async def _fail(request: Request, error: Exception) -> Response:
     """An internal error: one line for the page; the traceback is printed by the server, which continues."""
-    message = f"the server failed ({reason(error)}). Its terminal says more."
+    message = f"the server failed ({reason(error)}). Its terminal shows the traceback."
     return json_response({"error": message}, 500)

@@ -164,7 +164,7 @@ def serve(
     for note in notes:
         log(f"note: {note}")
     if config.port not in (0, explorer.port):
-        log(f"port {config.port} is taken: this is {explorer.port}")
+        log(f"port {config.port} is taken, using {explorer.port}")
     log(explorer.url)
     if explorer.elsewhere:
         log(f"from other machines: {' or '.join(explorer.elsewhere)}")
@@ -172,11 +172,11 @@ def serve(
         webbrowser.open(explorer.url)
     if config.wait:
         with explorer:
-            log("Ctrl-C ends it")
+            log("Press Ctrl-C to stop")
             try:
                 explorer.wait()
             except KeyboardInterrupt:
-                log("ended")
+                log("stopped")
     return explorer
 
 

@@ -37,8 +37,7 @@ from headscope.model.weights import weights_sha256
 from headscope.report.look.token_axis import TokenAxis, axes_of, axes_payload, escape_controls
 from headscope.tasks.bleu import translate
 
-TRIED_ONE_BY_ONE = ("value-zeroing", "knock-out")  # lenses with a pass for every token and layer
-MOST_TRIED = 128  # tokens
+LONGEST_PER_TOKEN = 128  # tokens, for lenses with a forward pass per token and layer
 KEPT_STATES = 16
 KEPT_BYTES = 512_000_000  # 144 heads on 512 tokens are 151 MB a state
 KEPT_TRANSLATIONS = 32
@@ -187,7 +186,7 @@ class Session:
         """The state of an input with some heads off, as the page shows it."""
         if lens not in LENSES:
             expected = choices(lens, LENSES)
-            raise HeadscopeError(f'"{lens}" is no lens', where="lens", expected=expected)
+            raise HeadscopeError(f'"{lens}" is not a lens', where="lens", expected=expected)
         heads = self._heads(off)
         key = StateKey(self.name, text, second or None, str(heads), lens)
         before = self._state(replace(key, off=""))
@@ -208,7 +207,7 @@ class Session:
         """The model's own translation, and the one without these heads."""
         if self.prediction.kind != "translation":
             what = f"{self.model.name} does not translate"
-            raise HeadscopeError(what, expected="an encoder-decoder with a language model's head")
+            raise HeadscopeError(what, expected="an encoder-decoder with a language-model head")
         heads = str(self._heads(off))
         before = self._translation(text, "")
         after = self._translation(text, heads) if heads else None
@@ -258,7 +257,7 @@ class Session:
             weights = self._through(lens)
         are_finite = all(np.isfinite(maps).all() for maps in weights.values())
         if not (are_finite and torch.isfinite(answer).all()):
-            what = f"{model.name} gave numbers that are not finite"
+            what = f"the output of {model.name} has numbers that are not finite"
             start = command_line("serve", "MODEL", dtype="float32")
             fix = f"If it runs in half precision, start it in float32: {start}"
             raise Refusal(503, what, fix=fix)
@@ -270,10 +269,8 @@ class Session:
         return State(name, reading, sides, weights, entropy, answer, lens, kind)
 
     def _lens(self, reading: EncodedInput, key: StateKey, length: int) -> LensMaps:
-        if key.lens in TRIED_ONE_BY_ONE and length > MOST_TRIED:
-            expected = (
-                f"at most {MOST_TRIED} tokens here: every token is tried by itself in every layer"
-            )
+        if key.lens in names.PER_TOKEN_LENSES and length > LONGEST_PER_TOKEN:
+            expected = f"at most {LONGEST_PER_TOKEN} tokens, since it takes a forward pass per token and layer"
             fix = "Shorten the text, or use headscope look, which has no such limit"
             what, where = f"{length} tokens", f"lens {key.lens}"
             raise HeadscopeError(what, where=where, expected=expected, fix=fix)

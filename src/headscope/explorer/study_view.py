@@ -50,7 +50,9 @@ class StudyView:
             self.examples = CorpusExamples(study, model, max_length)
         except (KeyError, TypeError, ValueError) as cause:
             what = f"a table of the study of {model_name(study)} cannot be read ({reason(cause)})"
-            raise HeadscopeError(what, where="`study`", fix="Make it again") from cause
+            raise HeadscopeError(
+                what, where="`study`", fix="Run headscope analyze again"
+            ) from cause
         if not set(self._rows).intersection(model.heads):
             what = f"the study of {model_name(study)} has none of the heads of {model.name}"
             raise HeadscopeError(what, where="`study`", expected="a study of this model")
@@ -90,7 +92,9 @@ class StudyView:
         """One head of the model by its address."""
         heads = list(HeadSet(address, among=self.model.heads))
         if len(heads) != 1:
-            raise HeadscopeError(f'"{address}" are {len(heads)} heads', expected="one, such as 3.2")
+            raise HeadscopeError(
+                f'"{address}" names {len(heads)} heads', expected="one head, such as 3.2"
+            )
         return heads[0]
 
     def card(self, head: Head) -> JsonObject:
@@ -149,11 +153,11 @@ class StudyView:
         """Sets of heads that the study found unimportant: `what` they are, in a few words, and the reason `why`."""
         table = self.study.heads
         removed = table[(table["statistic"] == CUT) & (table["value"] == 1)]
-        sets = [("that the plan removes", "the study's plan removes them", _heads(removed))]
+        sets = [("that the plan prunes", "the study's plan prunes them", _heads(removed))]
         names = [StatisticName.parse(name) for name in statistics_of(self.study)]
         for name in (name for name in names if name.is_gate):
             closed = table[(table["statistic"] == str(name)) & (table["value"] == 0)]
-            gates = f"gates closed ({plain(name.aim)})"
+            gates = f"gates are closed ({plain(name.aim)})"
             sets.append((f"whose {gates}", f"their {gates}", _heads(closed)))
         of_model = set(self.model.heads)
         if (cheap := cheap_heads(self.study, of_model)) is not None:

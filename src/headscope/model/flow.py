@@ -22,8 +22,8 @@ from headscope.model.rollout import RolloutStep, Sides, rollout_steps, stack_blo
 UNIT = 2**30  # a capacity of 1 as an integer: capacities are rounded to 1e-9
 MOST_WORK = 4e8  # edges that all maximum flows together may visit: about two minutes
 HOW = (
-    "Attention flow: rollout's layers as a graph of pipes as wide as their weights; the largest flow from a token "
-    "after the layer down to an input token, divided by the row's sum{sums}."
+    "Attention flow (Abnar 2020): the maximum flow from a token after the layer to an input token, in a graph whose "
+    "edges have the weights of rollout as capacities; divided by the sum of its row{sums}."
 )
 
 

@@ -18,8 +18,8 @@ from headscope.model.rollout import in_forward_order
 from headscope.model.value_zeroing import normalize_rows
 
 HOW = (
-    "Gradient-weighted rollout (Chefer 2021): the mean over heads of attention times the gradient of {output}, what is "
-    "below 0 left out, gathered over the layers, the 1 that a token starts from taken off. Rows have no given sum."
+    "Gradient-weighted rollout (Chefer 2021): the mean over heads of attention × gradient of {output}, without "
+    "negative numbers, accumulated over the layers; the identity it starts from is subtracted. Rows need not sum to 1."
 )
 
 

@@ -17,16 +17,17 @@ from headscope.heads import Site
 from headscope.model.one_input import Weights
 
 HOW = (
-    "Attention rollout: each layer is half its heads' mean attention, half the residual connection; the layers are "
-    "multiplied. A number is the share of an input token in this token after the layer{sums}."
+    "Attention rollout (Abnar 2020): each layer is the mean attention of its heads, averaged with the residual "
+    "connection; the layers are multiplied. A number is the share of an input token in a token after the layer{sums}."
 )
 BASELINE = (
-    " Beside it the same for attention that goes evenly to all tokens that can be seen: what the mask and the residual "
-    "connection alone give, which in a decoder piles up on the first tokens. Only what differs from it is the heads'."
+    " For comparison: rollout of uniform attention over all visible tokens. It shows the effect of the mask and the "
+    "residual connection alone, which in a decoder accumulates on the first tokens; only the difference is due to the "
+    "heads."
 )
-FORMS = ("attention", "even attention")
+FORMS = ("attention", "uniform attention")
 WITHIN = "; a row sums to 1"
-ACROSS = "; in the encoder a row sums to 1, of a target token the shares of source and target together do"
+ACROSS = "; a row sums to 1, for a target token over source and target together"
 
 
 @dataclass(frozen=True)

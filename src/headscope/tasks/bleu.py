@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headscope.data.encode import model_limit
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
 from headscope.tasks.base import Item, Prepared, Scores
@@ -88,10 +89,13 @@ class Bleu(Translation):
 
 
 def translate(model: AttentionModel, batch: Batch) -> Tensor:
-    """[sequence, token]: the model's translation by beam search, without the start token."""
+    """[sequence, token]: the model's translation by beam search, without the start token.
+
+    At most LONGEST tokens, and not more than the decoder has positions.
+    """
     source = {name: batch.inputs[name].to(model.device) for name in ("input_ids", "attention_mask")}
     ids: Tensor = model.model.generate(
-        **source, num_beams=BEAMS, max_new_tokens=LONGEST, max_length=None
+        **source, num_beams=BEAMS, max_new_tokens=min(LONGEST, model_limit(model)), max_length=None
     )
     return ids[:, 1:]
 

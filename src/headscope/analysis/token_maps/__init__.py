@@ -1,8 +1,8 @@
 """How much the tokens of one input draw on each other: one map per file, found by itself.
 
-A file has a function `compute_map(text)`; its name is the name of the map, with hyphens for underscores. A line
-`TAKES_TARGET = True` says that the map depends on the option `target`, `TAKES_POOLING = True` that it depends on how
-texts are pooled; `config/names` reads them without importing the files.
+A file has a function `compute_map(text)`; its name is the name of the map, with hyphens for underscores. Lines of a
+file that `config/names` reads without importing it: `TAKES_TARGET = True` (the map depends on the option `target`),
+`TAKES_POOLING = True` (on how texts are pooled), `ONE_PASS_PER_TOKEN = True` (it takes a pass per token and layer).
 """
 
 from __future__ import annotations

@@ -6,11 +6,12 @@ from headscope.model.one_input import OneInput
 from headscope.model.token_map import TokenMap
 from headscope.model.value_zeroing import knockout_effects
 
-FORMS = ("given to others", "gone")
+ONE_PASS_PER_TOKEN = True
+FORMS = ("renormalised", "removed")
 HOW = (
-    "Knock-out: how far a token's last state turns (1 − cosine) when none, itself neither, sees another one in this "
-    "layer. What went there is given to others, or gone. The first puts a sink's large weight elsewhere: where the "
-    "two differ much, it shows what the weight does at its new place, not what the token gave."
+    "Knock-out: how much a token's final state changes (1 − cosine) if no token, including itself, can attend to a "
+    "given one in this layer. The weights on it are either renormalised over the other tokens, or removed. "
+    "Renormalising moves the large weight of a sink elsewhere: if the two maps differ much, the first shows that move."
 )
 
 

@@ -12,9 +12,9 @@ from headscope.model.token_map import TokenMap
 
 TAKES_TARGET = True
 HOW = (
-    "Relevance: how much of what the model says ({what}{only}) came by a token as it enters the layer; into layer 0, "
-    "by its embeddings. Below 0 it speaks against it. By voita's rules a row of layer 0{across} "
-    "sums to what is said but for the biases' part."
+    "Relevance (LRP): how much a token at the input of the layer contributes to the output ({what}{only}); in layer 0, "
+    "how much its embedding does. Negative numbers lower the output. By voita's rules a row of layer 0{across} "
+    "sums to the output without the part of the biases."
 )
 
 

@@ -6,9 +6,10 @@ from headscope.model import value_zeroing
 from headscope.model.one_input import OneInput
 from headscope.model.token_map import TokenMap
 
+ONE_PASS_PER_TOKEN = True
 HOW = (
-    "Value zeroing (Mohebbi 2023): how far a token's state at the layer's output turns (1 − cosine) when another "
-    "token's values are zero in this layer; a row sums to 1, unless nothing turns it."
+    "Value zeroing (Mohebbi 2023): how much a token's state after the layer changes (1 − cosine) if another token's "
+    "value vectors are set to zero in this layer; a row sums to 1 unless nothing changes it."
 )
 
 

@@ -34,7 +34,7 @@ FLOAT32_ROUNDING = 2.0**-23
 ROW_BLOCK = 16  # rows that share a factor where they can
 # Share of the full-rank bound below which a factor may be shared: updating it loses the square of the bound.
 SAFE_BOUND = 1e-2
-IDENTIFIED = "This text has no more tokens than a head has dimensions: all of its attention counts, so this is raw."
+IDENTIFIED = "The text has no more tokens than a head has dimensions: nothing is removed, these are the weights."
 
 
 class EffectiveLens(Lens):
@@ -42,8 +42,8 @@ class EffectiveLens(Lens):
     gives = frozenset({RANK})
     with_ones = False
     how = (
-        "Effective attention (Brunner 2020): weights without the part that cannot change what the head gives; numbers "
-        "may be below 0, rows {sums} to 1."
+        "Effective attention (Brunner 2020): weights without the part that cannot change the head's output. Numbers "
+        "may be negative; rows {sums} to 1."
     )
 
     def __init__(self, model: AttentionModel) -> None:

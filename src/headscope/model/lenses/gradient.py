@@ -28,8 +28,8 @@ class GradientLens(Lens):
     gives = frozenset({SIGN})
     needs_gradient = True
     how = (
-        "Attention times the gradient of {output}: what the edge adds to it, to first order; below 0 it takes away. "
-        "A head's numbers together are what it adds by its output."
+        "Attention × gradient of {output}: what a weight contributes to it, to first order; negative: it lowers it. "
+        "The sum over a head's map is the contribution of the head."
     )
 
     def __init__(self, model: AttentionModel) -> None:

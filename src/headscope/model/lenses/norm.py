@@ -28,8 +28,8 @@ class NormLens(Lens):
     name = "norm"
     gives = frozenset({ROWS, SIGN})
     how = (
-        "Norms (Kobayashi 2020): weights times the length of the value they move, through the head's part of the "
-        "output projection: the length of what the head adds to one token from another. Rows have no given sum."
+        "Norm-weighted attention (Kobayashi 2020): the weight times the norm of the projected value vector, which is "
+        "the norm of what the head adds to one token from another. Rows need not sum to 1."
     )
 
     def __init__(self, model: AttentionModel) -> None:

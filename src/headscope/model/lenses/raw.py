@@ -17,8 +17,8 @@ class RawLens(Lens):
     name = "raw"
     gives = frozenset({ROWS, SIGN})
     how = (
-        "Attention: the weights by which a token takes from others; a row sums to 1. "
-        "Where a head reads, not whether it matters."
+        "Attention weights: how a token distributes its attention; each row sums to 1. "
+        "They show where a head reads, not whether it matters."
     )
 
     def apply(self, attention: Attention, gradient: Tensor | None = None) -> Attention:

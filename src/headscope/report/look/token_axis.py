@@ -13,7 +13,7 @@ from itertools import pairwise
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch, Tokens
 
-_WORD_START = ("▁", "Ġ")
+WORD_START = ("▁", "Ġ")
 _JOINERS = "\u200c\u200d"  # Persian, Indic scripts and emoji are not legible without them
 _BYTE_PIECES = re.compile(r"(?:<0x[0-9A-Fa-f]{2}>)+")
 
@@ -90,7 +90,7 @@ class TokenAxis:
         labels = []
         for token, special, inside in zip(self.tokens, self.special, continues, strict=True):
             text = token if special else _readable(token, in_bytes)
-            mark = "·" if inside and not token.startswith(("##", *_WORD_START)) else ""
+            mark = "·" if inside and not token.startswith(("##", *WORD_START)) else ""
             labels.append(mark + escape_controls(text))
         return tuple(labels)
 

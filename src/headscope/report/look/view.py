@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 NOTEBOOK_LIMIT_BYTES = 5_000_000
 FILE_LIMIT_BYTES = 25_000_000
+# Pixels of a notebook's frame: what is above the maps, and a row of maps.
+FRAME_TOP, FRAME_ROW, FRAME_RANGE = 320, 68, (560, 1200)
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,9 @@ class Look(Result):
         lenses = ", ".join(lens.name for lens in self.lenses)
         changes = [f"off {self.off}"] if self.off else []
         changed = "".join(f", {change}" for change in (*changes, *self.edits))
-        return f"Look({self.model!r}, {shown}, {tokens} tokens, lens {lenses}{changed})"
+        layers, heads = self.stacks[0].weights.shape[:2]
+        shape = f", {layers} layers × {heads} heads" if self.lenses[0].forms is None else ""
+        return f"Look({self.model!r}, {shown}, {tokens} tokens{shape}, lens {lenses}{changed})"
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -89,9 +93,14 @@ class Look(Result):
             data=Markup(to_json(self._payload())),
         )
 
+    def _frame_height(self) -> int:
+        """Pixels that show all layers of the first stack; more than a screenful scrolls."""
+        smallest, largest = FRAME_RANGE
+        return max(smallest, min(largest, FRAME_TOP + FRAME_ROW * len(self.stacks[0].weights)))
+
     def _edits(self) -> str:
         """One sentence about the changes of attention, or nothing."""
-        heads = f"Heads that are off (ablated): {self.off.replace(',', ', ')}." if self.off else ""
+        heads = f"Heads switched off (ablated): {self.off.replace(',', ', ')}." if self.off else ""
         others = f"Attention was changed by {', '.join(self.edits)}." if self.edits else ""
         return f"{heads} {others}".strip()
 
@@ -158,5 +167,5 @@ class Look(Result):
         # without allow-same-origin: the page can neither read the notebook nor act in its name
         return (
             f'<iframe srcdoc="{html.escape(page, quote=True)}" sandbox="allow-scripts allow-downloads" '
-            'title="attention maps" width="100%" height="700" style="border:0"></iframe>'
+            f'title="attention maps" width="100%" height="{self._frame_height()}" style="border:0"></iframe>'
         )
