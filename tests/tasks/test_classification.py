@@ -109,6 +109,27 @@ def test_a_model_s_own_names_of_classes_win_over_the_order_of_the_data_set() -> 
     assert task.prepare(model, items).targets.tolist() == [1, 2, 0]
 
 
+@pytest.mark.parametrize("labels", [("2", "10", "0"), ("LABEL_2", "LABEL_10", "LABEL_0")])
+def test_unnamed_classes_are_matched_by_number(labels: tuple[str, ...]) -> None:
+    """Alphabetically "10" would come before "2". Not every class has to occur in the data."""
+    model = worded(BertForSequenceClassification, num_labels=12)
+    items = [Item(("the cat",), label) for label in labels]
+    assert get_task("classification").prepare(model, items).targets.tolist() == [2, 10, 0]
+
+
+def test_numbers_that_are_not_indices_are_ordered_by_value() -> None:
+    model = worded(BertForSequenceClassification, num_labels=11)
+    items = [Item(("the cat",), str(number)) for number in range(11, 0, -1)]
+    assert get_task("classification").prepare(model, items).targets.tolist() == [*range(10, -1, -1)]
+
+
+def test_unnamed_classes_must_match_other_labels_in_number() -> None:
+    model = worded(BertForSequenceClassification, num_labels=3)
+    items = [Item(("the cat",), "yes"), Item(("a dog",), "no")]
+    with pytest.raises(HeadscopeError, match="must have as many as the 2 labels of the data"):
+        get_task("classification").prepare(model, items)
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_matthews_and_f1_are_sklearn_s(classes: int) -> None:
     chance = np.random.default_rng(classes)

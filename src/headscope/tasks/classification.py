@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -145,7 +145,7 @@ class Classification(Task):
         if len(occurring) < 2:
             what = f'there must be two classes or more, got "{items[0].target}" for all {len(items)} examples'
             raise HeadscopeError(what, where=items[0].where.rpartition(":")[0] or None)
-        return self.form.labels or tuple(sorted(occurring))
+        return self.form.labels or tuple(_ordered(occurring))
 
     def prepare(
         self, model: AttentionModel, items: list[Item], *, max_length: int | None = None
@@ -228,10 +228,20 @@ class Classification(Task):
         return replace(prepared, targets=answers.argmax(dim=-1).cpu())
 
 
+def _ordered(labels: Iterable[str]) -> list[str]:
+    """Labels in the order of their classes: by value if all are numbers ("10" after "2"), else alphabetically."""
+    by_name = sorted(labels)
+    return sorted(by_name, key=int) if all(label.isdecimal() for label in by_name) else by_name
+
+
 def _classes(model: AttentionModel, labels: tuple[str, ...]) -> dict[str, int]:
-    """The index of each label in the model's output: by its own names, else in the data set's order."""
+    """The index of each label in the model's output: by its own names, else by number, else in the data set's order."""
     own = {str(name): int(i) for name, i in (model.model.config.label2id or {}).items()}
     if all(name.upper().startswith("LABEL_") for name in own):
+        if set(labels) <= set(own):
+            return own
+        if all(label.isdecimal() and int(label) in own.values() for label in labels):
+            return {label: int(label) for label in labels}
         if len(own) != len(labels):
             listed = f"{len(labels)} labels of the data ({', '.join(labels)})"
             what = f"a model with unnamed classes must have as many as the {listed}, got {len(own)}"

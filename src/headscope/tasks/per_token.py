@@ -79,13 +79,15 @@ class PerToken(Task):
 def score_tokens(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
     """[sequence, 3]: sum of losses, judged tokens, right tokens, from logits [sequence, token, vocabulary]."""
     labels = labels.to(logits.device)
+    # One row per token: torch sums a large vocabulary less exactly along an axis that is not the last.
+    precise = logits.to(torch.promote_types(logits.dtype, torch.float32))
     losses = nn.functional.cross_entropy(
-        logits.float().transpose(1, 2),
-        labels,
+        precise.flatten(0, 1),
+        labels.flatten(),
         reduction="none",
         ignore_index=IGNORED,
         label_smoothing=smoothing,
-    )
+    ).view_as(labels)
     judged = labels != IGNORED
     right = (logits.argmax(dim=-1) == labels) & judged
     sums = (losses.sum(dim=1), judged.sum(dim=1).to(losses), right.sum(dim=1).to(losses))
