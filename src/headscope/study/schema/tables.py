@@ -238,7 +238,7 @@ layers: Statistics by layer
 
 smoothness: Correlation of neighbouring layers
     How similar neighbouring layers are, next to layers in random order.
-    study stack statistic form: text, INTERVAL, NULL, pairs: whole
+    study stack statistic form: text, INTERVAL, NULL, pairs: whole, heads: whole optional
 
 roles: Roles by layer
     The share of heads of each layer that have each role.
@@ -257,7 +257,7 @@ changes: Change of each head
     HEAD, DIFFERENCE
 
 layer_changes: Change of each layer
-    How much the mean attention of each layer differs between two models on the same texts.
+    How much the attention of the heads of each layer differs between two models on the same texts, on average.
     LAYER, DIFFERENCE
 """
 
