@@ -32,7 +32,8 @@ from headscope.masks import Masked, read_mask
 from headscope.model.attention_model import AttentionModel
 from headscope.model.latency import median_interval, peak_bytes, time_interleaved
 from headscope.tasks import get_task
-from headscope.tasks.base import Item, batch_of
+from headscope.tasks.items import Item
+from headscope.tasks.prepared import batch_of
 from headscope.training.learnable_edit import LearnableEdit
 from headscope.training.loop import LoopSettings, Training
 

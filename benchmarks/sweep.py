@@ -22,7 +22,8 @@ import headscope
 from headscope.ablation.ablation_targets import variants_of
 from headscope.ablation.sweep import Group, Sweep
 from headscope.tasks import get_task
-from headscope.tasks.base import Item, batch_of, plan_batches, sequences_of
+from headscope.tasks.items import Item
+from headscope.tasks.prepared import batch_of, plan_batches, sequences_of
 
 LABELS = ("entailment", "neutral", "contradiction")
 

@@ -15,8 +15,10 @@ from headscope.data.encode import Counts, Side
 from headscope.data.encode import Sequence as Encoded
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, Task
+from headscope.tasks.base import Task
 from headscope.tasks.classification import Classification
+from headscope.tasks.items import Item
+from headscope.tasks.prepared import Prepared
 from tiny import ENCODER_DECODERS, Example, examples
 
 

@@ -27,7 +27,8 @@ from headscope.pruning.searches.iterative import iterative as iterative_search
 from headscope.pruning.searches.rank import rank as rank_search
 from headscope.pruning.subset_evaluator import SubsetEvaluator
 from headscope.tasks import get_task
-from headscope.tasks.base import IGNORED, Prepared, Task, batch_of
+from headscope.tasks.base import Task
+from headscope.tasks.prepared import IGNORED, Prepared, batch_of
 from reference.relevance import by_removal
 from tiny import in_double, tiny
 from toys import classes_of

@@ -26,9 +26,10 @@ from headscope.heads import Head
 from headscope.model.reading import Dense, Normalize, TextReading
 from headscope.model.relevance.rules import Rules
 from headscope.tasks import get_task
-from headscope.tasks.base import IGNORED, Prepared, Task, batch_of
+from headscope.tasks.base import Task
 from headscope.tasks.inference import answers
 from headscope.tasks.pooling import Pooling
+from headscope.tasks.prepared import IGNORED, Prepared, batch_of
 from tiny import shared, tiny
 from toys import Means, classes_of, means_of
 

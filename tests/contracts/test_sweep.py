@@ -16,8 +16,9 @@ from headscope.ablation.sweep import Sweep, Unit
 from headscope.config.names import MODES
 from headscope.model.anatomy import anatomy
 from headscope.model.attention_model import AttentionModel
-from headscope.tasks.base import Prepared, Task
+from headscope.tasks.base import Task
 from headscope.tasks.inference import evaluate, sites_in_use
+from headscope.tasks.prepared import Prepared
 from tiny import ENCODER_DECODERS, FAMILIES, shared, tiny
 from toys import Means, classes_of, means_of
 

@@ -17,7 +17,7 @@ from headscope import Study, TaskData, learn_mask
 from headscope.commands import app
 from headscope.errors import HeadscopeError
 from headscope.learning.learned_mask import LearnedMask
-from headscope.learning.learning_runs import MAX_SELECTION, read_splits
+from headscope.learning.splits import MAX_SELECTION, read_splits
 from headscope.masks.position_kinds import KINDS, count_pairs_by_kind, mean_by_kind
 from headscope.tasks import get_task
 from poison import poisoned

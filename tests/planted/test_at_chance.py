@@ -20,8 +20,10 @@ from headscope.model.attention_model import AttentionModel
 from headscope.report.sections import findings_of
 from headscope.report.top_findings import select_top
 from headscope.tasks import get_task
-from headscope.tasks.base import Chance, Item, Prepared
+from headscope.tasks.base import Chance
 from headscope.tasks.inference import evaluate
+from headscope.tasks.items import Item
+from headscope.tasks.prepared import Prepared
 from worded import sentence, table, translator, worded
 
 RANK = {"search": "rank", "by": "confidence"}

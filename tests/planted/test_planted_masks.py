@@ -14,7 +14,7 @@ from headscope.learning.learned_mask import LearnedMask
 from headscope.masks import Masked, read_mask
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Prepared
+from headscope.tasks.prepared import Prepared
 from headscope.training.loop import LoopSettings, Training
 from tiny import examples, inputs_for, outputs, tiny
 from toys import Means, prepared

@@ -14,8 +14,8 @@ from headscope.api.importance import importance
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.tasks import Item, get_task
-from headscope.tasks.base import IGNORED
 from headscope.tasks.per_token import score_tokens
+from headscope.tasks.prepared import IGNORED
 from tiny import excited
 from worded import LONGEST, WORDS, sentence, tokenizer, worded
 

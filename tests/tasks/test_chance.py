@@ -27,8 +27,8 @@ from headscope.ablation.chance import chance_note
 from headscope.ablation.significance import metrics_of
 from headscope.model.attention_model import AttentionModel
 from headscope.tasks import Judged, Prepared, Task, get_task
-from headscope.tasks.base import sequences_of
 from headscope.tasks.inference import evaluate
+from headscope.tasks.prepared import sequences_of
 from worded import LONGEST, WORDS, sentence, table, tokenizer, worded
 
 ENDINGS = ("sent1", "sent2", "ending0", "ending1", "ending2", "label")

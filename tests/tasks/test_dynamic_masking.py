@@ -13,8 +13,8 @@ from transformers import BertForMaskedLM
 from headscope.data.examples import Example
 from headscope.data.pack_sequences import pack
 from headscope.tasks import Item, tasks
-from headscope.tasks.base import Prepared, batch_of
 from headscope.tasks.masked import DynamicMasking
+from headscope.tasks.prepared import Prepared, batch_of
 from headscope.training.loop import LoopSettings, Training
 from worded import SPECIAL, WORDS, sentence, worded
 

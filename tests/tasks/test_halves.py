@@ -8,7 +8,7 @@ import pytest
 
 from headscope.errors import HeadscopeError
 from headscope.tasks import get_task
-from headscope.tasks.base import Item, check_apart, select_half
+from headscope.tasks.items import Item, check_apart, select_half
 from worded import sentiments, table
 
 

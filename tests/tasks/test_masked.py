@@ -15,9 +15,9 @@ from transformers import AutoModelForMaskedLM, BertForMaskedLM, BertModel
 
 from headscope.errors import HeadscopeError
 from headscope.tasks import Item, get_task
-from headscope.tasks.base import Prepared, batch_of
 from headscope.tasks.inference import evaluate
 from headscope.tasks.masked import MaskedTokenTask
+from headscope.tasks.prepared import Prepared, batch_of
 from tiny import examples, tiny
 from toys import prepared as prepared_of
 from worded import WORDS, sentence, worded

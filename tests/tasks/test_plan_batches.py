@@ -9,8 +9,8 @@ import pytest
 
 from headscope.data.encode import Counts, Sequence, Side
 from headscope.errors import HeadscopeError
-from headscope.tasks import base
-from headscope.tasks.base import OVERHEAD, Prepared, plan_batches
+from headscope.tasks import prepared as prepared_module
+from headscope.tasks.prepared import OVERHEAD, Prepared, plan_batches
 
 
 def prepared(lengths: list[int]) -> Prepared:
@@ -68,7 +68,7 @@ def test_work_grows_with_the_batch_size_and_not_with_its_square(
     expected = {size: plan_batches(many, size) for size in (16, 256)}
     for size, batches in expected.items():
         counted = Overhead()
-        monkeypatch.setattr(base, "OVERHEAD", counted)
+        monkeypatch.setattr(prepared_module, "OVERHEAD", counted)
         assert plan_batches(many, size) == batches
         assert counted.added <= 3_000 * size
 

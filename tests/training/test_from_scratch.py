@@ -18,7 +18,7 @@ from headscope.data.vocabulary import train_tokenizer
 from headscope.errors import HeadscopeError
 from headscope.model.new_model import Source, new_model, resize_config
 from headscope.tasks import get_task
-from headscope.tasks.base import batch_of
+from headscope.tasks.prepared import batch_of
 from worded import PLAIN, glue, saved, translator
 
 ENCODERS = ["albert", "bert", "deberta-v2", "distilbert", "electra", "modernbert", "roberta"]

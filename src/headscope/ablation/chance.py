@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from headscope.model.attention_model import AttentionModel
 from headscope.tables import Z
-from headscope.tasks.base import Prepared, Task
+from headscope.tasks.base import Task
+from headscope.tasks.prepared import Prepared
 
 Metrics = Mapping[str, Mapping[str, float | None]]
 

@@ -14,8 +14,8 @@ from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.study.result import Result
 from headscope.tasks import Task, task_of
-from headscope.tasks.base import sample_evenly
 from headscope.tasks.inference import evaluate as run_task
+from headscope.tasks.items import sample_evenly
 from headscope.tasks.pooling import PooledTask
 
 if TYPE_CHECKING:

@@ -42,8 +42,8 @@ from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import Row, TableRow, to_frame
 from headscope.tasks import Item, Prepared, Task, task_of
-from headscope.tasks.base import two_files
 from headscope.tasks.inference import answers, describe_unpruned, evaluate, sites_in_use
+from headscope.tasks.items import two_files
 
 
 def importance(

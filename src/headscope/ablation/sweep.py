@@ -22,8 +22,9 @@ from headscope.model.anatomy import Parts, anatomy
 from headscope.model.attention_model import AttentionModel
 from headscope.model.replay import Replay, SiteOutput
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Prepared, Task, batch_of, plan_batches, sequences_of
+from headscope.tasks.base import Task
 from headscope.tasks.inference import report_out_of_memory
+from headscope.tasks.prepared import Prepared, batch_of, plan_batches, sequences_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import IGNORED
 from headscope.tasks.masked import MaskedTokenTask
 from headscope.tasks.pooling import check_pooling
+from headscope.tasks.prepared import IGNORED
 
 LENS = "lens gradient"
 STANDS_IN = (

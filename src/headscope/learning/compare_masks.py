@@ -16,13 +16,8 @@ from headscope.config.compare_masks import CompareMasksConfig
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.data.encode import Sequence as Encoded
 from headscope.heads import Site
-from headscope.learning.learning_runs import (
-    LearningRuns,
-    RunResult,
-    RunResults,
-    StudyWriter,
-    write_nothing,
-)
+from headscope.learning.learning_runs import LearningRuns, StudyWriter, write_nothing
+from headscope.learning.run_result import RunResult, RunResults
 from headscope.masks import Mask, Masked, read_mask, resolve_mask
 from headscope.masks.mask_spec import add_seed, files_of
 from headscope.model.attention_model import AttentionModel

@@ -13,15 +13,8 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.learning.gates import Gates
-from headscope.learning.learning_runs import (
-    Collapse,
-    LearningRuns,
-    RunResult,
-    RunResults,
-    StudyWriter,
-    describe_trainings,
-    write_nothing,
-)
+from headscope.learning.learning_runs import LearningRuns, StudyWriter, write_nothing
+from headscope.learning.run_result import Collapse, RunResult, RunResults, describe_trainings
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource
 from headscope.model.saving import write_model

@@ -15,14 +15,8 @@ from headscope.config.learn_mask import LearnMaskConfig, MaskTarget
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.learning.learned_mask import START, LearnedMask
-from headscope.learning.learning_runs import (
-    LearningRuns,
-    RunResult,
-    RunResults,
-    StudyWriter,
-    describe_trainings,
-    write_nothing,
-)
+from headscope.learning.learning_runs import LearningRuns, StudyWriter, write_nothing
+from headscope.learning.run_result import RunResult, RunResults, describe_trainings
 from headscope.masks.mask_edit import Masked
 from headscope.masks.mask_file import groups_of, read_positions
 from headscope.masks.position_kinds import KINDS, count_pairs_by_kind, mean_by_kind

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypedDict, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 
@@ -20,9 +20,9 @@ from headscope.config.option import record_options
 from headscope.config.shared import Reading, Run, TaskData, no_log
 from headscope.config.training import NewModelConfig, TrainingConfig
 from headscope.data.encode import Counts
-from headscope.data.held_out import BLOCK, check_held_out, is_held_out
-from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
+from headscope.learning.run_result import RunResult, RunResults
+from headscope.learning.splits import read_splits
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource, load
@@ -39,14 +39,14 @@ from headscope.study.run_record import (
 from headscope.study.schema.record import RunRecord, Section
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
-from headscope.tasks import Judged, Task, task_of
-from headscope.tasks.base import Item, Prepared, check_apart, sample_evenly
+from headscope.tasks import Judged, task_of
 from headscope.tasks.inference import evaluate
+from headscope.tasks.prepared import Prepared
 from headscope.training.finetune import describe_epoch
 from headscope.training.from_scratch import build_model
 from headscope.training.learnable_edit import LearnableEdit
 from headscope.training.loop import Diverged, LoopSettings, Training
-from headscope.training.result import Divergence, EpochRecord, History
+from headscope.training.result import Divergence, EpochRecord
 from headscope.training.resumable import (
     BEST,
     DIVERGED,
@@ -57,10 +57,8 @@ from headscope.training.resumable import (
 )
 
 RESULT, HEADER = "result.json", "header.json"
-MAX_SELECTION = 500  # largest number of examples that are evaluated after every epoch
 # packages that determine the numbers
 CODE = ("model", "data", "tasks", "masks", "training", "ablation", "pruning", "learning")
-HELD_OUT = 0.1  # share of a corpus without splits that is not trained on
 StudyWriter = Callable[[Study, Path], None]  # writes figures and page of a study into a directory
 C = TypeVar("C", bound=TrainingConfig)
 
@@ -72,89 +70,8 @@ class TrainingTarget(Protocol):
     def name(self) -> str: ...
 
 
-class Collapse(TypedDict, total=False):
-    """A training that was stopped since all gates had closed, and its best epoch before that, if there is one."""
-
-    what: str
-    where: str
-    step: int
-    kept_epoch: int
-    left: int
-    metric: float
-
-
-class RunResult(TypedDict, total=False):
-    """The result of one training, as JSON."""
-
-    history: History
-    learning_rate: float
-    row: dict[str, Any]  # of the table `front` or `learned_masks`
-    note: str
-    gates: list[float]
-    collapsed: Collapse
-    closed: bool  # whether a mask is closed wherever it may be
-    open: dict[str, float]  # open share of the mask of each group
-
-
-RunResults = Mapping[str, RunResult]  # by the name of the target
-
-
 def write_nothing(study: Study, folder: Path) -> None:
     """Write no figures and no page."""
-
-
-class Splits(NamedTuple):
-    """The files of a task's data, and the examples to train on, to select on and to report on."""
-
-    files: list[Path]
-    train: list[Item]
-    select: list[Item]
-    report: list[Item]
-
-
-def read_splits(task: Task, data: TaskData, *, trains: bool = True) -> Splits:
-    """Read the splits. trains: whether a train file is needed; without one there is only the split to report on."""
-    assert data.report_on is not None
-    if not trains:
-        file = find_split(data.data, data.report_on, task=task.name)
-        return Splits([file], [], [], task.items(file, data.report_on, limit=data.report_limit))
-    limits = (
-        ("train", data.limit),
-        (data.select_on, MAX_SELECTION),
-        (data.report_on, data.report_limit),
-    )
-    splits = [(name, limit) for name, limit in limits if name is not None]
-    files = [find_split(data.data, name, task=task.name) for name, _ in splits]
-    if files[0] in files[1:]:
-        if not task.is_free_of_labels:
-            expected = "a directory with a train file and a dev file"
-            raise HeadscopeError("there is no train file", where=data.data, expected=expected)
-        return _hold_out(task, data, files[0])
-    items = [
-        task.items(file, name, limit=limit)
-        for file, (name, limit) in zip(files, splits, strict=True)
-    ]
-    select = items[1] if len(items) == 3 else []
-    check_apart(select, items[-1], "`report_on`")
-    return Splits(sorted(set(files)), items[0], select, items[-1])
-
-
-def _hold_out(task: Task, data: TaskData, file: Path) -> Splits:
-    """Splits of a corpus: of the held-out blocks of texts, one half is to select on and one to report on."""
-    items = task.items(file, "train", limit=None)
-    check_held_out(HELD_OUT, len(items), str(file))
-    train: list[Item] = []
-    select: list[Item] = []
-    report: list[Item] = []
-    for index, item in enumerate(items):
-        half = select if index % BLOCK < BLOCK // 2 else report
-        (half if is_held_out(index, HELD_OUT) else train).append(item)
-    return Splits(
-        [file],
-        sample_evenly(train, data.limit, file),
-        sample_evenly(select, MAX_SELECTION, file),
-        sample_evenly(report, data.report_limit, file),
-    )
 
 
 class LearningRuns(ABC, Generic[C]):
@@ -413,14 +330,3 @@ class LearningRuns(ABC, Generic[C]):
         for path in folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
-
-
-def describe_trainings(results: RunResults) -> Section:
-    """Epochs, learning rates and notes of each training, for the run record."""
-    histories = {name: result["history"] for name, result in results.items()}
-    return {
-        "epochs": {name: history["epochs"] for name, history in histories.items()},
-        "learning_rates": {name: result["learning_rate"] for name, result in results.items()},
-        "notes": [result["note"] for result in results.values() if result.get("note")],
-        "diverged": {name: h["diverged"] for name, h in histories.items() if "diverged" in h},
-    }

@@ -20,7 +20,7 @@ from headscope.model.saving import write_model
 from headscope.model.weights import weights_sha256
 from headscope.study.run_record import describe_files
 from headscope.tasks import task_of
-from headscope.tasks.base import check_apart
+from headscope.tasks.items import check_apart
 from headscope.training.finetune import finetune
 from headscope.training.result import RECORD
 

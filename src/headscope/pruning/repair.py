@@ -22,7 +22,8 @@ from headscope.heads import Head, Site
 from headscope.model.anatomy import Parts, anatomy, weight_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Prepared, Task, batch_of, plan_batches
+from headscope.tasks.base import Task
+from headscope.tasks.prepared import Prepared, batch_of, plan_batches
 
 RIDGE = 1e-3  # relative to the mean square of the inputs: keeps fits to few tokens near the original weights
 

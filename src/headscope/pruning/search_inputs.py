@@ -17,7 +17,7 @@ from headscope.pruning.subset_evaluator import Memory, SubsetEvaluator
 from headscope.study.run_record import describe_files, describe_model, hash_code, versions
 from headscope.study.schema.record import FileRecord, ModelRecord, Section
 from headscope.tasks import Item, Prepared, Task, task_of
-from headscope.tasks.base import check_apart, two_files
+from headscope.tasks.items import check_apart, two_files
 
 CALIBRATION = 256  # examples that a repair is fitted to
 

@@ -23,8 +23,9 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.model.attention_model import AttentionModel
 from headscope.model.surgery import prune, units
-from headscope.tasks.base import Judged, Prepared, Task
+from headscope.tasks.base import Judged, Task
 from headscope.tasks.inference import evaluate, sites_in_use
+from headscope.tasks.prepared import Prepared
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,7 +11,9 @@ from pkgutil import iter_modules
 from headscope.config.names import TASKS_MEANT
 from headscope.config.shared import TaskData
 from headscope.errors import HeadscopeError, choices
-from headscope.tasks.base import Item, Judged, Prepared, Task
+from headscope.tasks.base import Judged, Task
+from headscope.tasks.items import Item
+from headscope.tasks.prepared import Prepared
 
 __all__ = ["Item", "Judged", "Prepared", "Task", "get_task", "task_of", "tasks"]
 

@@ -7,11 +7,10 @@ metric is computed. Answers may come from a plain, an edited or a partly replaye
 
 from __future__ import annotations
 
-import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,54 +19,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headscope.config.checks import check_count
 from headscope.config.command_line import command_line
-from headscope.data.batches import collate
-from headscope.data.encode import Counts, Encoder
-from headscope.data.encode import Sequence as Encoded
-from headscope.data.examples import Example
 from headscope.data.records import find_split, lone_header
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
+from headscope.tasks.items import Item, sample_evenly, select_half
+from headscope.tasks.prepared import Prepared
 
-OVERHEAD = 128  # cost of a batch in addition to its tokens, in tokens
-IGNORED = -100  # label of a token that is not judged
 Scores = NDArray[np.float64]  # [item, column]
-
-
-@dataclass(frozen=True)
-class Item:
-    """One example of a task: its texts and its target (a label, a score, an answer …)."""
-
-    texts: tuple[str, ...]
-    target: Any
-    where: str = ""
-
-
-@dataclass
-class Prepared:
-    """A task's examples as sequences for one model.
-
-    sequences  the sequences that the model reads, `index` being their number
-    parts      for each item the numbers of its sequences
-    targets    one per item, as the task's `losses` takes them
-    labels     for tasks that judge tokens: the target of each token of each sequence, or IGNORED
-    extras     other data of the task
-    """
-
-    items: list[Item]
-    sequences: list[Encoded]
-    parts: list[tuple[int, ...]]
-    targets: Any
-    counts: Counts
-    labels: list[list[int]] | None = None
-    extras: Any = None
-
-    @property
-    def is_one_to_one(self) -> bool:
-        """Whether every item is one sequence, so that the losses of a batch depend on its own answers only."""
-        return all(part == (i,) for i, part in enumerate(self.parts))
 
 
 @dataclass(frozen=True)
@@ -299,155 +259,3 @@ def root_mean_square(changes: Iterable[float]) -> float:
     """Root mean square of the finite changes; 0 without any."""
     defined = [change for change in changes if math.isfinite(change)]
     return math.sqrt(sum(change**2 for change in defined) / len(defined)) if defined else 0.0
-
-
-def select_half(items: list[Item], split: str) -> list[Item]:
-    """All examples, or about one half for a split such as `dev:even` or `dev:odd`.
-
-    The half is determined by a hash of an example's longest text: files are often sorted, and examples that share the
-    text (questions about one paragraph) must not be in both halves.
-    """
-    half = split.partition(":")[2]
-    if not half:
-        return items
-    longest = (max(item.texts, key=len, default="") for item in items)
-    parities = [hashlib.sha256(text.encode()).digest()[0] % 2 for text in longest]
-    return [item for item, parity in zip(items, parities, strict=True) if parity == (half == "odd")]
-
-
-def check_apart(selected: Sequence[Item], reported: Sequence[Item], where: str) -> None:
-    """Refuse to report on examples that were used for selection or training."""
-    shared = {item.where for item in selected if item.where} & {item.where for item in reported}
-    if shared:
-        raise HeadscopeError(
-            f"{len(shared)} examples are chosen on and reported on, {min(shared)} among them",
-            where=where,
-            expected="two splits that have no example in common: dev:even and dev:odd, say",
-        )
-
-
-def sample_evenly(items: list[Item], limit: int | None, where: str | Path) -> list[Item]:
-    """At most `limit` of the examples, evenly spaced; all without a limit. No examples are an error."""
-    if not items:
-        raise HeadscopeError("no example in it", where=where, expected="one or more")
-    if limit is None or limit >= len(items):
-        return items
-    check_count(limit, "`limit`")
-    return [items[i * len(items) // limit] for i in range(limit)]
-
-
-def two_files(data: str | Path) -> tuple[str, str] | None:
-    """Source and target if `data` is two files joined by a comma; None if it is one path."""
-    if "," not in str(data) or Path(data).exists():
-        return None
-    source, target = (part.strip() for part in str(data).split(",", 1))
-    return source, target
-
-
-def sequences_of(prepared: Prepared, items: Sequence[int]) -> list[int]:
-    """The numbers of these items' sequences, item by item."""
-    return [number for item in items for number in prepared.parts[item]]
-
-
-def part_rows(prepared: Prepared, items: Sequence[int]) -> Tensor:
-    """[item, part]: rows of the items' parts in the answers of their sequences; all items have equally many parts."""
-    width = len(prepared.parts[items[0]])
-    return torch.arange(len(items) * width).view(len(items), width)
-
-
-def plan_batches(
-    prepared: Prepared, batch_size: int, among: Iterable[int] | None = None
-) -> list[list[int]]:
-    """Numbers of sequences in batches, the longest first. among: these sequences instead of all.
-
-    Splits the sorted sequences into batches at minimum cost, by dynamic programming. The cost of a batch is its
-    padded number of tokens plus OVERHEAD.
-    """
-    check_count(batch_size, "`batch_size`")
-    numbers = range(len(prepared.sequences)) if among is None else among
-    order = sorted(numbers, key=lambda i: (*_lengths(prepared.sequences[i]), -i), reverse=True)
-    widths = [sum(_lengths(prepared.sequences[i])) for i in order]
-    least, first = [0.0], [0]  # by end: cost of all batches so far, start of the last one
-    for end in range(1, len(order) + 1):
-        lowest, best, width = math.inf, end - 1, 0
-        for start in range(end - 1, max(0, end - batch_size) - 1, -1):
-            width = max(width, widths[start])
-            cost = least[start] + (end - start) * width + OVERHEAD
-            if cost < lowest:
-                lowest, best = cost, start
-        least.append(lowest)
-        first.append(best)
-    batches, end = [], len(order)
-    while end:
-        batches.append(order[first[end] : end])
-        end = first[end]
-    return batches[::-1]
-
-
-def _lengths(sequence: Encoded) -> tuple[int, int]:
-    return len(sequence.source.ids), 0 if sequence.target is None else len(sequence.target.ids)
-
-
-def batch_of(model: AttentionModel, prepared: Prepared, numbers: Sequence[int]) -> Batch:
-    """One padded batch; its `indices` are the sequences' numbers."""
-    batch = collate(model, [prepared.sequences[i] for i in numbers])
-    if prepared.labels is None:
-        return batch
-    side = batch.inputs.get("decoder_input_ids", batch.inputs["input_ids"])
-    return replace(batch, labels=labels_of(prepared, batch, side.shape[1]))
-
-
-def labels_of(prepared: Prepared, batch: Batch, length: int) -> Tensor:
-    """[sequence, token]: the labels of a batch, IGNORED for tokens that are not judged."""
-    assert prepared.labels is not None
-    padded = [(prepared.labels[i] + [IGNORED] * length)[:length] for i in batch.indices]
-    return torch.tensor(padded)
-
-
-def encode_examples(
-    model: AttentionModel, examples: Sequence[Example], max_length: int | None
-) -> tuple[list[Encoded | None], Counts]:
-    """Each example's sequence, None if it has none, and counts of what was left out."""
-    encoder = Encoder(model, max_length=max_length)
-    sequences: list[Encoded | None] = [None] * len(examples)
-    for sequence in encoder.encode(list(examples), 0):
-        sequences[sequence.index] = sequence
-    encoder.unknown.warn()
-    return sequences, encoder.counts
-
-
-def encode_items(
-    model: AttentionModel,
-    items: list[Item],
-    max_length: int | None,
-    fewest_tokens: tuple[int, str] = (0, ""),
-) -> Prepared:
-    """Items of one sequence each, without targets. Sequences below `fewest_tokens` are skipped, with the reason."""
-    examples = [Example(*item.texts, where=item.where) for item in items]  # type: ignore[misc]
-    sequences, counts = encode_examples(model, examples, max_length)
-    for number, sequence in enumerate(sequences):
-        if sequence is not None and len(sequence.source.ids) < fewest_tokens[0]:
-            sequences[number] = None
-            counts.skip(fewest_tokens[1])
-    return drop_incomplete(items, sequences, 1, counts)
-
-
-def drop_incomplete(
-    items: list[Item], sequences: Sequence[Encoded | None], size: int, counts: Counts
-) -> Prepared:
-    """Items all of whose `size` consecutive sequences exist, without targets; the sequences are numbered anew."""
-    complete: list[Item] = []
-    whole: list[Encoded] = []
-    for item, start in zip(items, range(0, len(sequences), size), strict=True):
-        group = [part for part in sequences[start : start + size] if part is not None]
-        if len(group) == size:
-            complete.append(item)
-            whole += group
-    if not complete:
-        why = ", ".join(f"{count} {reason}" for reason, count in counts.skipped.items())
-        raise HeadscopeError(
-            f"no example could be read by the model ({why})", expected="texts that become tokens"
-        )
-    numbered = [Encoded(i, part.source, part.target) for i, part in enumerate(whole)]
-    parts = [tuple(range(i * size, (i + 1) * size)) for i in range(len(complete))]
-    return Prepared(complete, numbered, parts, None, counts)

@@ -16,7 +16,9 @@ from torch import Tensor
 from headscope.data.encode import model_limit
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Item, Prepared, Scores
+from headscope.tasks.base import Scores
+from headscope.tasks.items import Item
+from headscope.tasks.prepared import Prepared
 from headscope.tasks.translation import Translation
 
 BEAMS = 4

@@ -13,8 +13,9 @@ from torch import Tensor
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import IGNORED, Item, Prepared, encode_items, labels_of
+from headscope.tasks.items import Item
 from headscope.tasks.per_token import PerToken, score_tokens
+from headscope.tasks.prepared import IGNORED, Prepared, encode_items, labels_of
 
 
 class Causal(PerToken):

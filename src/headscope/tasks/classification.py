@@ -17,16 +17,10 @@ from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.targets import largest_logit
 from headscope.model.tokens import Batch
-from headscope.tasks.base import (
-    Chance,
-    Item,
-    Prepared,
-    Scores,
-    Task,
-    encode_items,
-    root_mean_square,
-)
+from headscope.tasks.base import Chance, Scores, Task, root_mean_square
+from headscope.tasks.items import Item
 from headscope.tasks.metrics import accuracy, f1, matthews
+from headscope.tasks.prepared import Prepared, encode_items
 
 
 @dataclass(frozen=True)

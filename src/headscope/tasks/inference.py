@@ -12,7 +12,8 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Site
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
-from headscope.tasks.base import Judged, Prepared, Task, batch_of, plan_batches, sequences_of
+from headscope.tasks.base import Judged, Task
+from headscope.tasks.prepared import Prepared, batch_of, plan_batches, sequences_of
 
 Progress = Callable[[int, int], None]
 

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import IGNORED, Item, Prepared, encode_items
+from headscope.tasks.items import Item
 from headscope.tasks.per_token import PerToken
+from headscope.tasks.prepared import IGNORED, Prepared, encode_items
 
 SHARE = 0.15
 MASKED, REPLACED = 0.8, 0.1  # shares of the judged tokens in pre-training; the others are unchanged

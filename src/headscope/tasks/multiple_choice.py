@@ -16,12 +16,10 @@ from headscope.data.records import Record, read_records
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import (
-    Chance,
-    Item,
+from headscope.tasks.base import Chance, Scores, Task
+from headscope.tasks.items import Item
+from headscope.tasks.prepared import (
     Prepared,
-    Scores,
-    Task,
     drop_incomplete,
     encode_examples,
     part_rows,

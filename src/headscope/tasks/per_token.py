@@ -15,7 +15,9 @@ from headscope.data.examples import read_examples
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.targets import largest_logit_at
 from headscope.model.tokens import Batch
-from headscope.tasks.base import IGNORED, Chance, Item, Prepared, Scores, Task
+from headscope.tasks.base import Chance, Scores, Task
+from headscope.tasks.items import Item
+from headscope.tasks.prepared import IGNORED, Prepared
 
 
 class PerToken(Task):

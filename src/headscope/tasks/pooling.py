@@ -17,7 +17,8 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.reading import BY_OPTION, TextReading, normalize
 from headscope.model.relevance.targets import component_along
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Prepared, Task, encode_examples
+from headscope.tasks.base import Task
+from headscope.tasks.prepared import Prepared, encode_examples
 
 
 @dataclass(frozen=True)

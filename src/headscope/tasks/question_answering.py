@@ -29,7 +29,9 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.relevance.targets import largest_logit
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Chance, Item, Prepared, Scores, Task, sequences_of
+from headscope.tasks.base import Chance, Scores, Task
+from headscope.tasks.items import Item
+from headscope.tasks.prepared import Prepared, sequences_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

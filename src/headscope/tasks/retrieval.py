@@ -19,8 +19,10 @@ from headscope.data.encode import Sequence as Encoded
 from headscope.data.squad import read_squad
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.tasks.base import Chance, Item, Prepared, Scores
+from headscope.tasks.base import Chance, Scores
+from headscope.tasks.items import Item
 from headscope.tasks.pooling import PooledTask, Pooling, encode_texts
+from headscope.tasks.prepared import Prepared
 
 SHARPNESS = 20.0  # factor of cosines before the softmax over paragraphs, as in the training of sentence encoders
 

@@ -14,17 +14,11 @@ from torch import Tensor
 from headscope.data.records import read_records
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.tasks.base import (
-    Chance,
-    Item,
-    Prepared,
-    Scores,
-    drop_incomplete,
-    part_rows,
-    root_mean_square,
-)
+from headscope.tasks.base import Chance, Scores, root_mean_square
+from headscope.tasks.items import Item
 from headscope.tasks.metrics import pearson, spearman
 from headscope.tasks.pooling import PooledTask, Pooling, encode_texts
+from headscope.tasks.prepared import Prepared, drop_incomplete, part_rows
 
 HIGHEST = 5.0  # STS-B's scores go from 0 to 5
 

@@ -18,16 +18,9 @@ from headscope.data.text_lines import read_lines
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
-from headscope.tasks.base import (
-    Item,
-    Prepared,
-    encode_items,
-    labels_of,
-    sample_evenly,
-    select_half,
-    two_files,
-)
+from headscope.tasks.items import Item, sample_evenly, select_half, two_files
 from headscope.tasks.per_token import PerToken, score_tokens
+from headscope.tasks.prepared import Prepared, encode_items, labels_of
 
 
 class Translation(PerToken):

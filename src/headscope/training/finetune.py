@@ -26,8 +26,9 @@ from headscope.model.saving import write_model
 from headscope.model.weights import weights_sha256
 from headscope.study.run_record import describe_files, describe_model, versions
 from headscope.tasks import Item, Task, task_of
-from headscope.tasks.base import Prepared, two_files
 from headscope.tasks.inference import evaluate
+from headscope.tasks.items import two_files
+from headscope.tasks.prepared import Prepared
 from headscope.training.from_scratch import build_model
 from headscope.training.loop import LoopSettings, Step, Training
 from headscope.training.result import (

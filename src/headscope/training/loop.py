@@ -19,8 +19,9 @@ from torch import Tensor
 from headscope.config.training import TrainingConfig
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.tasks.base import Prepared, Task, batch_of, sequences_of
+from headscope.tasks.base import Task
 from headscope.tasks.inference import report_out_of_memory
+from headscope.tasks.prepared import Prepared, batch_of, sequences_of
 from headscope.training.learnable_edit import LearnableEdit
 
 POOL = 50  # examples of this number of batches are sorted by length together: little padding, still a good shuffle

@@ -29,9 +29,10 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.new_model import Source, read_source
 from headscope.study.inputs import Corpus
 from headscope.study.run_record import describe_model, versions
-from headscope.tasks.base import IGNORED, Item, Prepared
 from headscope.tasks.inference import evaluate
+from headscope.tasks.items import Item
 from headscope.tasks.masked import DynamicMasking
+from headscope.tasks.prepared import IGNORED, Prepared
 from headscope.training.from_scratch import build_model
 from headscope.training.loop import LoopSettings, Training
 from headscope.training.result import (

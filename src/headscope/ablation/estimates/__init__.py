@@ -26,7 +26,8 @@ from headscope.model.attention_model import AttentionModel
 from headscope.statistics import select_statistics, stream
 from headscope.statistics.base import Definition
 from headscope.tables import Row, TableRow
-from headscope.tasks.base import Prepared, Task, batch_of, plan_batches
+from headscope.tasks.base import Task
+from headscope.tasks.prepared import Prepared, batch_of, plan_batches
 
 if TYPE_CHECKING:
     from headscope.ablation.estimates.gradient import Terms

@@ -30,8 +30,9 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.statistics.base import Definition
 from headscope.tables import Moments, Row, rows_of
-from headscope.tasks.base import Prepared, Task, batch_of, plan_batches, sequences_of
+from headscope.tasks.base import Task
 from headscope.tasks.inference import answers, report_out_of_memory, sites_in_use
+from headscope.tasks.prepared import Prepared, batch_of, plan_batches, sequences_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

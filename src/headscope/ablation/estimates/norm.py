@@ -17,8 +17,9 @@ from headscope.model.edits import Edit
 from headscope.model.tokens import Batch
 from headscope.statistics.base import Definition
 from headscope.tables import Moments, rows_of
-from headscope.tasks.base import Prepared, Task, batch_of, plan_batches
+from headscope.tasks.base import Task
 from headscope.tasks.inference import report_out_of_memory
+from headscope.tasks.prepared import Prepared, batch_of, plan_batches
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -30,8 +30,9 @@ from headscope.model.relevance.sums import RelevanceSums
 from headscope.model.relevance.supported import check_adds_up, check_supported
 from headscope.statistics.base import Definition
 from headscope.tables import Moments, Row, TableRow, rows_of
-from headscope.tasks.base import Prepared, Task, batch_of, plan_batches
+from headscope.tasks.base import Task
 from headscope.tasks.inference import answers, report_out_of_memory, sites_in_use
+from headscope.tasks.prepared import Prepared, batch_of, plan_batches
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

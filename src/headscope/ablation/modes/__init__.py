@@ -18,7 +18,8 @@ from headscope.config.names import MODES
 from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
-from headscope.tasks.base import Prepared, Task
+from headscope.tasks.base import Task
+from headscope.tasks.prepared import Prepared
 
 
 class AblationMode(ABC):

@@ -10,8 +10,9 @@ from headscope.heads import Head
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fixed_patterns import Fixed
 from headscope.statistics.fixed_patterns import FixedPatterns
-from headscope.tasks.base import Prepared, Task, batch_of, plan_batches
+from headscope.tasks.base import Task
 from headscope.tasks.inference import report_out_of_memory
+from headscope.tasks.prepared import Prepared, batch_of, plan_batches
 
 
 class FixedMode(AblationMode):

@@ -10,8 +10,9 @@ from headscope.heads import Head, Site
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit, Replace
 from headscope.model.tokens import Batch
-from headscope.tasks.base import Prepared, Task, batch_of, plan_batches
+from headscope.tasks.base import Task
 from headscope.tasks.inference import report_out_of_memory
+from headscope.tasks.prepared import Prepared, batch_of, plan_batches
 
 
 class MeanMode(AblationMode):

@@ -1,0 +1,47 @@
+"""What one training of gates or masks leaves, as JSON, until the study is made of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from headscope.study.schema.record import Section
+from headscope.training.result import History
+
+
+class Collapse(TypedDict, total=False):
+    """A training that was stopped since all gates had closed, and its best epoch before that, if there is one."""
+
+    what: str
+    where: str
+    step: int
+    kept_epoch: int
+    left: int
+    metric: float
+
+
+class RunResult(TypedDict, total=False):
+    """The result of one training, as JSON."""
+
+    history: History
+    learning_rate: float
+    row: dict[str, Any]  # of the table `front` or `learned_masks`
+    note: str
+    gates: list[float]
+    collapsed: Collapse
+    closed: bool  # whether a mask is closed wherever it may be
+    open: dict[str, float]  # open share of the mask of each group
+
+
+RunResults = Mapping[str, RunResult]  # by the name of the target
+
+
+def describe_trainings(results: RunResults) -> Section:
+    """Epochs, learning rates and notes of each training, for the run record."""
+    histories = {name: result["history"] for name, result in results.items()}
+    return {
+        "epochs": {name: history["epochs"] for name, history in histories.items()},
+        "learning_rates": {name: result["learning_rate"] for name, result in results.items()},
+        "notes": [result["note"] for result in results.values() if result.get("note")],
+        "diverged": {name: h["diverged"] for name, h in histories.items() if "diverged" in h},
+    }
