@@ -14,11 +14,11 @@ import torch
 from transformers import BertModel, GPT2Model
 
 from embedding import TEXTS, embedding, random_decoder, vectors_of, write
+from headscope import load
 from headscope.api.evaluate import evaluate
 from headscope.config.poolings import POOLINGS
 from headscope.errors import HeadscopeError, HeadscopeWarning
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import load
 from headscope.model.reading import Dense, Normalize, TextReading
 from headscope.model.reading_files import read_reading
 from headscope.model.relevance.targets import component_along

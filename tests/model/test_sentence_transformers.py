@@ -13,8 +13,8 @@ from transformers import GPT2Model
 
 import headscope
 from embedding import TEXTS, embedding, vectors_of, write
+from headscope import load
 from headscope.model.edits import Ablate
-from headscope.model.load import load
 from worded import LONGEST
 
 sentence_transformers = pytest.importorskip(

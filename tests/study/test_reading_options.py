@@ -19,6 +19,7 @@ from transformers import BertForSequenceClassification, BertModel
 
 import headscope
 from embedding import TEXTS, embedding, random_decoder, vectors_of, write
+from headscope import load
 from headscope.ablation.importance import importance as ablation_importance
 from headscope.analysis.label_free_losses import loss_of
 from headscope.api.evaluate import evaluate
@@ -33,7 +34,6 @@ from headscope.data.examples import Example
 from headscope.errors import HeadscopeError
 from headscope.explorer.predictions import EncodedInput as Shown
 from headscope.explorer.predictions import TextVectors, prediction_of
-from headscope.model.load import load
 from headscope.model.scalar_output import scalar_output
 from worded import glue, saved, sentence, sentiments, table, tokenizer
 

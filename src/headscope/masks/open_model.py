@@ -45,8 +45,7 @@ def load_model(model: str | Path, config: LoadConfig, reading: Reading, run: Run
         dtype=run.dtype,
         model_class=config.model_class,
         labels=config.labels,
-        pooling=reading.pooling,
-        prompt=reading.prompt,
+        reading=reading,
         say=run.log,
     )
     if reading.mask is not None:

@@ -5,26 +5,23 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
 
-from headscope.errors import HeadscopeError, reason
-from headscope.heads import Head, Heads, Site
+from headscope.errors import HeadscopeError
+from headscope.heads import Heads, Site
 from headscope.hooks import hook
-from headscope.model.attention import Attention
 from headscope.model.bfloat16 import prepare_bfloat16
-from headscope.model.edits import Ablate, Edit
-from headscope.model.families import Family, families
-from headscope.model.find_sites import assign_sites, expected_sites
-from headscope.model.fixed_attention import get_fixed_heads
-from headscope.model.lenses import Lens, make_lens
+from headscope.model.edits import Edit, as_edits
+from headscope.model.families import family_of
+from headscope.model.find_sites import assign_sites, expected_sites, record_calls
+from headscope.model.lenses import Lens, LensObserver, make_lens
 from headscope.model.manifest import Cut
+from headscope.model.model_structure import ModelStructure
 from headscope.model.reading import TextReading
-from headscope.model.sample_inputs import accepts, prepare_for_dtype, run_base_model, sample_inputs
+from headscope.model.sample_inputs import accepts, prepare_for_dtype
 from headscope.model.seam import CallInspector, Observer, Seam
 from headscope.model.seam_backend import SeamBackend, added, callable_parts
 from headscope.model.self_check import self_check
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
 DECODER_INPUTS = {"decoder_input_ids", "labels", "decoder_inputs_embeds"}
 
 
-class AttentionModel:
+class AttentionModel(ModelStructure):
     """A transformers model whose attention can be observed and edited.
 
     `headscope.load` makes one from files. `AttentionModel(model, tokenizer)` wraps a model of transformers.
@@ -78,16 +75,16 @@ class AttentionModel:
         tokenizer: PreTrainedTokenizerBase | None = None,
         *,
         name: str | None = None,
-        path: Path | None = None,
-        revision: str | None = None,
-        untrained: tuple[str, ...] = (),
-        notes: tuple[str, ...] = (),
         cut: Cut | None = None,
         reading: TextReading | None = None,
     ) -> None:
-        self.model, self.tokenizer, self.path, self.revision = model, tokenizer, path, revision
-        self.untrained, self.notes, self.cut = untrained, notes, cut
+        self.model, self.tokenizer, self.cut = model, tokenizer, cut
         self.reading = reading or TextReading()
+        # Set by `load`
+        self.path: Path | None = None
+        self.revision: str | None = None
+        self.untrained: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
         self.parts: dict[Site, Parts] | None = None  # set by model.anatomy when first needed
         self.family = family_of(model.config.model_type, where=name)
         self.name = name or type(model).__name__
@@ -108,83 +105,9 @@ class AttentionModel:
         self._backend = SeamBackend(self._seam, self.family.tap, parts)
         prepare_bfloat16(*model.parameters())
         kept = {} if cut is None else cut.kept
-        # By address (stack and layer alone); the values also know which heads they have.
         self._sites, self._seam.sites = assign_sites(
-            self._record_calls(), self._expected, kept, self.family, where=self.name
+            record_calls(self, self._seam), self._expected, kept, self.family, where=self.name
         )
-
-    def __repr__(self) -> str:
-        widths: dict[str, list[int]] = {}
-        for site in self.sites:
-            widths.setdefault(site.stack, []).append(len(site.numbers or ()))
-        parts = [
-            f"{stack} {len(heads)} x {' or '.join(map(str, sorted(set(heads))))}"
-            for stack, heads in widths.items()
-        ]
-        return (
-            f"AttentionModel({self.name!r}, {type(self.model).__name__}: {', '.join(parts)} heads)"
-        )
-
-    @property
-    def sites(self) -> tuple[Site, ...]:
-        """Every call of an attention module: stack and layer."""
-        return tuple(self._sites.values())
-
-    @property
-    def heads(self) -> tuple[Head, ...]:
-        """Every head, by stack, layer and number."""
-        return tuple(head for site in self.sites for head in site.heads(len(site.numbers or ())))
-
-    @property
-    def attention_modules(self) -> dict[str, tuple[Site, ...]]:
-        """Names of the attention modules in the order of their first call, each with the sites it serves.
-
-        A module that several layers share (ALBERT) serves several sites.
-        """
-        return {name: tuple(sites) for name, sites in self._seam.sites.items()}
-
-    @property
-    def fixed(self) -> dict[Head, str]:
-        """The heads that attend by a fixed pattern and have no queries and keys, each with its pattern."""
-        patterns: dict[Head, str | None] = {}
-        for name, sites in self._seam.sites.items():
-            fixed = get_fixed_heads(self.model.get_submodule(name))
-            if fixed is not None:
-                for site in sites:
-                    heads = site.heads(len(site.numbers or ()))
-                    patterns.update(zip(heads, fixed.patterns, strict=True))
-        return {head: name for head, name in sorted(patterns.items()) if name is not None}
-
-    @property
-    def shared_layers(self) -> dict[str, list[list[int]]]:
-        """The groups of layers of each stack that call the same attention module (ALBERT); empty if none do."""
-        groups: dict[str, list[list[int]]] = {}
-        for sites in self._seam.sites.values():
-            for stack in dict.fromkeys(site.stack for site in sites):
-                layers = [site.layer for site in sites if site.stack == stack]
-                if len(layers) > 1:
-                    groups.setdefault(stack, []).append(layers)
-        return groups
-
-    def index_of(self, head: Head) -> int:
-        """The index of a head in its site's tensors: its number, unless heads before it were pruned."""
-        return self._sites[head.site].index_of(head.head)
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the weights."""
-        device: torch.device = self.model.device
-        return device
-
-    @property
-    def is_encoder_decoder(self) -> bool:
-        """Whether the model has cross-attention."""
-        return "cross" in self._expected
-
-    @cached_property
-    def takes_segments(self) -> bool:
-        """Whether the model takes `token_type_ids`, which tell the first of two texts from the second."""
-        return accepts(self.model, "token_type_ids")
 
     @property
     def is_open(self) -> bool:
@@ -257,17 +180,11 @@ class AttentionModel:
         self, model: PreTrainedModel, *, cut: Cut | None, path: Path | None = None
     ) -> AttentionModel:
         """A changed copy of this transformers model as an `AttentionModel` with the same tokenizer and reading."""
-        return AttentionModel(
-            model,
-            self.tokenizer,
-            name=self.name,
-            path=path,
-            revision=self.revision,
-            untrained=self.untrained,
-            notes=self.notes,
-            cut=cut,
-            reading=self.reading,
-        )
+        tokenizer, reading = self.tokenizer, self.reading
+        changed = AttentionModel(model, tokenizer, name=self.name, cut=cut, reading=reading)
+        changed.path, changed.revision = path, self.revision
+        changed.untrained, changed.notes = self.untrained, self.notes
+        return changed
 
     # Shortcuts for functions of later packages
 
@@ -355,7 +272,7 @@ class AttentionModel:
                 yield
             return
         lens = lens if isinstance(lens, Lens) else make_lens(lens, self)
-        wrapped = [_LensObserver(lens, observer) for observer in observers]
+        wrapped = [LensObserver(lens, observer) for observer in observers]
         active: list[Any] = self._seam.observers
         if lens.needs_gradient:
             active = self._seam.gradient_observers
@@ -388,7 +305,7 @@ class AttentionModel:
         >>> with model.edited("0.2,1.*"):
         ...     without = model("The cat sat.")
         """
-        opened = _as_edits(edits)
+        opened = as_edits(edits)
         for edit in opened:
             edit.bind(self.heads)
         with self._open(), added(self._seam.edits, opened):
@@ -432,7 +349,7 @@ class AttentionModel:
         (Ablate(encoder.0.2),)
         """
         if edits:
-            opened = _as_edits(edits)
+            opened = as_edits(edits)
             self._permanent.enter_context(self.edited(*opened))
             self.permanent_edits += tuple(opened)
         return self
@@ -477,60 +394,3 @@ class AttentionModel:
         if not self.is_open:
             prepare_for_dtype(self)
         return self._backend.open()
-
-    def _record_calls(self) -> list[tuple[str, int]]:
-        """(module name, number of heads) of every attention call of a test forward pass."""
-        calls: list[tuple[str, int]] = []
-        self._seam.recorded_calls = calls
-        try:
-            with self._open(), torch.inference_mode():
-                run_base_model(self, sample_inputs(self, batch=1))
-        except RuntimeError as cause:
-            if self.model.dtype == torch.float32:
-                raise
-            raise HeadscopeError(
-                f"{type(self.model).__name__} cannot compute in {str(self.model.dtype).removeprefix('torch.')} "
-                f"({reason(cause)})",
-                where=self.name,
-                fix="Load it with dtype float32",
-            ) from cause
-        finally:
-            self._seam.recorded_calls = None
-        return calls
-
-
-def family_of(model_type: str | None, *, where: str | Path | None = None) -> Family:
-    """The family of a `model_type`; an error that lists the supported types if there is none."""
-    supported = families()
-    if model_type not in supported:
-        raise HeadscopeError(
-            f'model type "{model_type}" is not supported',
-            where=where,
-            expected=f"one of {', '.join(supported)}",
-            fix="To add a family, see docs/reference/families.md",
-        )
-    return supported[model_type]
-
-
-class _LensObserver:
-    """An observer that gets a lens' maps instead of the weights."""
-
-    def __init__(self, lens: Lens, observer: Observer) -> None:
-        self.lens, self.observer, self.was_called = lens, observer, False
-
-    def __call__(self, attention: Attention, gradient: Tensor | None = None) -> None:
-        self.was_called = True
-        mapped = self.lens.apply(attention, gradient)
-        if mapped is not None:
-            self.observer(mapped)
-
-
-def _as_edits(edits: Sequence[Edit | Heads]) -> list[Edit]:
-    """Edits as they are; heads as their ablation."""
-    for edit in edits:
-        if isinstance(edit, type):
-            name = edit.__name__
-            raise HeadscopeError(
-                f"{name} is a class", where="edited", expected=f'an edit, such as {name}("3.2")'
-            )
-    return [edit if isinstance(edit, Edit) else Ablate(edit) for edit in edits]

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from headscope.errors import HeadscopeError, reason
-from headscope.model.attention_model import family_of
 from headscope.model.checkpoint import check_missing, class_of
+from headscope.model.families import family_of
 from headscope.model.fixed_attention import set_fixed_heads
 from headscope.model.head_slices import update_linear_sizes
 from headscope.model.manifest import NAME, WEIGHTS, Manifest

@@ -7,7 +7,7 @@ operations.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -302,3 +302,14 @@ def head_mask(site: Site, heads: Collection[int], cells: Tensor) -> Tensor:
 def masked_score(dtype: torch.dtype) -> float:
     """The score of a forbidden key: its weight is exactly 0, and it is above that of padding (XLNet's is -1e30)."""
     return max(torch.finfo(dtype).min / 2, -1e9)
+
+
+def as_edits(edits: Sequence[Edit | Heads]) -> list[Edit]:
+    """Edits as they are; heads as their ablation."""
+    for edit in edits:
+        if isinstance(edit, type):
+            name = edit.__name__
+            raise HeadscopeError(
+                f"{name} is a class", where="edited", expected=f'an edit, such as {name}("3.2")'
+            )
+    return [edit if isinstance(edit, Edit) else Ablate(edit) for edit in edits]

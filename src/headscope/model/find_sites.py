@@ -6,12 +6,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headscope.errors import HeadscopeError
+import torch
+
+from headscope.errors import HeadscopeError, reason
 from headscope.heads import Site
 from headscope.model.families import Family
+from headscope.model.sample_inputs import run_base_model, sample_inputs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from headscope.model.attention_model import AttentionModel
+    from headscope.model.seam import Seam
 
 
 def expected_sites(model: PreTrainedModel, family: Family, name: str) -> dict[str, int]:
@@ -36,6 +42,27 @@ def expected_sites(model: PreTrainedModel, family: Family, name: str) -> dict[st
             expected="is_decoder and add_cross_attention false in config.json",
         )
     return expected
+
+
+def record_calls(model: AttentionModel, seam: Seam) -> list[tuple[str, int]]:
+    """(module name, number of heads) of every attention call of a test forward pass."""
+    calls: list[tuple[str, int]] = []
+    seam.recorded_calls = calls
+    try:
+        with model.watched(), torch.inference_mode():
+            run_base_model(model, sample_inputs(model, batch=1))
+    except RuntimeError as cause:
+        if model.model.dtype == torch.float32:
+            raise
+        raise HeadscopeError(
+            f"{type(model.model).__name__} cannot compute in {str(model.model.dtype).removeprefix('torch.')} "
+            f"({reason(cause)})",
+            where=model.name,
+            fix="Load it with dtype float32",
+        ) from cause
+    finally:
+        seam.recorded_calls = None
+    return calls
 
 
 def assign_sites(

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from headscope.config.shared import Reading
 from headscope.errors import HeadscopeError, choices
-from headscope.model.attention_model import AttentionModel, family_of
+from headscope.model.attention_model import AttentionModel
 from headscope.model.bfloat16 import ensure_bfloat16
 from headscope.model.checkpoint import check_finite, read_config, read_weights
 from headscope.model.cut_checkpoint import read_cut_weights
+from headscope.model.families import family_of
 from headscope.model.manifest import Cut, read_manifest
 from headscope.model.module_files import transformer_folder
 from headscope.model.reading import TextReading
@@ -42,9 +44,7 @@ def load(
     device: str = "auto",
     dtype: str = "float32",
     labels: Sequence[str] = (),
-    pooling: str | None = None,
-    prompt: str | None = None,
-    reading: TextReading | None = None,
+    reading: TextReading | Reading | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> AttentionModel:
     """Load a model to observe and edit.
@@ -54,9 +54,7 @@ def load(
     device       auto, cpu, cuda, mps …
     dtype        float32 (whatever the checkpoint has), float64, bfloat16 or float16
     labels       the classes of a new classifier, with a `model_class` that has one
-    pooling      how token states become one vector, instead of what its files state: mean, first, last, max …
-    prompt       the text put before every text of a task that compares vectors, or the name of one of its prompts
-    reading      pooling, prompts and length, instead of what its files state
+    reading      instead of what its files state; of a `Reading` only pooling and prompt, where it has them
     say          called with a line about what is being downloaded
     """
     _check_arguments(spec, dtype)
@@ -65,7 +63,9 @@ def load(
         ensure_bfloat16()
     root, name, revision = find_folder(spec, revision, say)
     folder = transformer_folder(root)
-    reading = (reading or read_reading(root)).override(pooling, prompt)
+    if not isinstance(reading, TextReading):
+        pooling, prompt = (None, None) if reading is None else (reading.pooling, reading.prompt)
+        reading = read_reading(root).override(pooling, prompt)
     config = read_config(folder)
     family = family_of(config["model_type"], where=folder / "config.json")
     manifest = read_manifest(folder)
@@ -79,17 +79,11 @@ def load(
         model, untrained, notes = weights
         tokenizer = read_tokenizer(folder, model) if family.takes_text else None
     check_finite(model, folder, dtype)
-    return AttentionModel(
-        model.to(target).eval(),
-        tokenizer,
-        name=name,
-        path=folder,
-        revision=revision,
-        untrained=untrained,
-        notes=notes,
-        cut=cut,
-        reading=reading,
-    )
+    model = model.to(target).eval()
+    loaded = AttentionModel(model, tokenizer, name=name, cut=cut, reading=reading)
+    loaded.path, loaded.revision = folder, revision
+    loaded.untrained, loaded.notes = untrained, notes
+    return loaded
 
 
 def _check_arguments(spec: object, dtype: str) -> None:

@@ -12,8 +12,9 @@ import torch
 
 from headscope.config.training import ModelSizes
 from headscope.errors import HeadscopeError, reason
-from headscope.model.attention_model import AttentionModel, family_of
+from headscope.model.attention_model import AttentionModel
 from headscope.model.checkpoint import read_config, read_config_file
+from headscope.model.families import family_of
 from headscope.model.load import resolve_device, silence_transformers
 from headscope.model.manifest import read_manifest
 from headscope.model.resolve_spec import find_folder

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 
+from headscope.errors import HeadscopeError
 from headscope.model.families.family import Family
 
-__all__ = ["Family", "families"]
+__all__ = ["Family", "families", "family_of"]
 
 
 @cache
@@ -23,3 +25,16 @@ def families() -> dict[str, Family]:
             if isinstance(value, Family):
                 by_type.update(dict.fromkeys(value.model_types, value))
     return dict(sorted(by_type.items()))
+
+
+def family_of(model_type: str | None, *, where: str | Path | None = None) -> Family:
+    """The family of a `model_type`; an error that lists the supported types if there is none."""
+    supported = families()
+    if model_type not in supported:
+        raise HeadscopeError(
+            f'model type "{model_type}" is not supported',
+            where=where,
+            expected=f"one of {', '.join(supported)}",
+            fix="To add a family, see docs/reference/families.md",
+        )
+    return supported[model_type]

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from headscope.config import names
 from headscope.config.checks import parse_lenses
 from headscope.errors import HeadscopeError
-from headscope.model.lenses._base import RANK, ROWS, SIGN, Lens
+from headscope.model.lenses._base import RANK, ROWS, SIGN, Lens, LensObserver
 
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
 
-__all__ = ["LENSES", "RANK", "ROWS", "SIGN", "Lens", "make_lens"]
+__all__ = ["LENSES", "RANK", "ROWS", "SIGN", "Lens", "LensObserver", "make_lens"]
 
 
 def _load(name: str) -> type[Lens]:

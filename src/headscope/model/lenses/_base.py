@@ -19,6 +19,7 @@ from headscope.model.attention import Attention
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
     from headscope.model.one_input import OneInput
+    from headscope.model.seam import Observer
 
 ROWS = "rows that sum to 1"
 SIGN = "no weight below 0"
@@ -71,6 +72,19 @@ class Lens(ABC):
     def record(self) -> dict[str, int | dict[str, int]]:
         """Counts for the run record, after a pass."""
         return {}
+
+
+class LensObserver:
+    """An observer that gets a lens' maps instead of the weights."""
+
+    def __init__(self, lens: Lens, observer: Observer) -> None:
+        self.lens, self.observer, self.was_called = lens, observer, False
+
+    def __call__(self, attention: Attention, gradient: Tensor | None = None) -> None:
+        self.was_called = True
+        mapped = self.lens.apply(attention, gradient)
+        if mapped is not None:
+            self.observer(mapped)
 
 
 def projections(model: AttentionModel, lens: str) -> dict[Site, Tensor]:
