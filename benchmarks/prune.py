@@ -38,7 +38,7 @@ from headscope.pruning.scores import scores_by
 from headscope.pruning.searches.beam import beam
 from headscope.pruning.searches.greedy import greedy
 from headscope.pruning.searches.iterative import iterative
-from headscope.pruning.subset_evaluator import SubsetEvaluator, SubsetState
+from headscope.pruning.subset_evaluator import EvaluationOptions, SubsetEvaluator, SubsetState
 from headscope.tasks import get_task
 
 SHARES = (1.0, 0.75, 0.5, 0.25)
@@ -138,7 +138,8 @@ def search(options: argparse.Namespace, name: str, data: str) -> Iterator[Row]:
     }
     found: dict[str, Row] = {}
     for how, way in ways.items():
-        selection = SubsetEvaluator(model, task, prepared, objective=task.objective)  # type: ignore[arg-type]
+        chosen = EvaluationOptions(task.objective)  # type: ignore[arg-type]
+        selection = SubsetEvaluator(model, task, prepared, chosen)
         begun = time.perf_counter()
         budget = found["greedy"]["spent"][-1] if found else np.inf
         path = _followed(selection, way(selection), options.heads, budget)

@@ -25,7 +25,7 @@ from headscope.model.edits import Ablate
 from headscope.pruning.scores import scores_by
 from headscope.pruning.searches.iterative import iterative as iterative_search
 from headscope.pruning.searches.rank import rank as rank_search
-from headscope.pruning.subset_evaluator import SubsetEvaluator
+from headscope.pruning.subset_evaluator import EvaluationOptions, SubsetEvaluator
 from headscope.tasks import get_task
 from headscope.tasks.base import Task
 from headscope.tasks.prepared import IGNORED, Prepared, batch_of
@@ -117,7 +117,7 @@ def by_hand(
 @pytest.mark.parametrize("family", HEADS)
 def test_scores_of_a_state_are_those_of_the_heads_that_are_left(family: str) -> None:
     model, task, prepared = made(family)
-    selection = SubsetEvaluator(model, task, prepared, batch_size=3)
+    selection = SubsetEvaluator(model, task, prepared, EvaluationOptions(batch_size=3))
     gone = HeadSet(",".join(GONE[family]), among=model.heads)
     removed = frozenset(number for number, unit in enumerate(selection.units) if unit[0] in gone)
     assert set(selection.heads(removed)) == set(gone)

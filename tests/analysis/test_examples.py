@@ -22,6 +22,7 @@ from headscope.data.examples import Example
 from headscope.data.frequency import Frequencies
 from headscope.data.sentences import Sentence
 from headscope.model.tokens import Marks, Tokens
+from headscope.study.inputs import Annotations
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import to_frame
@@ -61,7 +62,7 @@ def shows(layer: int, head: int, relation: str, direction: str) -> dict[str, Any
 
 def test_a_planted_head_has_typical_examples_and_no_counter_example() -> None:
     study = study_of((0, 1, "previous token"), (1, 0, "next token"), (2, 0, "separators"))
-    found = examples_of(planted(), study, texts=[Example(text) for text in TEXTS])
+    found = examples_of(planted(), study, Annotations(), [Example(text) for text in TEXTS])
     assert list(found.columns) == TABLES["examples"].names
     assert set(found["kind"]) == {"typical"}
     assert len(found) == 3 * EACH
@@ -88,7 +89,7 @@ def test_the_text_and_the_place_in_it_are_kept(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("headscope.analysis.examples._cases.MOST_WORDS", 8)
     monkeypatch.setattr("headscope.analysis.examples._cases.REACH", 2)
     found = examples_of(
-        model, study_of((2, 0, "separators"), (0, 1, "previous token")), texts=pairs
+        model, study_of((2, 0, "separators"), (0, 1, "previous token")), Annotations(), pairs
     )
     assert any(json.loads(row["words"]).count("…") == 2 for row in found.to_dict("records"))
     for row in found.to_dict("records"):
@@ -99,14 +100,19 @@ def test_the_text_and_the_place_in_it_are_kept(monkeypatch: pytest.MonkeyPatch) 
         assert len(runs) == len(starts)
         for run, start in zip(runs, starts, strict=True):
             assert run.split() == tokens[start : start + len(run.split())]
-    endless = examples_of(model, study_of((0, 1, "previous token")), texts=[Example("cat " * 1500)])
+    endless = examples_of(
+        model, study_of((0, 1, "previous token")), Annotations(), [Example("cat " * 1500)]
+    )
     assert len(endless)
     assert (endless["text"] == "").all()
 
 
 def test_a_head_that_does_not_do_it_has_only_counter_examples() -> None:
     found = examples_of(
-        planted(), study_of((2, 0, "previous token")), texts=[Example(text) for text in TEXTS]
+        planted(),
+        study_of((2, 0, "previous token")),
+        Annotations(),
+        [Example(text) for text in TEXTS],
     )
     separators = found["words"].map(lambda text: len(json.loads(text)) - 1)
     assert set(found["kind"]) == {"counter"}
@@ -123,7 +129,7 @@ def test_relations_agree_with_a_slow_search_in_every_direction() -> None:
     ]
     for direction in ("dependent", "governor", "received"):
         study = study_of((0, 1, "syntactic: r"), above=[shows(0, 1, "r", direction)])
-        found = examples_of(model, study, sentences=sentences)
+        found = examples_of(model, study, Annotations(sentences=sentences))
         for kind in ("typical", "counter"):
             rows = found[found["kind"] == kind]
             shown = [
@@ -182,7 +188,7 @@ def test_rare_words_are_pointed_at_by_other_words() -> None:
     )
     texts = [Example(text) for text in TEXTS]
     found = examples_of(
-        planted(), study_of((0, 1, "rare words")), texts=texts, frequencies=frequencies
+        planted(), study_of((0, 1, "rare words")), Annotations(frequencies=frequencies), texts
     )
     typical = found[found["kind"] == "typical"]
     assert len(typical)
@@ -196,7 +202,7 @@ def test_rare_words_are_pointed_at_by_other_words() -> None:
 def test_long_texts_are_cut_around_the_two_words() -> None:
     study = study_of((2, 0, "separators"))
     model = planted()
-    found = examples_of(model, study, texts=[Example("the cat sat on the mat . " * 3)])
+    found = examples_of(model, study, Annotations(), [Example("the cat sat on the mat . " * 3)])
     kept = stretch(60, [3, 50])
     assert kept == [*range(12), -1, *range(42, 59), -1]
     assert stretch(20, [3, 15]) == list(range(20))
@@ -267,6 +273,8 @@ def test_every_file_of_examples_asks_among_words_or_among_tokens() -> None:
 
 
 def test_nothing_to_ask_gives_an_empty_table() -> None:
-    found = examples_of(planted(), study_of((0, 0, "undetermined")), texts=[Example(TEXTS[0])])
+    found = examples_of(
+        planted(), study_of((0, 0, "undetermined")), Annotations(), [Example(TEXTS[0])]
+    )
     assert list(found.columns) == TABLES["examples"].names
     assert not len(found)

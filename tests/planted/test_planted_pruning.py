@@ -22,17 +22,28 @@ from headscope.pruning.search_result import warning_of
 from headscope.pruning.searches import paths
 from headscope.pruning.searches.beam import beam as beam_search
 from headscope.pruning.searches.greedy import greedy as greedy_search
-from headscope.pruning.subset_evaluator import Memory, SubsetEvaluator, SubsetState
+from headscope.pruning.subset_evaluator import (
+    EvaluationOptions,
+    Memory,
+    SubsetEvaluator,
+    SubsetState,
+)
 from headscope.tasks import get_task
 from worded import DISLIKED, LIKED, worded
 
 
 def selection_of(
-    model: AttentionModel, folder: Path, count: int = 80, **options: object
+    model: AttentionModel,
+    folder: Path,
+    count: int = 80,
+    *,
+    memory: Memory | None = None,
+    **options: object,
 ) -> SubsetEvaluator:
     task = get_task("sst2")
     prepared = task.prepare(model, task.items(examples(folder, count), "dev"))
-    return SubsetEvaluator(model, task, prepared, **options)  # type: ignore[arg-type]
+    chosen = EvaluationOptions(**options)  # type: ignore[arg-type]
+    return SubsetEvaluator(model, task, prepared, chosen, memory)
 
 
 def quiet(model: AttentionModel, heads: str) -> AttentionModel:

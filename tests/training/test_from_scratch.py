@@ -16,7 +16,7 @@ from headscope import FinetuneConfig, ModelSizes, Run, TaskData
 from headscope.commands import app
 from headscope.data.vocabulary import train_tokenizer
 from headscope.errors import HeadscopeError
-from headscope.model.new_model import Source, new_model, resize_config
+from headscope.model.new_model import Architecture, Source, new_model, resize_config
 from headscope.tasks import get_task
 from headscope.tasks.prepared import batch_of
 from worded import PLAIN, glue, saved, translator
@@ -97,13 +97,9 @@ def test_weights_are_new_and_follow_from_the_seed(here: Path) -> None:
 def test_every_family_is_made_in_another_size(family: str) -> None:
     tokens = train_tokenizer(["the cat sat"], 300)
     source = Source(family, AutoConfig.for_model(family))
-    model = new_model(
-        source,
-        tokenizer=tokens,
-        model_class="AutoModelForMaskedLM",
-        sizes=ModelSizes(2, 4, 32),
-        max_length=24,
-    )
+    sizes = ModelSizes(2, 4, 32)
+    new = Architecture(source, "AutoModelForMaskedLM", sizes, max_length=24)
+    model = new_model(new, tokens)
     assert len(model.heads) == 8
     assert model.model.get_input_embeddings().weight.shape[0] == len(tokens)
     with torch.no_grad():
@@ -113,16 +109,12 @@ def test_every_family_is_made_in_another_size(family: str) -> None:
 
 def test_a_model_that_knows_no_segments_is_given_none_and_can_be_masked() -> None:
     tokens = train_tokenizer(["the cat sat on the mat"], 300)
-    made = {
-        family: new_model(
-            Source(family, AutoConfig.for_model(family)),
-            tokenizer=tokens,
-            model_class="AutoModelForMaskedLM",
-            sizes=ModelSizes(2, 4, 32),
-            max_length=24,
-        )
-        for family in ("modernbert", "bert")
-    }
+    made = {}
+    for family in ("modernbert", "bert"):
+        source = Source(family, AutoConfig.for_model(family))
+        sizes = ModelSizes(2, 4, 32)
+        new = Architecture(source, "AutoModelForMaskedLM", sizes, max_length=24)
+        made[family] = new_model(new, tokens)
     batches = {
         family: next(headscope.encode(model, [("the cat", "sat")]))
         for family, model in made.items()
@@ -154,15 +146,11 @@ def test_kinds_of_layers_follow_their_number_and_are_saved(layers: int, tmp_path
 
 def test_a_family_that_counts_another_token_as_padding_is_refused() -> None:
     source = Source("mpnet", AutoConfig.for_model("mpnet"))
+    new = Architecture(source, "AutoModelForMaskedLM", ModelSizes(1, 2, 16))
     with pytest.raises(
         HeadscopeError, match="mpnet takes token 1 for padding, the tokenizer token 0"
     ):
-        new_model(
-            source,
-            tokenizer=train_tokenizer(["the cat sat"], 300),
-            model_class="AutoModelForMaskedLM",
-            sizes=ModelSizes(1, 2, 16),
-        )
+        new_model(new, train_tokenizer(["the cat sat"], 300))
 
 
 def test_smoothed_targets_are_learned_from_and_plain_ones_judged(here: Path) -> None:

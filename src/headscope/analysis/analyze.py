@@ -105,7 +105,9 @@ def analyze(
     names = None if config.statistics is None else list(config.statistics)
     statistics = select_statistics(names)
     check_lenses(config.lens, names)
-    corpus = _corpus(data)
+    corpus = None  # if there is annotated data only
+    if data.corpus or data.texts or not data.is_annotated:
+        corpus = Corpus(data.corpus, data.texts, data.pairs, data.column, data.limit)
     annotations = read_annotations(data, limit=data.limit if corpus is None else None)
     model = open_model(model, reading, run)
     if model.is_encoder_decoder and not (corpus is not None and corpus.pairs):
@@ -155,36 +157,10 @@ def analyze(
         model, sections, command=run.typed or None, seed=run.seed, lens=lens
     )
     study.tables["roles"] = roles_of(study, thresholds)
-    _add_examples(study, model, corpus, annotations, data.max_length)
-    return study
-
-
-def _corpus(data: TextData) -> Corpus | None:
-    """The plain texts; None if there is annotated data only."""
-    if not (data.corpus or data.texts) and data.is_annotated:
-        return None
-    return Corpus(data.corpus, data.texts, data.pairs, data.column, data.limit)
-
-
-def _add_examples(
-    study: Study,
-    model: AttentionModel,
-    corpus: Corpus | None,
-    annotations: Annotations,
-    max_length: int | None,
-) -> None:
-    """Examples of the roles, if any were found."""
-    examples = examples_of(
-        model,
-        study,
-        sentences=annotations.sentences,
-        texts=corpus or (),
-        windows=annotations.windows,
-        frequencies=annotations.frequencies,
-        max_length=max_length,
-    )
+    examples = examples_of(model, study, annotations, corpus or (), max_length=data.max_length)
     if len(examples):
         study.tables["examples"] = examples
+    return study
 
 
 def _add_lens_tables(

@@ -26,6 +26,7 @@ from headscope.learning.splits import read_splits
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource, load
+from headscope.model.new_model import Architecture, read_source
 from headscope.model.reading import TextReading
 from headscope.pruning.pareto_front import changes
 from headscope.study.journal import check_or_write_header
@@ -162,8 +163,8 @@ class LearningRuns(ABC, Generic[C]):
         if self.scratch is None:
             return open_model(self.model, reading, run, model_class=kind, labels=labels)
         assert not isinstance(self.model, AttentionModel)
-        scratch, texts = self.scratch, self.texts
-        model = build_model(self.model, scratch, texts, model_class=kind, labels=labels, run=run)
+        source = read_source(self.model, run.revision, run.log)
+        model = build_model(Architecture(source, kind, self.scratch, labels), self.texts, run)
         model.untrained = ()  # new parameters are about to be trained
         model.reading = model.reading.override(reading.pooling, reading.prompt)
         return model

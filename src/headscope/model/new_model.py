@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,35 +119,43 @@ def resize_config(config: PreTrainedConfig, sizes: ModelSizes) -> PreTrainedConf
     return resized
 
 
+@dataclass(frozen=True)
+class Architecture:
+    """What a new model is, besides its weights and its tokenizer.
+
+    model_class  the transformers class with the right head
+    labels       the classes of a classifier
+    max_length   number of positions; by default the configuration's own
+    """
+
+    source: Source
+    model_class: str
+    sizes: ModelSizes = field(default_factory=ModelSizes)
+    labels: Sequence[str] = ()
+    max_length: int | None = None
+
+
 def new_model(
-    source: Source,
-    *,
-    model_class: str,
-    tokenizer: PreTrainedTokenizerBase | None = None,
-    sizes: ModelSizes | None = None,
-    max_length: int | None = None,
-    labels: Sequence[str] = (),
-    device: str = "auto",
+    new: Architecture, tokenizer: PreTrainedTokenizerBase | None = None, device: str = "auto"
 ) -> AttentionModel:
     """The model with new weights from torch's random numbers: set the seed before.
 
-    tokenizer   a tokenizer other than the model's own: vocabulary size and special tokens are set from it
-    max_length  number of positions; by default the configuration's own
-    labels      the classes of a classifier
+    tokenizer  a tokenizer other than the model's own: vocabulary size and special tokens are set from it
     """
     import transformers
 
-    config = resize_config(source.config, sizes or ModelSizes())
+    source, model_class = new.source, new.model_class
+    config = resize_config(source.config, new.sizes)
     is_own = tokenizer is None
     if tokenizer is None:
         tokenizer = source.tokenizer()
     else:
         _set_vocabulary(config, tokenizer)
-    if max_length is not None:
-        _set_max_length(config, tokenizer, max_length)
-    if labels:
-        config.id2label = dict(enumerate(labels))
-        config.label2id = {name: i for i, name in enumerate(labels)}
+    if new.max_length is not None:
+        _set_max_length(config, tokenizer, new.max_length)
+    if new.labels:
+        config.id2label = dict(enumerate(new.labels))
+        config.label2id = {name: i for i, name in enumerate(new.labels)}
     kind = getattr(transformers, model_class)
     if type(config) not in kind._model_mapping:
         raise HeadscopeError(

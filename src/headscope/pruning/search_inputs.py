@@ -13,7 +13,7 @@ from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource
 from headscope.model.surgery import read_heads
-from headscope.pruning.subset_evaluator import Memory, SubsetEvaluator
+from headscope.pruning.subset_evaluator import EvaluationOptions, Memory, Objective, SubsetEvaluator
 from headscope.study.run_record import describe_files, describe_model, hash_code, versions
 from headscope.study.schema.record import FileRecord, ModelRecord, Section
 from headscope.tasks import Item, Prepared, Task, task_of
@@ -36,8 +36,8 @@ class SearchInputs:
     report_set: Prepared
 
     @property
-    def objective(self) -> str:
-        return self.config.objective or self.task.objective
+    def objective(self) -> Objective:
+        return self.config.objective or self.task.objective  # type: ignore[return-value]
 
     @cached_property
     def model_record(self) -> ModelRecord:
@@ -71,19 +71,16 @@ class SearchInputs:
 
     def selection(self, memory: Memory, model: AttentionModel | None = None) -> SubsetEvaluator:
         """The evaluator of sets of heads, for the model or for what has become of it."""
-        among = self.config.among
-        return SubsetEvaluator(
-            model or self.model,
-            self.task,
-            self.selection_set,
-            objective=self.objective,  # type: ignore[arg-type]
-            at_least=self.config.at_least,
-            among=None if among is None else read_heads(self.model, among),
-            max_length=self.data.max_length,
-            batch_size=self.config.batch_size,
-            seed=self.run.seed,
-            memory=memory,
+        config, among = self.config, self.config.among
+        options = EvaluationOptions(
+            self.objective,
+            config.at_least,
+            None if among is None else read_heads(self.model, among),
+            self.data.max_length,
+            config.batch_size,
+            self.run.seed,
         )
+        return SubsetEvaluator(model or self.model, self.task, self.selection_set, options, memory)
 
 
 def calibration_set(model: AttentionModel, data: TaskData) -> Prepared:

@@ -71,6 +71,26 @@ class Memory:
         self._values[key] = value
 
 
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """Which sets of heads may be removed, and how they are evaluated.
+
+    at_least    minimum number of heads to keep per layer
+    among       the heads that may be removed; None: all
+    max_length  of the examples for predictions
+    """
+
+    objective: Objective = "loss"
+    at_least: int = 0
+    among: HeadSet | None = None
+    max_length: int | None = None
+    batch_size: int = 32
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice(self.objective, OBJECTIVES, "`objective`", "is not an objective")
+
+
 class SubsetEvaluator:
     """Evaluates sets of removed heads on the selection split.
 
@@ -78,8 +98,6 @@ class SubsetEvaluator:
     intact     outcome of the whole model
     tried      the last outcome of every evaluated set, in order
     spent      evaluations of one set on all examples so far; a backward pass counts as three
-    at_least   minimum number of heads to keep per layer
-    among      the heads that may be removed; None: all
     """
 
     def __init__(
@@ -87,30 +105,24 @@ class SubsetEvaluator:
         model: AttentionModel,
         task: Task,
         prepared: Prepared,
-        *,
-        objective: Objective = "loss",
-        at_least: int = 0,
-        among: HeadSet | None = None,
-        max_length: int | None = None,
-        batch_size: int = 32,
-        seed: int = 0,
+        options: EvaluationOptions | None = None,
         memory: Memory | None = None,
     ) -> None:
-        check_choice(objective, OBJECTIVES, "`objective`", "is not an objective")
+        options = options or EvaluationOptions()
         self.model, self.task, self.prepared = model, task, prepared
-        self.objective, self.at_least = objective, at_least
-        self.batch_size, self.seed = batch_size, seed
+        self.objective, self.at_least = options.objective, options.at_least
+        self.batch_size, self.seed = options.batch_size, options.seed
         self.memory = memory or Memory()
         self.guide = prepared
         if len(prepared.items) > GUIDE:
-            sample = np.random.default_rng(seed).permutation(len(prepared.items))[:GUIDE]
+            sample = np.random.default_rng(self.seed).permutation(len(prepared.items))[:GUIDE]
             few = [prepared.items[i] for i in sorted(sample)]
-            self.guide = task.prepare(model, few, max_length=max_length)
+            self.guide = task.prepare(model, few, max_length=options.max_length)
         self.sites = set(sites_in_use(model, task, prepared))
         self.units = [
             unit for unit in units(model) if any(head.site in self.sites for head in unit)
         ]
-        if among is not None:
+        if (among := options.among) is not None:
             self.units = [unit for unit in self.units if all(head in among for head in unit)]
         if not self.units:
             raise HeadscopeError(

@@ -22,6 +22,7 @@ from headscope.masks.open_model import check_loaded, open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fix_heads import fix, read_patterns
 from headscope.model.load import ModelSource, load
+from headscope.model.new_model import Architecture, read_source
 from headscope.model.saving import write_model
 from headscope.model.weights import weights_sha256
 from headscope.study.run_record import describe_files, describe_model, versions
@@ -116,8 +117,8 @@ def _open(
     kind, labels = task.model_class, task.labels(items)
     if config.from_scratch:
         texts = (text for item in items for text in item.texts)
-        source = _source(model)
-        loaded = build_model(source, config, texts, model_class=kind, labels=labels, run=run)
+        source = read_source(_source(model), run.revision, run.log)
+        loaded = build_model(Architecture(source, kind, config, labels), texts, run)
         loaded.reading = loaded.reading.override(reading.pooling, reading.prompt)
     elif isinstance(model, AttentionModel):
         check_loaded(reading, run)

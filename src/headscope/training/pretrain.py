@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +25,7 @@ from headscope.data.pack_sequences import pack
 from headscope.errors import HeadscopeError
 from headscope.masks import Masked as MaskedAttention
 from headscope.model.attention_model import AttentionModel
-from headscope.model.new_model import Source, read_source
+from headscope.model.new_model import Architecture, Source, read_source
 from headscope.study.inputs import Corpus
 from headscope.study.run_record import describe_model, versions
 from headscope.tasks.inference import evaluate
@@ -59,20 +58,12 @@ def pretrain(config: PretrainConfig, data: TextData, reading: Reading, run: Run)
     the whole corpus are held out.
     """
     started = time.perf_counter()
-    new = _architecture(config, run)
     max_length = data.max_length or config.defaults["max_length"]
+    new, tokenizer = _architecture(config, run, max_length)
     corpus = Corpus(data.corpus, data.texts, False, data.column, data.limit)
     texts = _Texts(corpus, config.held_out)
     torch.manual_seed(run.seed)
-    model = build_model(
-        new.source,
-        new.sizes,
-        texts.train(),
-        model_class=DynamicMasking.model_class,
-        run=run,
-        tokenizer=new.tokenizer,
-        max_length=max_length,
-    )
+    model = build_model(new, texts.train(), run, tokenizer)
     if reading.mask is not None:
         model.edit_permanently(MaskedAttention(reading.mask, open_special=reading.open_special))
     task = DynamicMasking(seed=run.seed)
@@ -110,16 +101,16 @@ def pretrain(config: PretrainConfig, data: TextData, reading: Reading, run: Run)
     return TrainingResult(model, record, run.out)
 
 
-class _NewModel(NamedTuple):
-    source: Source
-    sizes: ModelSizes
-    tokenizer: str | Path | None  # the model whose tokenizer is used; None: its own, or a new one
+def _architecture(
+    config: PretrainConfig, run: Run, max_length: int
+) -> tuple[Architecture, str | Path | None]:
+    """The architecture, by default that of a small BERT, and the model whose tokenizer is used.
 
-
-def _architecture(config: PretrainConfig, run: Run) -> _NewModel:
-    """The architecture, its size and tokenizer; by default those of a small BERT."""
+    Without the latter, it is the architecture's own or a new one.
+    """
     from transformers import BertConfig
 
+    kind = DynamicMasking.model_class
     if config.architecture is None:
         small: dict[str, int | None] = {
             name: size or SMALL[name] for name, size in config.sizes().items()
@@ -128,7 +119,8 @@ def _architecture(config: PretrainConfig, run: Run) -> _NewModel:
             small["intermediate"] = None
         tokenizer = config.tokenizer or (None if config.vocabulary is not None else TOKENIZER)
         sizes = ModelSizes(**small, vocabulary=config.vocabulary)
-        return _NewModel(Source("bert", BertConfig(**NO_DROPOUT)), sizes, tokenizer)
+        source = Source("bert", BertConfig(**NO_DROPOUT))
+        return Architecture(source, kind, sizes, max_length=max_length), tokenizer
     source = read_source(config.architecture, say=run.log)
     if source.config.is_encoder_decoder:
         finetune = command_line("finetune", "MODEL", task="translation", from_scratch=True)
@@ -137,7 +129,7 @@ def _architecture(config: PretrainConfig, run: Run) -> _NewModel:
             where="`architecture`",
             fix=f"Train it to translate: {finetune}",
         )
-    return _NewModel(source, config, config.tokenizer)
+    return Architecture(source, kind, config, max_length=max_length), config.tokenizer
 
 
 class _Texts:

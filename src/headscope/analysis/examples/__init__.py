@@ -14,23 +14,22 @@ To give another role examples, add a file to this package whose name does not be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from headscope.analysis.examples._cases import EACH, MOST_WORDS, ClearestCases
 from headscope.analysis.examples._question import Text, heads_with_roles
 from headscope.analysis.examples._reading import SecondPass
-from headscope.data.coreference import Window
 from headscope.data.examples import Example
-from headscope.data.frequency import Frequencies, words_in
-from headscope.data.sentences import Sentence
+from headscope.data.frequency import words_in
 from headscope.model.attention_model import AttentionModel
 from headscope.study.schema.tables import TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from headscope.study.inputs import Annotations
     from headscope.study.study import Study
 
 __all__ = ["EACH", "examples_of"]
@@ -42,32 +41,31 @@ FEWEST_WORDS = 4  # with MOST_WORDS: sentences that are short to read
 def examples_of(
     model: AttentionModel,
     study: Study,
-    *,
-    sentences: Sequence[Sentence] = (),
+    annotations: Annotations,
     texts: Iterable[Example] = (),
-    windows: Sequence[Window] = (),
-    frequencies: Frequencies | None = None,
+    *,
     max_length: int | None = None,
     batch_size: int = 16,
-    most: int = MOST,
 ) -> pd.DataFrame:
-    """Examples for the roles in study.tables["roles"], from at most `most` of each kind of data.
+    """Examples for the roles in study.tables["roles"], from at most MOST of each kind of data.
 
-    sentences    for relations, and for rare words; also for tokens where there are no texts
+    annotations  sentences for relations and rare words, and for tokens if there are no texts; windows of documents with
+                 mentions for coreferential heads; frequencies for rare words
     texts        for roles of tokens
-    windows      of documents with mentions, for coreferential heads
-    frequencies  for rare words
     """
+    sentences, frequencies = annotations.sentences, annotations.frequencies
     second = SecondPass(model, heads_with_roles(study), ClearestCases(), max_length, batch_size)
     reader = "encoder" if any(site.stack == "encoder" for site in model.sites) else "decoder"
-    plain = list(islice(texts, most))
+    plain = list(islice(texts, MOST))
     readable = [s for s in sentences if FEWEST_WORDS <= len(s.words) <= MOST_WORDS]
-    selected = (readable or list(sentences))[:most]
+    selected = (readable or sentences)[:MOST]
     of_sentences = [
         Text(s.example(), reader, s, frequencies=frequencies if s.between == "words" else None)
         for s in selected
     ]
-    of_documents = [Text(window.example, reader, window=window) for window in windows[:most]]
+    of_documents = [
+        Text(window.example, reader, window=window) for window in annotations.windows[:MOST]
+    ]
     firsts = [] if selected else [example.first for example in plain]
     words = [words_in(text) if isinstance(text, str) else text for text in firsts]
     of_texts = [Text(Example(text), reader, frequencies=frequencies) for text in words if text]
