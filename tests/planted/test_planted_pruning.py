@@ -263,7 +263,8 @@ def test_children_are_what_cut_models_do(
     states = selection.children(frozenset(parent), candidates)
     assert len(states) == len(candidates)
     for state in states:
-        plain = selection_of(prune(selection.model, list(selection.heads(state.removed))), tmp_path)
+        cut = prune(selection.model, list(selection.heads(state.removed))).model
+        plain = selection_of(cut, tmp_path)
         assert state.outcome.loss == pytest.approx(plain.intact.loss, abs=1e-6)
         assert state.outcome.metric == plain.intact.metric
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import cast
 
 import torch
 
@@ -17,11 +18,13 @@ from headscope.learning.learning_runs import LearningRuns, StudyWriter, write_no
 from headscope.learning.run_result import Collapse, RunResult, RunResults, describe_trainings
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource
+from headscope.model.pruning_record import PruningRecord
 from headscope.model.saving import write_model
 from headscope.model.surgery import prune
 from headscope.pruning.compare_fronts import roles_in
 from headscope.pruning.pareto_front import (
     UNTIMED,
+    FrontRow,
     change_text,
     on_front,
     speeds_of,
@@ -29,7 +32,6 @@ from headscope.pruning.pareto_front import (
 )
 from headscope.pruning.plan import Plan
 from headscope.study.schema.names import GATE, StatisticName
-from headscope.study.schema.record import Section
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import Row, to_frame
@@ -187,7 +189,7 @@ class _GateRuns(LearningRuns[GateConfig]):
 
     def _write_plan(
         self, target: GateTarget, model: AttentionModel, values: Mapping[Head, float], folder: Path
-    ) -> Section:
+    ) -> FrontRow:
         """Write the plan and, unless weights were frozen, the trained model; returns the row of the pruned model."""
         plan_of = self.whole
         if not self.config.frozen:
@@ -202,11 +204,15 @@ class _GateRuns(LearningRuns[GateConfig]):
         row = self._row(target.name, cut)
         # Without times, so that a plan has the same bytes whenever it is made.
         timeless = {name: value for name, value in row.items() if name not in UNTIMED}
-        chosen = {"learned": target.name, **self.describe_examples(), "after": {"report": timeless}}
+        chosen: PruningRecord = {
+            "learned": target.name,
+            **self.describe_examples(),
+            "after": {"report": timeless},
+        }
         Plan.of(plan_of, removed, chosen).write(folder / PLAN)
         return {**row, "heads": str(removed)}
 
-    def _row(self, name: str, cut: AttentionModel) -> Section:
+    def _row(self, name: str, cut: AttentionModel) -> FrontRow:
         """A row of the table `front`, without `heads`."""
         return {
             "aim": name,
@@ -238,8 +244,8 @@ class _GateRuns(LearningRuns[GateConfig]):
         learned = {**describe_trainings(results), "collapsed": collapsed}
         searched = {**self.describe_examples(), "metric": self.task.metrics[0], "search": "gates"}
         record = self.record({"gates": self.section(learned), "pruning": searched})
-        front = [{**self._row("", self.whole), "heads": ""}]
-        front += [result["row"] for result in results.values() if "row" in result]
+        front: list[FrontRow] = [{**self._row("", self.whole), "heads": ""}]
+        front += [cast("FrontRow", result["row"]) for result in results.values() if "row" in result]
         tables = {
             "front": TABLES["front"].frame(front).assign(is_front=on_front(front)),
             "gates": TABLES["gates"].frame(trace),

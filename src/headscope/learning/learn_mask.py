@@ -16,7 +16,7 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.learning.learned_mask import START, LearnedMask
 from headscope.learning.learning_runs import LearningRuns, StudyWriter, write_nothing
-from headscope.learning.run_result import RunResult, RunResults, describe_trainings
+from headscope.learning.run_result import MaskRow, RunResult, RunResults, describe_trainings
 from headscope.masks.mask_edit import Masked
 from headscope.masks.mask_file import groups_of, read_positions
 from headscope.masks.position_kinds import KINDS, count_pairs_by_kind, mean_by_kind
@@ -104,7 +104,7 @@ class _MaskRuns(LearningRuns[LearnMaskConfig]):
             mask.eval().draw(1.0)
             judged = self.judge_changes(model)
         np.save(folder / MAP, mask.map().numpy().astype(np.float16))
-        row = {"aim": target.kind, "seed": target.seed, **judged}
+        row: MaskRow = {"aim": target.kind, "seed": target.seed, **judged}
         open_shares: dict[str, float] = {}
         if not self.config.soft:
             mask.positions().write(folder / MASK)
@@ -132,7 +132,7 @@ class _MaskRuns(LearningRuns[LearnMaskConfig]):
             "note": note,
         }
 
-    def _log_result(self, target: MaskTarget, row: Mapping[str, Any]) -> None:
+    def _log_result(self, target: MaskTarget, row: MaskRow) -> None:
         metric, forbidden = f"{self.task.metrics[0]} {row['metric']:.4f}", ""
         if "sparsity" in row:
             forbidden = f"{100 * row['sparsity']:.1f} % of attention forbidden, "
@@ -217,7 +217,7 @@ class _MaskRuns(LearningRuns[LearnMaskConfig]):
         ]
 
 
-def _notes(mask: LearnedMask, target: MaskTarget, row: Mapping[str, Any], total: int) -> list[str]:
+def _notes(mask: LearnedMask, target: MaskTarget, row: MaskRow, total: int) -> list[str]:
     """Notes on a training that was too short or missed its sparsity. total: number of steps."""
     notes = []
     if bool(mask.undertrained):

@@ -21,12 +21,13 @@ from headscope.config.shared import Reading, Run, TaskData, no_log
 from headscope.config.training import NewModelConfig, TrainingConfig
 from headscope.data.encode import Counts
 from headscope.errors import HeadscopeError
-from headscope.learning.run_result import RunResult, RunResults
+from headscope.learning.run_result import JudgedChanges, RunResult, RunResults
 from headscope.learning.splits import read_splits
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource, load
 from headscope.model.new_model import Architecture, read_source
+from headscope.model.pruning_record import PruningRecord
 from headscope.model.reading import TextReading
 from headscope.pruning.pareto_front import changes
 from headscope.study.journal import check_or_write_header
@@ -210,7 +211,7 @@ class LearningRuns(ABC, Generic[C]):
         """The intact model on the split to report on."""
         return evaluate(self.whole, self.task, self.report_on)
 
-    def judge_changes(self, after: AttentionModel) -> Section:
+    def judge_changes(self, after: AttentionModel) -> JudgedChanges:
         """Columns SELECTION and CHANGE of a table: the model on the split to select on and the split to report on."""
         task, is_whole = self.task, after is self.whole
         reported = self.before if is_whole else evaluate(after, task, self.report_on)
@@ -226,7 +227,7 @@ class LearningRuns(ABC, Generic[C]):
         task = self.task
         return {"task": task.name, "columns": task.columns, "labels": task.renamed}
 
-    def describe_examples(self) -> Section:
+    def describe_examples(self) -> PruningRecord:
         """Task, files, splits and numbers of examples."""
         return {
             "task": self.task.name,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import NotRequired, TypedDict
 
+from headscope.pruning.pareto_front import Changes, SelectionColumns
 from headscope.study.schema.record import Section
 from headscope.training.result import History
 
@@ -20,12 +21,24 @@ class Collapse(TypedDict, total=False):
     metric: float
 
 
+class JudgedChanges(Changes, SelectionColumns):
+    """Columns of tables: the model on the split to select on and the split to report on."""
+
+
+class MaskRow(JudgedChanges):
+    """A row of the table `learned_masks`."""
+
+    aim: str
+    seed: int
+    sparsity: NotRequired[float]  # not of a soft mask
+
+
 class RunResult(TypedDict, total=False):
     """The result of one training, as JSON."""
 
     history: History
     learning_rate: float
-    row: dict[str, Any]  # of the table `front` or `learned_masks`
+    row: Mapping[str, object]  # of the table `front` or `learned_masks`
     note: str
     gates: list[float]
     collapsed: Collapse

@@ -7,12 +7,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from headscope.config.command_line import command_line
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import Head, HeadSet, Site
 from headscope.model.fixed_attention import FixedHeads
+from headscope.model.pruning_record import PruningRecord
 from headscope.model.zoo.wheels import sha256_of
 
 NAME, WEIGHTS, SCHEMA = "cut.json", "model.safetensors", 1
@@ -56,7 +57,7 @@ class Manifest:
     model_class  the transformers class that was saved
     modules      the attention modules that lost heads, by name, and the numbers of those they kept
     kept         the same by site
-    chosen       how the heads were chosen, and what that did: free in form
+    chosen       how the heads were chosen, and what that did
     fixed        the attention modules with heads that follow fixed patterns
     left_out     files of the source directory that were not copied
     """
@@ -65,7 +66,7 @@ class Manifest:
     origin: Origin
     modules: dict[str, tuple[int, ...]]
     kept: dict[Site, tuple[int, ...]]
-    chosen: dict[str, Any] = field(default_factory=dict)
+    chosen: PruningRecord = field(default_factory=PruningRecord)
     fixed: dict[str, FixedHeads] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
@@ -165,7 +166,7 @@ def _parse(content: dict[str, Any]) -> Manifest:
         origin=Origin(str(parent["name"]), str(parent["sha256"]), widths),
         modules=numbers_by_name("modules"),
         kept={_site(name): numbers for name, numbers in numbers_by_name("kept").items()},
-        chosen=dict(content["chosen"]),
+        chosen=cast("PruningRecord", dict(content["chosen"])),
         fixed={
             str(name): FixedHeads(**{**fields, "patterns": tuple(fields["patterns"])})
             for name, fields in content.get("fixed", {}).items()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fix_heads import format_patterns
+from headscope.model.pruning_record import PruningRecord
 from headscope.model.reading_files import describe_left_out
 from headscope.model.surgery import origin_of, removed_heads
 
@@ -41,7 +40,7 @@ _FIXED = (
 )
 
 
-def format_card(model: AttentionModel, form: str, chosen: dict[str, Any]) -> str:
+def format_card(model: AttentionModel, form: str, chosen: PruningRecord) -> str:
     """The text of README.md. chosen: how the heads were chosen and what that did, as in the manifest."""
     origin, removed, fixed = origin_of(model), removed_heads(model), model.fixed
     cls, total = type(model.model).__name__, len(origin.heads)
@@ -86,7 +85,7 @@ def times_as_fast(time: float, low: float, high: float) -> str:
     return f"{1 / time:.2f} times as fast [{1 / high:.2f}, {1 / low:.2f}]"
 
 
-def _choice(chosen: dict[str, Any]) -> list[str]:
+def _choice(chosen: PruningRecord) -> list[str]:
     """How the heads were chosen and what that did, as far as known."""
     lines: list[str] = []
     if "how" in chosen:

@@ -23,6 +23,7 @@ from headscope.model.fixed_attention import FixedHeads, get_fixed_heads
 from headscope.model.load import silence_transformers
 from headscope.model.manifest import NAME, WEIGHTS, Manifest, write_manifest
 from headscope.model.model_card import format_card
+from headscope.model.pruning_record import PruningRecord
 from headscope.model.reading_files import describe_left_out, write_reading
 from headscope.model.sample_inputs import sample_inputs
 from headscope.model.surgery import expand, origin_of
@@ -40,7 +41,7 @@ def save(
     out: str | Path,
     *,
     form: str = "small",
-    chosen: dict[str, Any] | None = None,
+    chosen: PruningRecord | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a model that others can load; complete or not at all.
@@ -80,11 +81,11 @@ def write_model(
     folder: Path,
     *,
     form: str = "small",
-    chosen: dict[str, Any] | None = None,
+    chosen: PruningRecord | None = None,
 ) -> None:
     """Write the files of a model into an existing folder; a whole model is written as transformers does."""
     check_form_fits(model, form)
-    chosen = dict(chosen or {})
+    chosen = PruningRecord(**(chosen or {}))
     if model.cut is not None and model.cut.history:
         chosen["history"] = list(model.cut.history)
     if model.tokenizer is not None:
@@ -107,7 +108,7 @@ def write_model(
         (folder / "README.md").write_text(format_card(model, form, chosen), "utf-8")
 
 
-def make_manifest(model: AttentionModel, chosen: dict[str, Any]) -> Manifest:
+def make_manifest(model: AttentionModel, chosen: PruningRecord) -> Manifest:
     origin = origin_of(model)
     modules: dict[str, tuple[int, ...]] = {}
     fixed: dict[str, FixedHeads] = {}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headscope.model.attention_model import AttentionModel
+from headscope.model.pruning_record import PruningRecord
 from headscope.pruning.pareto_front import change_text
 from headscope.pruning.plan import Plan
 from headscope.study.result import Result
@@ -61,7 +62,7 @@ class DryRun(Result):
         return {"sizes": pd.DataFrame([asdict(size) for size in self.sizes])}
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> PruningRecord:
         """All of it as plain values."""
         return {
             **self.plan.chosen,

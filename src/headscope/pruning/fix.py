@@ -9,10 +9,9 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -32,16 +31,19 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.fix_heads import check_fix, format_patterns, read_patterns
 from headscope.model.fix_heads import fix as fix_heads
 from headscope.model.fixed_patterns import Patterns, patterns_by_head
+from headscope.model.latency import Speed
 from headscope.model.load import ModelSource
+from headscope.model.pruning_record import PruningRecord
 from headscope.pruning.model_result import ModelResult
 from headscope.pruning.pareto_front import (
     UNTIMED,
-    Speeds,
+    FixingRow,
+    FrontMeasures,
     change_text,
     changes,
     judge_once,
+    measure_once,
     on_front,
-    speeds_of,
     time_columns,
     timing_setup,
 )
@@ -51,7 +53,6 @@ from headscope.pruning.subset_evaluator import Memory
 from headscope.study.journal import NAME as JOURNAL
 from headscope.study.journal import Journal
 from headscope.study.run_record import describe_model, hash_code, versions
-from headscope.study.schema.record import Section
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tasks import Item, Judged, Prepared, task_of
@@ -233,7 +234,7 @@ class _Fixing:
         self.draws = resamples_for(self.task, len(splits[1]))
         self.intact = self._evaluate("intact", lambda: self.model)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[FixingRow]:
         """Rows of fixing.csv: one for each number of heads, in the order of `choose`, and one for each layer."""
         self.run.log(f"fixing several on {len(self.examples[1].items)} other examples")
         count, reported = len(self.heads), self.config.reported_sizes
@@ -241,15 +242,26 @@ class _Fixing:
             reported = tuple(round(i * count / max(reported - 1, 1)) for i in range(reported))
         sizes = sorted({*reported, 0, count})
         rows = [self._row("least", f"{size} heads", self.order[:size]) for size in sizes]
-        fronts = on_front([{**row, "left": row["learned"]} for row in rows])
-        rows = [row | {"is_front": is_front} for row, is_front in zip(rows, fronts, strict=True)]
+        measures: list[FrontMeasures] = [
+            {
+                "left": row["learned"],
+                "parameters": row["parameters"],
+                "metric": row["metric"],
+                "time": row["time"],
+                "time_low": row["time_low"],
+                "time_high": row["time_high"],
+            }
+            for row in rows
+        ]
+        for row, is_front in zip(rows, on_front(measures), strict=True):
+            row["is_front"] = is_front
         for site in dict.fromkeys(head.site for head in self.heads):
             heads = [head for head in self.heads if head.site == site]
             if len(heads) < len(self.heads):
-                rows.append(self._row("layer", str(site), heads) | {"is_front": False})
+                rows.append({**self._row("layer", str(site), heads), "is_front": False})
         return rows
 
-    def _row(self, kind: str, named: str, heads: list[Head]) -> Section:
+    def _row(self, kind: str, named: str, heads: list[Head]) -> FixingRow:
         @cache
         def make_model() -> AttentionModel:
             if not heads:
@@ -262,7 +274,7 @@ class _Fixing:
             times = time_columns(self._speeds(named, make_model))
         elif heads:
             times = {"time": np.nan, "time_low": np.nan, "time_high": np.nan}
-        row = {
+        row: FixingRow = {
             "kind": kind,
             "named": named,
             "fixed": len(heads),
@@ -287,14 +299,11 @@ class _Fixing:
             lambda: [evaluate(model(), task, split, batch_size=size) for split in self.examples],
         )
 
-    def _speeds(self, named: str, make_model: Callable[[], AttentionModel]) -> Speeds:
+    def _speeds(self, named: str, make_model: Callable[[], AttentionModel]) -> list[Speed]:
         """Measure the whole model and one with fixed heads, once."""
-        speeds: Speeds = self.memory.compute_once(
-            f"speeds {named}", lambda: speeds_of(self.model, make_model())
-        )
-        return speeds
+        return measure_once(self.memory, f"speeds {named}", self.model, make_model)
 
-    def choose_size(self, rows: list[dict[str, Any]]) -> list[Head]:
+    def choose_size(self, rows: list[FixingRow]) -> list[Head]:
         """The heads of the chosen size, whose row is marked."""
         sizes = [row for row in rows if row["kind"] == "least"]
         size, keep = len(self.heads), self.config.keep_metric
@@ -316,7 +325,7 @@ class _Fixing:
 
     # The result
 
-    def result(self, rows: list[Section], heads: list[Head], study: Study) -> FixResult:
+    def result(self, rows: list[FixingRow], heads: list[Head], study: Study) -> FixResult:
         """The model with these heads fixed, and its record."""
         patterns = {head: self.patterns[head] for head in heads}
         fixed = fix_heads(self.model, patterns)
@@ -327,7 +336,7 @@ class _Fixing:
         margin = Margin(rows[0]["metric"], 1 - WITHIN)  # the first row is the whole model
         count = len(self.examples[1].items)
         verdict = verdict_in(within, margin, count)
-        record = {
+        record: PruningRecord = {
             "how": self._sentence(),
             "task": self.task.name,
             "metric": self.task.metrics[0],
@@ -338,7 +347,7 @@ class _Fixing:
             "within": within["fixed"],
             "metrics": {name: [before[name], metrics[name]] for name in before},
             "timed": timing_setup(self.model),
-            "speed": [whole, smaller | {"name": "fixed"}],
+            "speed": [asdict(whole), asdict(replace(smaller, name="fixed"))],
         }
         self.run.log(
             f"{within['fixed']} of {len(self.heads)} heads can be fixed within 1 % of the metric on "
@@ -355,7 +364,7 @@ class _Fixing:
         return f"{patterns}; heads that are missed least come first ({on}). Nothing was chosen on the examples below."
 
 
-def _within(rows: list[Section]) -> Section:
+def _within(rows: list[FixingRow]) -> FixingRow:
     """The row of the most heads that keep the metric within 1 % of the whole model's on the selection split."""
     sizes = [row for row in rows if row["kind"] == "least"]
     least = WITHIN * sizes[0]["selection_metric"]

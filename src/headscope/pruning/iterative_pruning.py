@@ -57,7 +57,7 @@ def prune_in_steps(
     front = report.front([path], path[-1], config.front_sizes, run.log)
     in_steps = {name: getattr(config, name) for name in ("recover", "teacher", "learning_rate")}
     seconds = time.perf_counter() - started
-    result = make_result(inputs, report, front, path[-1], seconds, {"in_steps": in_steps})
+    result = make_result(inputs, report, front, path[-1], seconds, in_steps)
     run.log(result.plan.chosen["advice"])
     last = steps.model_of(path[-1].removed)
     last.path = None  # its files are temporary; it is written anew

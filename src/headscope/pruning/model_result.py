@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headscope.atomic_dir import atomic_directory
 from headscope.model.attention_model import AttentionModel
 from headscope.model.manifest import NAME as MANIFEST
+from headscope.model.pruning_record import PruningRecord
 from headscope.model.saving import write_model
 from headscope.study.result import Result
 from headscope.study.study import Study
@@ -36,7 +37,7 @@ class ModelResult(Result):
     """
 
     model: AttentionModel
-    record: dict[str, Any] = field(repr=False)
+    record: PruningRecord = field(repr=False)
     study: Study | None
     form: str = "small"
     write_page: WritePage = field(default=no_page, repr=False, kw_only=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from headscope.ablation.significance import (
 )
 from headscope.model import latency as speed
 from headscope.model.attention_model import AttentionModel
+from headscope.model.latency import Speed
 from headscope.model.surgery import prune
 from headscope.pruning.repair import repair_inplace
 from headscope.pruning.subset_evaluator import Memory, Removed, SubsetEvaluator, SubsetState
@@ -25,9 +26,6 @@ from headscope.tasks.inference import evaluate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-# The whole and the pruned model, measured in turns: fields of `speed.Speed`
-Speeds = list[dict[str, Any]]
 
 
 class Changes(TypedDict):
@@ -54,19 +52,46 @@ class TimeColumns(TypedDict):
     time_high: float
 
 
-class FrontRow(Changes, TimeColumns):
+class SelectionColumns(TypedDict):
+    """Mean loss and metric on the split that is selected on."""
+
+    selection_loss: float
+    selection_metric: float
+
+
+class FrontRow(Changes, TimeColumns, SelectionColumns):
     """A row of the table `front`: one set of removed heads."""
 
+    aim: NotRequired[str]  # what gates were trained for
     removed: int
     left: int
     repair: str
     parameters: int
-    selection_loss: float
-    selection_metric: float
     is_chosen: bool
     draw: int
+    heads: NotRequired[str]
+    is_front: NotRequired[bool]
+
+
+class FrontMeasures(TimeColumns):
+    """The columns by which rows are compared; rows of other tables have them, too."""
+
+    left: int
+    parameters: int
+    metric: Any
+
+
+class FixingRow(Changes, TimeColumns, SelectionColumns):
+    """A row of the table `fixing`: one set of heads with fixed patterns."""
+
+    kind: str
+    named: str
+    fixed: int
+    learned: int
+    parameters: int
     heads: str
-    is_front: bool
+    is_front: NotRequired[bool]
+    is_chosen: NotRequired[bool]
 
 
 # The whole model compared with itself
@@ -96,7 +121,7 @@ def changes(task: Task, before: Judged, after: Judged, draws: NDArray[np.int64] 
     }
 
 
-def change_text(row: Mapping[str, Any]) -> str:
+def change_text(row: Changes) -> str:
     """The change of the metric with its interval, for log lines."""
     return f"{row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
 
@@ -109,11 +134,18 @@ def judge_once(memory: Memory, key: str, judge: Callable[[], list[Judged]]) -> l
     return [Judged(np.array(each["losses"]), np.array(each["scores"])) for each in stored]
 
 
-def speeds_of(model: AttentionModel, cut: AttentionModel) -> Speeds:
-    """Measure the speed of the whole and the pruned model."""
+def speeds_of(model: AttentionModel, cut: AttentionModel) -> list[Speed]:
+    """Measure the speed of the whole and the pruned model, in turns."""
     length = speed.longest_input(model, speed.TIMED[1])
-    measured = speed.measure([model, cut], batch_size=speed.TIMED[0], length=length)
-    return [asdict(result) for result in measured]
+    return speed.measure([model, cut], batch_size=speed.TIMED[0], length=length)
+
+
+def measure_once(
+    memory: Memory, key: str, model: AttentionModel, cut: Callable[[], AttentionModel]
+) -> list[Speed]:
+    """The speeds of both models, from the memory if they were measured before."""
+    stored = memory.compute_once(key, lambda: [asdict(s) for s in speeds_of(model, cut())])
+    return [Speed(**fields) for fields in stored]
 
 
 def timing_setup(model: AttentionModel) -> str:
@@ -121,13 +153,13 @@ def timing_setup(model: AttentionModel) -> str:
     return f"{speed.TIMED[0]} sequences of {speed.longest_input(model, speed.TIMED[1])} tokens"
 
 
-def time_columns(speeds: Speeds) -> TimeColumns:
+def time_columns(speeds: Sequence[Speed]) -> TimeColumns:
     """The columns of front.csv: the cut model's time over the whole one's, and its interval."""
     cut = speeds[1]
-    return {"time": cut["ratio"], "time_low": cut["low"], "time_high": cut["high"]}
+    return {"time": cut.ratio, "time_low": cut.low, "time_high": cut.high}
 
 
-def on_front(rows: Sequence[Mapping[str, Any]]) -> list[bool]:
+def on_front(rows: Sequence[FrontMeasures]) -> list[bool]:
     """Which rows are not dominated by another; a row with an undefined metric is not on the front."""
     return [
         bool(np.isfinite(row["metric"]))
@@ -136,12 +168,12 @@ def on_front(rows: Sequence[Mapping[str, Any]]) -> list[bool]:
     ]
 
 
-def _dominates(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _dominates(row: FrontMeasures, other: FrontMeasures) -> bool:
     """Whether a row is at least as good in heads, parameters, metric and time, and better in one of them.
 
     Times differ only if their intervals do not overlap, since they vary from run to run.
     """
-    growth = [row[name] - other[name] for name in ("left", "parameters")]
+    growth = row["left"] - other["left"], row["parameters"] - other["parameters"]
     gain = row["metric"] - other["metric"]
     if max(growth) > 0 or not gain >= 0 or row["time_low"] > other["time_high"]:
         return False
@@ -241,13 +273,11 @@ class Report:
             return self.intact
         return self._evaluate(lambda: self._repair(state, repair), key)
 
-    def speeds(self, state: SubsetState, cut: AttentionModel | None = None) -> Speeds:
+    def speeds(self, state: SubsetState, cut: AttentionModel | None = None) -> list[Speed]:
         """Measure the whole model and the one without this set, once, so that all tables show the same numbers."""
-        speeds: Speeds = self.selection.memory.compute_once(
-            f"speeds {sorted(state.removed)}",
-            lambda: speeds_of(self.model, cut or self.cut(state.removed)),
-        )
-        return speeds
+        key, removed = f"speeds {sorted(state.removed)}", state.removed
+        memory = self.selection.memory
+        return measure_once(memory, key, self.model, lambda: cut or self.cut(removed))
 
     def _select_sizes(
         self, path: list[SubsetState], best: SubsetState, sizes: int | Sequence[int]

@@ -6,12 +6,13 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from headscope.config.command_line import command_line
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import HeadSet
 from headscope.model.attention_model import AttentionModel
+from headscope.model.pruning_record import PruningRecord
 from headscope.model.surgery import original_heads
 from headscope.model.weights import weights_sha256
 
@@ -25,10 +26,10 @@ class Plan:
     heads: HeadSet
     model_name: str
     model_sha256: str
-    chosen: dict[str, Any] = field(default_factory=dict)
+    chosen: PruningRecord = field(default_factory=PruningRecord)
 
     @staticmethod
-    def of(model: AttentionModel, heads: HeadSet, chosen: dict[str, Any] | None = None) -> Plan:
+    def of(model: AttentionModel, heads: HeadSet, chosen: PruningRecord | None = None) -> Plan:
         whole = HeadSet(
             heads, among=original_heads(model)
         )  # 4.* counts heads that were removed earlier
@@ -52,7 +53,7 @@ def read_plan(path: str | Path, model: AttentionModel) -> Plan:
     try:
         content = json.loads(Path(path).read_text("utf-8"))
         heads, name, digest = content["heads"], content["model"]["name"], content["model"]["sha256"]
-        chosen = dict(content.get("chosen", {}))
+        chosen = cast("PruningRecord", dict(content.get("chosen", {})))
     except OSError as cause:
         what = f"cannot be read: {reason(cause)}"
         raise HeadscopeError(what, where=path, expected=expected) from cause

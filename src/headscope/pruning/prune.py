@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from headscope.masks.open_model import open_model
 from headscope.model import surgery
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource
+from headscope.model.pruning_record import PruningRecord
 from headscope.model.saving import check_form, check_form_fits
 from headscope.pruning.dry_run import DryRun, Size
 from headscope.pruning.iterative_pruning import HEADER, STEPS, prune_in_steps
@@ -122,7 +123,7 @@ def prune(
     """Prune a loaded model. folder: for temporary files and for finished work, from which a stopped run is resumed."""
     opened: list[Journal] = []
 
-    def open_journal(header: dict[str, Any]) -> Journal:
+    def open_journal(header: Mapping[str, object]) -> Journal:
         opened.append(Journal(folder, header, resume=run.resume))
         return opened[0]
 
@@ -154,7 +155,7 @@ def prune(
             pruned = recover(model, pruned, folder, config, data, run)
             stages.add("recovered", pruned)
     recovery = {"epochs": config.recover, "teacher": config.teacher} if config.recover else None
-    record = {
+    record: PruningRecord = {
         **plan.chosen,
         "config": record_options(config, data, reading, run),
         "how": _describe(plan, config, is_judged=data is not None, is_trained=trained is not None),
@@ -212,7 +213,7 @@ def _announcement(plan: Plan, result: SearchResult | None) -> str:
     return f"cutting {len(plan.heads)} head{plural}{reason}: {plan.heads}"
 
 
-def _with_saved_model(study: Study, command: str, form: str, record: dict[str, Any]) -> Study:
+def _with_saved_model(study: Study, command: str, form: str, record: PruningRecord) -> Study:
     """The study of a search, with the pruned model in its record."""
     saved = {"form": form, "how": record["how"], "stages": record["stages"]}
     pruning = study.record["pruning"] | {"saved": saved}
@@ -227,18 +228,18 @@ def _speeds(
     plan: Plan,
     result: SearchResult | None,
     run: Run,
-) -> dict[str, Any]:
+) -> PruningRecord:
     """Speed of the unpruned and the pruned model, measured unless a search did."""
     timed = timing_setup(model) + (", in the form small" if config.form == "plain" else "")
     if result is None:
         run.log(f"timing both models on {timed}")
     before, after = speeds_of(model, pruned) if result is None else result.speeds
-    target, reached = (plan.chosen.get("target") or {}).get("speedup"), 1 / after["ratio"]
+    target, reached = (plan.chosen.get("target") or {}).get("speedup"), 1 / after.ratio
     if target is not None and reached < target:
         run.log(
             f"note: it is {reached:.2f} times as fast, not {target:g}: that was expected from evenly thinned layers"
         )
-    return {"timed": timed, "speed": [before, after | {"name": "cut"}]}
+    return {"timed": timed, "speed": [asdict(before), asdict(replace(after, name="cut"))]}
 
 
 class _Stages:
@@ -299,7 +300,7 @@ class _Stages:
         if losses and loss > losses[-1]:
             self.log(f"note: the loss rose by it, from {losses[-1]:.4f} to {loss:.4f}")
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> PruningRecord:
         """Metrics before and after each stage, for the manifest and the model card."""
         last = list(self.stages.values())[-1]
         return {

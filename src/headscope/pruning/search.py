@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headscope.config.search import SearchConfig
@@ -18,7 +18,7 @@ from headscope.pruning.target import StoppingRule
 from headscope.study.journal import Journal
 from headscope.tasks.inference import describe_unpruned
 
-OpenJournal = Callable[[dict[str, Any]], Journal]  # given the header of the run
+OpenJournal = Callable[[Mapping[str, object]], Journal]  # given the header of the run
 
 
 class JournalMemory(Memory):

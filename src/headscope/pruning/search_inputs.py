@@ -12,6 +12,7 @@ from headscope.data.records import find_split
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource
+from headscope.model.pruning_record import PruningRecord
 from headscope.model.surgery import read_heads
 from headscope.pruning.subset_evaluator import EvaluationOptions, Memory, Objective, SubsetEvaluator
 from headscope.study.run_record import describe_files, describe_model, hash_code, versions
@@ -90,7 +91,7 @@ def calibration_set(model: AttentionModel, data: TaskData) -> Prepared:
     return task.prepare(model, items, max_length=data.max_length)
 
 
-def describe_splits(data: TaskData, selection_set: Prepared, report_set: Prepared) -> Section:
+def describe_splits(data: TaskData, selection_set: Prepared, report_set: Prepared) -> PruningRecord:
     """Splits and numbers of examples, for records."""
     select_on, report_on = splits_of(data)
     return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +11,9 @@ from headscope.ablation.noninferiority import Margin, advice_of, verdict_in
 from headscope.config.option import record_options
 from headscope.config.search import SearchConfig, splits_of
 from headscope.heads import HeadSet
-from headscope.pruning.pareto_front import UNTIMED, FrontRow, Report, Speeds, timing_setup
+from headscope.model.latency import Speed
+from headscope.model.pruning_record import PruningRecord
+from headscope.pruning.pareto_front import UNTIMED, FrontRow, Report, timing_setup
 from headscope.pruning.plan import Plan
 from headscope.pruning.search_inputs import SearchInputs, describe_splits
 from headscope.pruning.subset_evaluator import SubsetEvaluator, SubsetState
@@ -46,7 +47,7 @@ class SearchResult(Result):
 
     plan: Plan
     study: Study
-    speeds: Speeds
+    speeds: list[Speed]
     report_set: Prepared
     judged: tuple[Judged, Judged]
     is_kept: bool
@@ -85,13 +86,16 @@ def make_result(
     front: Front,
     best: SubsetState,
     seconds: float,
-    more: Mapping[str, Any] | None = None,
+    in_steps: dict[str, Any] | None = None,
 ) -> SearchResult:
-    """The chosen set as a plan and as a study. more: further entries of the record."""
+    """The chosen set as a plan and as a study. in_steps: options of the training between steps, if there was any."""
     selection = report.selection
     heads = selection.heads(best.removed)
-    record = _record(inputs, report, front, best) | dict(more or {})
-    timeless = deepcopy(record) | {"config": inputs.options}  # equal for every run: no times
+    record = _record(inputs, report, front, best)
+    if in_steps is not None:
+        record["in_steps"] = in_steps
+    timeless = deepcopy(record)  # equal for every run: no times
+    timeless["config"] = inputs.options
     row = record["after"]["report"]
     timeless["after"]["report"] = {key: row[key] for key in row if key not in CLOCK}
     plan = Plan.of(inputs.model, heads, timeless)
@@ -101,7 +105,7 @@ def make_result(
     return SearchResult(plan, study, report.speeds(best), inputs.report_set, judged, is_kept)
 
 
-def _record(inputs: SearchInputs, report: Report, front: Front, best: SubsetState) -> Section:
+def _record(inputs: SearchInputs, report: Report, front: Front, best: SubsetState) -> PruningRecord:
     selection, model = report.selection, inputs.model
     heads = selection.heads(best.removed)
     row = next(row for row in _plain(front) if row["removed"] == len(heads))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import torch
@@ -72,6 +72,17 @@ class Step:
 
 class Diverged(HeadscopeError):
     """The loss, or its gradient, is no longer a number; the weights are still those of the step before."""
+
+
+class TrainingState(TypedDict):
+    """The state that the next steps depend on. run: header and history of the run, as JSON."""
+
+    number: int  # of steps
+    model: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    rng: Tensor
+    learned: NotRequired[dict[str, Tensor]]
+    run: NotRequired[str]
 
 
 class Training:
@@ -208,17 +219,19 @@ class Training:
 
     # State
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> TrainingState:
         """The state that the next steps depend on; with several processes all must call it."""
-        return {
+        state: TrainingState = {
             "number": self.number,
             "model": self.model.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "rng": self.accelerator.gather(torch.get_rng_state()[None]),
-            **({} if self.learned is None else {"learned": self.learned.state_dict()}),
         }
+        if self.learned is not None:
+            state["learned"] = self.learned.state_dict()
+        return state
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: TrainingState) -> None:
         self.number = state["number"]
         self.model.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])

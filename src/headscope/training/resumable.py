@@ -125,7 +125,8 @@ class Resumable:
     def save(self) -> None:
         """Save the state, the history and the header."""
         run = {"header": self.header, "history": self.history, "learning_rate": self._rate}
-        state = self.training.state() | {"run": json.dumps(run)}
+        state = self.training.state()
+        state["run"] = json.dumps(run)
         if self._is_main:
             save_atomically(state, self.folder / STATE)
         self._saved = self.training.number
