@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from headscope.ablation.ablation_results import LOSS
 from headscope.ablation.ablation_run import AblationRun
 from headscope.ablation.agreement import Importance, agreement, ceilings, rank_rows
-from headscope.ablation.chance import chance_note
+from headscope.ablation.chance import Metrics, chance_note
 from headscope.ablation.estimates import EstimateInputs, compute_estimate
 from headscope.ablation.estimates.gradient import compute_terms
 from headscope.ablation.evaluate import open_for
@@ -34,10 +33,9 @@ from headscope.study.run_record import (
     check_same_model,
     describe_files,
     describe_model,
-    hash_code,
-    versions,
+    resume_header,
 )
-from headscope.study.schema.record import ModelRecord, RunRecord
+from headscope.study.schema.record import RunRecord, Section
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
 from headscope.tables import Row, TableRow, to_frame
@@ -80,36 +78,42 @@ def importance(
     chance = _describe_intact(work, intact)
     described = describe_model(model)
     files = two_files(data.data) or [find_split(data.data, data.split, task=task.name)]
-    facts: dict[str, Any] = {
+    facts: Section = {
         "task": task.name,
         "data": describe_files(files),
         "examples": len(prepared.items),
         "config": record_options(config, data, reading, run),
     }
     if directory is not None and "ablation" in config.by:
-        header = _journal_header(described, facts)
+        header = resume_header(described, ("model", "data", "tasks", "ablation"), **facts)
         work.ablation.journal = Journal(directory, header, resume=run.resume)
     study = work.study()
-    sections: RunRecord = {
-        "importance": {
-            **facts,
-            "truncated": prepared.counts.truncated,
-            "skipped": prepared.counts.skipped,
-            "unknown": asdict(prepared.counts.unknown),
-            "mode": config.mode,
-            **({} if is_labelled else {"labels_by": "the model itself"}),
-            **({"rules": config.rules or "voita"} if "relevance" in config.by else {}),
-            "intact": intact,
-            **({} if chance is None else {"knows_nothing": chance}),
-            "metric": task.metrics[0],
-            "way": work.ablation.method,
-            **({"patterns": work.ablation.patterns} if work.ablation.patterns else {}),
-            "notes": work.ablation.notes,
-        },
-        "durations": work.durations | {"all": round(time.perf_counter() - started, 3)},
-    }
+    section = {**facts, **_describe_run(work, intact, chance, is_labelled=is_labelled)}
+    durations = work.durations | {"all": round(time.perf_counter() - started, 3)}
+    sections: RunRecord = {"importance": section, "durations": durations}
     study.record = build_record(described, sections, command=run.typed or None, seed=run.seed)
     return study if existing is None else existing.merge(study)
+
+
+def _describe_run(
+    work: _Importances, intact: Metrics, chance: str | None, *, is_labelled: bool
+) -> Section:
+    """For the run record: what was left out of the examples, the unpruned model, and how heads were ablated."""
+    config, counts, ablation = work.config, work.prepared.counts, work.ablation
+    return {
+        "truncated": counts.truncated,
+        "skipped": counts.skipped,
+        "unknown": asdict(counts.unknown),
+        "mode": config.mode,
+        **({} if is_labelled else {"labels_by": "the model itself"}),
+        **({"rules": config.rules or "voita"} if "relevance" in config.by else {}),
+        "intact": intact,
+        **({} if chance is None else {"knows_nothing": chance}),
+        "metric": work.task.metrics[0],
+        "way": ablation.method,
+        **({"patterns": ablation.patterns} if ablation.patterns else {}),
+        "notes": ablation.notes,
+    }
 
 
 def _read_items(config: ImportanceConfig, data: TaskData) -> tuple[Task, list[Item]]:
@@ -129,7 +133,7 @@ def _read_items(config: ImportanceConfig, data: TaskData) -> tuple[Task, list[It
     return task, items
 
 
-def _describe_intact(work: _Importances, intact: dict[str, Any]) -> str | None:
+def _describe_intact(work: _Importances, intact: Metrics) -> str | None:
     """Log the metric of the unpruned model. Returns a note if the model is at chance level."""
     task, prepared, log = work.task, work.prepared, work.run_config.log
     metric = intact[task.metrics[0]]["value"]
@@ -145,20 +149,6 @@ def _describe_intact(work: _Importances, intact: dict[str, Any]) -> str | None:
     if chance is not None:
         log(f"note: {chance}")
     return chance
-
-
-def _journal_header(described: ModelRecord, facts: dict[str, Any]) -> dict[str, Any]:
-    """What must be equal for a run to be resumed."""
-    return {
-        "model": described["sha256"],
-        "dtype": described["dtype"],
-        "device": described["device"],
-        "edits": described["edits"],
-        "reading": described["reading"],
-        "code": hash_code("model", "data", "tasks", "ablation"),
-        **facts,
-        "versions": {name: version for name, version in versions().items() if name != "python"},
-    }
 
 
 class _Importances:

@@ -113,13 +113,6 @@ def analyze(
     if model.is_encoder_decoder and not (corpus is not None and corpus.pairs):
         run.log("note: without `pairs=True` (source and target) only the encoder runs")
     model.self_check()
-    if annotations.frequency == "corpus":
-        annotations.frequencies = count_word_frequencies(
-            annotations, corpus, sources_only=model.is_encoder_decoder
-        )
-    for statistic in statistics:
-        if config.all_rows and isinstance(statistic, HeadDistance):
-            statistic.rows = None
     passes = _Passes(model, config, data, corpus, annotations, run.seed).plan(statistics)
     lenses = LensStatistics(model, config.lens, names, pairs=data.pairs, seed=run.seed)
     passes[0].lenses = lenses
@@ -132,8 +125,7 @@ def analyze(
     _name_sinks(study, model)
     _add_lens_tables(study, model, corpus or annotations.examples(), lenses, data.max_length)
     clusters = clusters_in(study.heads, study.maps)
-    if clusters:
-        rows = [row for of_stack in clusters.values() for row in of_stack.rows()]
+    if rows := [row for of_stack in clusters.values() for row in of_stack.rows()]:
         study.tables["clusters"] = TABLES["clusters"].frame(rows)
     thresholds = Thresholds(**threshold_values(config.thresholds or {}))
     options = {
@@ -261,6 +253,13 @@ class _Passes:
         """All passes in order. Statistics of plain texts are computed in the first one."""
         model, pool = self.model, self.config.pool
         corpus, annotations = self.corpus, self.annotations
+        if annotations.frequency == "corpus":
+            annotations.frequencies = count_word_frequencies(
+                annotations, corpus, sources_only=model.is_encoder_decoder
+            )
+        for statistic in statistics:
+            if self.config.all_rows and isinstance(statistic, HeadDistance):
+                statistic.rows = None
         passes = []
         if corpus is not None:
             encoder = Encoder(model, max_length=self.data.max_length, long=self.data.long)

@@ -80,19 +80,11 @@ def compare_masks(
 class _ComparisonRuns(LearningRuns[CompareMasksConfig]):
     """The model under every mask, in every mode, with every seed."""
 
-    def __init__(
-        self,
-        model: ModelSource,
-        config: CompareMasksConfig,
-        data: TaskData,
-        reading: Reading,
-        run: Run,
-    ) -> None:
-        super().__init__(model, config, data, reading, run)
-        files = sorted({file for name in config.masks for file in files_of(name)})
+    def prepare(self) -> None:
+        files = sorted({file for name in self.config.masks for file in files_of(name)})
         self.hashes: Section = {"mask_files": describe_files(files)}
-        if config.start is not None:
-            self.hashes["start"] = weights_sha256(self._open_start(run.seed))
+        if self.config.start is not None:
+            self.hashes["start"] = weights_sha256(self._open_start(self.run.seed))
         self.header |= self.hashes
 
     @property

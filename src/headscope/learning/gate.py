@@ -79,13 +79,10 @@ class _GateRuns(LearningRuns[GateConfig]):
     can_reduce_rate = True
     options_of_targets = ("keep", "penalty", "roles")
 
-    def __init__(
-        self, model: ModelSource, config: GateConfig, data: TaskData, reading: Reading, run: Run
-    ) -> None:
-        super().__init__(model, config, data, reading, run)
-        path, sha256 = config.roles, self.header["model"]
+    def prepare(self) -> None:
+        path, sha256 = self.config.roles, self.header["model"]
         self.roles = None if path is None else roles_in(Path(path), sha256)
-        for target in config.targets:
+        for target in self.config.targets:
             self.gates(self.whole, target)  # raises errors before anything is trained
 
     def gates(self, model: AttentionModel, target: GateTarget) -> Gates:

@@ -68,21 +68,13 @@ class _MaskRuns(LearningRuns[LearnMaskConfig]):
     can_reduce_rate = True
     options_of_targets = ("penalty", "sparsity", "seeds")
 
-    def __init__(
-        self,
-        model: ModelSource,
-        config: LearnMaskConfig,
-        data: TaskData,
-        reading: Reading,
-        run: Run,
-    ) -> None:
-        super().__init__(model, config, data, reading, run)
+    def prepare(self) -> None:
         self.lengths = _lengths(self.train_on)  # of all training texts, in tokens
         splits = self.select_on, self.report_on
         self.longest = max(
             self.lengths + [length for split in splits for length in _lengths(split)]
         )
-        for target in config.targets:
+        for target in self.config.targets:
             self.mask(self.whole, target)  # raises errors before anything is trained
 
     def mask(self, model: AttentionModel, target: MaskTarget) -> LearnedMask:

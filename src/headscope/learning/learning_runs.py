@@ -126,6 +126,10 @@ class LearningRuns(ABC, Generic[C]):
             "code": hash_code(*CODE),
             "versions": versions(),
         }
+        self.prepare()
+
+    def prepare(self) -> None:
+        """What a kind of training needs in addition; errors are raised before anything is trained."""
 
     @property
     def trains(self) -> bool:

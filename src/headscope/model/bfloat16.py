@@ -91,7 +91,7 @@ def probe() -> str:
     status = run_child("on")
     if status == 0:
         return "works"
-    if status is None or not _is_signal(status):
+    if status is None or 0 <= status < 0xC0000000:  # not ended by a signal (POSIX; Windows)
         return "untested"
     return "faults" if run_child("off") == 0 else "unusable"
 
@@ -116,10 +116,6 @@ def describe_cpu(file: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
         return {}
     fields = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in fields}
-
-
-def _is_signal(status: int) -> bool:
-    return status < 0 or status >= 0xC0000000  # POSIX; Windows
 
 
 def _key(cpu: dict[str, str]) -> str:

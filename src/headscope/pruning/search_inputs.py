@@ -15,11 +15,13 @@ from headscope.model.load import ModelSource
 from headscope.model.pruning_record import PruningRecord
 from headscope.model.surgery import read_heads
 from headscope.pruning.subset_evaluator import EvaluationOptions, Memory, Objective, SubsetEvaluator
-from headscope.study.run_record import describe_files, describe_model, hash_code, versions
+from headscope.study.run_record import describe_files, describe_model, resume_header
 from headscope.study.schema.record import FileRecord, ModelRecord, Section
 from headscope.tasks import Item, Prepared, Task, task_of
 from headscope.tasks.items import check_apart, two_files
 
+# packages that determine the numbers
+CODE = ("model", "data", "statistics", "tasks", "ablation", "pruning")
 CALIBRATION = 256  # examples that a repair is fitted to
 
 
@@ -59,16 +61,9 @@ class SearchInputs:
         later = set(options_of(type(self.config))) - set(options_of(SearchConfig))
         return {name: value for name, value in values.items() if name not in later}
 
-    def header(self) -> Section:
+    def header(self) -> dict[str, object]:
         """What must be equal for a run to be resumed."""
-        return {
-            **{name: self.model_record[name] for name in ("dtype", "device", "edits", "reading")},
-            "model": self.model_record["sha256"],
-            "code": hash_code("model", "data", "statistics", "tasks", "ablation", "pruning"),
-            "config": self.options,
-            "data": self.files,
-            "versions": {name: version for name, version in versions().items() if name != "python"},
-        }
+        return resume_header(self.model_record, CODE, config=self.options, data=self.files)
 
     def selection(self, memory: Memory, model: AttentionModel | None = None) -> SubsetEvaluator:
         """The evaluator of sets of heads, for the model or for what has become of it."""

@@ -109,6 +109,20 @@ def hash_code(*packages: str) -> str:
     return digest.hexdigest()
 
 
+def resume_header(
+    model: ModelRecord, packages: Iterable[str], **facts: object
+) -> dict[str, object]:
+    """What must be equal for a run to be resumed. packages: whose source determines the numbers."""
+    parts = {name: model[name] for name in ("dtype", "device", "edits", "reading")}  # type: ignore[literal-required]
+    return {
+        "model": model["sha256"],
+        **parts,
+        "code": hash_code(*packages),
+        **facts,
+        "versions": {name: version for name, version in versions().items() if name != "python"},
+    }
+
+
 def check_same_model(model: AttentionModel, study: Study, where: str | Path) -> None:
     """Refuse to add to the study of another model."""
     expected, sha256 = (

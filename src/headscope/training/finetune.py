@@ -93,9 +93,8 @@ def finetune(
                 if is_best(epochs) and is_main:
                     save_atomically(loaded.model.state_dict(), best)
                 resumable.save()
-                run.log(
-                    describe_epoch(epochs[-1])
-                )  # after saving: an epoch that was logged is kept
+                # After saving: an epoch that was logged is kept.
+                run.log(describe_epoch(epochs[-1]))
         content: TrainingRecord = {"epochs": epochs, "best": max(epochs, key=_goodness)}
         record = training_record(run, header, content, resumable.history, started)
         if is_main:

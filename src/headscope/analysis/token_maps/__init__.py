@@ -104,10 +104,7 @@ def encode_input(
     raise HeadscopeError(f"{length} tokens", where=where, expected=expected, fix=fix)
 
 
-def _load(name: str) -> Callable[[OneInput], TokenMap]:
-    module = import_module(f"{__name__}.{name.replace('-', '_')}")
-    compute_map: Callable[[OneInput], TokenMap] = module.compute_map
-    return compute_map
-
-
-TOKEN_LENSES = {name: _load(name) for name in names.TOKEN_MAPS}
+TOKEN_LENSES = {
+    name: import_module(f"{__name__}.{name.replace('-', '_')}").compute_map
+    for name in names.TOKEN_MAPS
+}
