@@ -228,17 +228,10 @@ UNTYPED = {  # signatures with `dict[str, Any]` that other packages use, with th
     "config/option: record_options": OPTIONS,
     "model/checkpoint: read_config": "a configuration of transformers",
     "model/reading: TextReading.record": JSON,
-    "model/saving: write_model": JSON,
-    "pruning/dry_run: DryRun.record": JSON,
-    "pruning/model_result: ModelResult.record": JSON,
-    "pruning/plan: Plan.chosen": JSON,
-    "pruning/plan: Plan.of": JSON,
     "report/head_cards: cards_of": PAGE,
     "report/look/view: Look.record": JSON,
     "report/page/payload: describe_statistic": PAGE,
     "training/learnable_edit: LearnableEdit.parameter_groups": TORCH,
-    "training/loop: Training.restore": TORCH,
-    "training/loop: Training.state": TORCH,
 }
 
 

@@ -18,7 +18,6 @@ from typer.testing import CliRunner, Result
 
 import headscope
 from children import bytes_of, finished, killed
-from headscope.ablation import importance as module
 from headscope.ablation import sweep
 from headscope.ablation.estimates import definitions
 from headscope.ablation.importance import importance as ablation_importance
@@ -29,6 +28,7 @@ from headscope.config.names import ESTIMATES, VARIANTS, statistics_of_texts
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.report import write as writer
+from headscope.study import run_record
 from headscope.study.journal import NAME, Journal
 from headscope.study.study import Study
 from sampling import slow
@@ -283,10 +283,10 @@ def test_another_model_data_code_and_version_are_refused_by_name(
 ) -> None:
     begin(monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "hash_code", lambda *rooms: "another")
+        patch.setattr(run_record, "hash_code", lambda *rooms: "another")
         assert refused(*WORDS).startswith("`code` must be as in the run")
     with monkeypatch.context() as patch:
-        patch.setattr(module, "versions", lambda: {"headscope": "0.0.0", "python": "3"})
+        patch.setattr(run_record, "versions", lambda: {"headscope": "0.0.0", "python": "3"})
         assert refused(*WORDS).startswith("`headscope` must be as in the run")
     rows = sentiments(40)
     table(here / "dev.tsv", ("sentence", "label"), rows[::-1])

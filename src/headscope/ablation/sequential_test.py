@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FIRST = 32  # examples of the first look
 GROWTH = 1.25  # of the number of examples from look to look
-DRAWS = 40_000
+DRAWS = 40_000  # simulated runs: an error rate of 5 % has a standard error of 0.1 percentage points
 STRATA, LEAST = 8, 3  # number of strata, and examples of each at the first look
 
 
@@ -66,9 +66,10 @@ class StratifiedSample:
         parts = np.array_split(ranked, max(1, min(STRATA, self.population // 16)))
         self.strata = [rng.permutation(part) for part in parts]
         whole = np.array([len(part) for part in self.strata])
+        # Neyman allocation: examples in proportion to a stratum's size times its spread, here their sum of sizes
         weights = np.array([float(sizes[part].sum()) for part in self.strata])
         looks, total = [], float(FIRST)
-        while total < 0.75 * self.population:
+        while total < 0.75 * self.population:  # beyond that a look saves too little
             looks.append(_allocate(int(total), weights, whole))
             total *= GROWTH
         self.counts = np.maximum.accumulate([*looks, whole])
@@ -101,6 +102,7 @@ class MeanEstimates:
 
     def settle(self, head: int, evaluated: int, population: int) -> SettledHead:
         """The estimate after some examples; its p-value is the one predicted for all examples."""
+        # The interval has two parts: of the estimate about these examples, and of these examples about the true mean.
         value, final = float(self.value[head]), float(self.spread[head] / np.sqrt(population))
         half = float(students_quantile(population) * np.hypot(self.error[head], final))
         p = float(2 * stats.t.sf(abs(value) / final, max(population - 1, 1))) if final else 1.0
@@ -118,6 +120,7 @@ class SequentialTest:
         self, heads: Sequence[Head], terms: NDArray[np.float64], error_rate: float, seed: int = 0
     ) -> None:
         self.heads, self.population = tuple(heads), len(terms)
+        # First-order change of an ablation, and its square as a proxy for the second order: [example, head, 2]
         self.predictors = np.stack([-terms, terms**2], axis=2)
         spread = np.maximum(terms.std(axis=0), 1e-30)
         self.sample = StratifiedSample(np.sqrt(((terms / spread) ** 2).mean(axis=1)), seed)
@@ -147,6 +150,7 @@ class SequentialTest:
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """[head], of all heads: surely significant, surely not. columns: of the live heads."""
         final = estimates.spread / np.sqrt(self.population)  # standard error on all examples
+        # Bounds of |t| on all examples: inf if settled as significant, 0 if settled as not, an interval if still live.
         least = np.array([np.inf if head in self.significant else 0.0 for head in self.heads])
         most = least.copy()
         margin = np.array([[-1.0], [1.0]]) * self.critical_value * estimates.error
@@ -255,6 +259,7 @@ def estimate_means(
             predicted[part] += residuals.mean()
             within = correction * float(residuals.var(ddof=1)) if len(residuals) > 1 else 0.0
             variance += share * within
+            # Variance of a stratified mean, with the finite-population correction 1/n - 1/N (Cochran 1977, chapter 5)
             squared_error += share**2 * within * (1 / len(items) - 1 / len(part))
         # Predictions vary as they do over all examples; only the residuals' variance is estimated from the sample.
         spread = np.sqrt(predicted.var() + variance)

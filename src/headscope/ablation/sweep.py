@@ -250,9 +250,8 @@ class Sweep:
         constant = mode.constant(head)
         if constant is not None:
             return constant.expand_as(shares.context[:, :, 0])
-        if (
-            shares.edited_context is None
-        ):  # heads of a site do not affect each other: one pass serves all of them
+        # Heads of a site do not affect each other: one pass serves all of them
+        if shares.edited_context is None:
             heads = [h for h in self.model.heads if h.site == head.site and mode.replaces(h)]
             with self.model.edited(mode.edit(tuple(heads))):
                 shares.edited_context = replay.context_under(head.site)

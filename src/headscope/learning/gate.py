@@ -15,7 +15,13 @@ from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
 from headscope.learning.gates import Gates
 from headscope.learning.learning_runs import LearningRuns, StudyWriter, write_nothing
-from headscope.learning.run_result import Collapse, RunResult, RunResults, describe_trainings
+from headscope.learning.run_result import (
+    Collapse,
+    GateRow,
+    RunResult,
+    RunResults,
+    describe_trainings,
+)
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource
 from headscope.model.pruning_record import PruningRecord
@@ -24,7 +30,6 @@ from headscope.model.surgery import prune
 from headscope.pruning.compare_fronts import roles_in
 from headscope.pruning.pareto_front import (
     UNTIMED,
-    FrontRow,
     change_text,
     on_front,
     speeds_of,
@@ -186,7 +191,7 @@ class _GateRuns(LearningRuns[GateConfig]):
 
     def _write_plan(
         self, target: GateTarget, model: AttentionModel, values: Mapping[Head, float], folder: Path
-    ) -> FrontRow:
+    ) -> GateRow:
         """Write the plan and, unless weights were frozen, the trained model; returns the row of the pruned model."""
         plan_of = self.whole
         if not self.config.frozen:
@@ -198,19 +203,20 @@ class _GateRuns(LearningRuns[GateConfig]):
             [head for head, value in values.items() if not value], among=plan_of.heads
         )
         cut = prune(plan_of, list(removed)) if removed else plan_of
-        row = self._row(target.name, cut)
+        row = self._row(target.name, cut, str(removed))
         # Without times, so that a plan has the same bytes whenever it is made.
-        timeless = {name: value for name, value in row.items() if name not in UNTIMED}
+        left_out = (*UNTIMED, "heads", "is_front")
+        timeless = {name: value for name, value in row.items() if name not in left_out}
         chosen: PruningRecord = {
             "learned": target.name,
             **self.describe_examples(),
             "after": {"report": timeless},
         }
         Plan.of(plan_of, removed, chosen).write(folder / PLAN)
-        return {**row, "heads": str(removed)}
+        return row
 
-    def _row(self, name: str, cut: AttentionModel) -> FrontRow:
-        """A row of the table `front`, without `heads`."""
+    def _row(self, name: str, cut: AttentionModel, removed: str = "") -> GateRow:
+        """A row of the table `front`. removed: the heads."""
         return {
             "aim": name,
             "removed": len(self.whole.heads) - len(cut.heads),
@@ -221,6 +227,8 @@ class _GateRuns(LearningRuns[GateConfig]):
             **self.judge_changes(cut),
             "is_chosen": False,
             "draw": 0,
+            "heads": removed,
+            "is_front": False,  # set when all rows are known
         }
 
     def study(self, results: RunResults, folder: Path) -> Study:
@@ -241,8 +249,8 @@ class _GateRuns(LearningRuns[GateConfig]):
         learned = {**describe_trainings(results), "collapsed": collapsed}
         searched = {**self.describe_examples(), "metric": self.task.metrics[0], "search": "gates"}
         record = self.record({"gates": self.section(learned), "pruning": searched})
-        front: list[FrontRow] = [{**self._row("", self.whole), "heads": ""}]
-        front += [cast("FrontRow", result["row"]) for result in results.values() if "row" in result]
+        front = [self._row("", self.whole)]
+        front += [cast("GateRow", result["row"]) for result in results.values() if "row" in result]
         tables = {
             "front": TABLES["front"].frame(front).assign(is_front=on_front(front)),
             "gates": TABLES["gates"].frame(trace),

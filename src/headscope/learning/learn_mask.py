@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -96,7 +96,7 @@ class _MaskRuns(LearningRuns[LearnMaskConfig]):
             mask.eval().draw(1.0)
             judged = self.judge_changes(model)
         np.save(folder / MAP, mask.map().numpy().astype(np.float16))
-        row: MaskRow = {"aim": target.kind, "seed": target.seed, **judged}
+        row = cast("MaskRow", {"aim": target.kind, "seed": target.seed, **judged})
         open_shares: dict[str, float] = {}
         if not self.config.soft:
             mask.positions().write(folder / MASK)

@@ -124,6 +124,7 @@ class LearnedMask(LearnableEdit):
         if self.is_hard:
             self.logits = self.binarize()
             return
+        # Binary concrete relaxation (Maddison et al. 2017), cooled geometrically until the mask settles
         self.temperature = WARM * (COLD / WARM) ** min(progress / self.settle, 1.0)
         noise = torch.logit(torch.rand(self.alpha.shape), EDGE).to(self.alpha.device)
         self.logits = (self.competing(progress) + noise) / self.temperature
@@ -172,6 +173,7 @@ class LearnedMask(LearnableEdit):
     def _largest_that_fit(self, alpha: Tensor) -> Tensor:
         """1 for the most open entries until the open share is used up; the best entry of every row comes first."""
         assert self.sparsity is not None
+        # In shares of attention, over all groups; 1e-6 allows for rounding in the sums
         available = (1.0 - self.sparsity - self.always_open_share) * len(alpha) + 1e-6
         ranked = alpha
         if not self.structured:
@@ -179,9 +181,8 @@ class LearnedMask(LearnableEdit):
         order = torch.argsort(ranked.flatten(), descending=True, stable=True)
         sizes = self.free.expand_as(alpha).flatten()[order].double()
         fits = sizes.cumsum(0) <= available
-        if (
-            self.structured
-        ):  # few and large entries: after one that does not fit there may be some that do
+        # Few and large entries: after one that does not fit there may be some that do
+        if self.structured:
             available -= float(sizes[fits].sum())
             for i in (~fits).nonzero()[:, 0].tolist():
                 if float(sizes[i]) <= available:
@@ -257,11 +258,8 @@ class LearnedMaskEdit(Edit):
                 return logits > 0.5, True, False
             if self.learned.form == "renormalised":
                 return nn.functional.logsigmoid(logits), 0.0, -math.inf
-            return (
-                -FAR * torch.sigmoid(-logits),
-                0.0,
-                -math.inf,
-            )  # sigmoid(-x) is 1 - M without cancellation
+            # sigmoid(-x) is 1 - M without cancellation
+            return (-FAR * torch.sigmoid(-logits), 0.0, -math.inf)
 
         return self._at_positions(site, shape, values)
 
@@ -288,21 +286,21 @@ class LearnedMaskEdit(Edit):
         own, always, never = values_of(learned.logits[list(rows)])  # own: [group, entry]
         if learned.structured:
             distance = (position[:, :, None] - position[:, None, :]).abs()
+            # own[:, …] is [group, sequence, query, key]; the mask has sequences first
             full = own[:, distance.clamp(0, learned.length - 1)].transpose(0, 1)
             full = torch.where((distance >= learned.length)[:, None], never, full)
             last = position.max(dim=1, keepdim=True).values
             ends = (position == 0) | (position == last)
             full = torch.where(ends[:, None, :, None] | ends[:, None, None, :], always, full)
-        elif len(position) == 1:
+        elif len(position) == 1:  # all sequences have the same positions
             full = own[:, learned.entry[:keys, :keys]][None]
         else:
             real = position.clamp_min(0)
             full = own[:, learned.entry[real[:, :, None], real[:, None, :]]].transpose(0, 1)
         if not learned.diagonal:
             full = torch.where(torch.eye(keys, dtype=torch.bool, device=full.device), never, full)
-        self._cache[key] = full[
-            :, :, -shape[2] :
-        ]  # with a cache of keys the queries are the last positions
+        # With a cache of keys the queries are the last positions
+        self._cache[key] = full[:, :, -shape[2] :]
         return self._cache[key]
 
     def _positions(self, site: Site, shape: Shape) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NotRequired, TypedDict
 
-from headscope.pruning.pareto_front import Changes, SelectionColumns
+from headscope.pruning.pareto_front import Changes, FrontRow, SelectionColumns
 from headscope.study.schema.record import Section
 from headscope.training.result import History
 
@@ -23,6 +23,12 @@ class Collapse(TypedDict, total=False):
 
 class JudgedChanges(Changes, SelectionColumns):
     """Columns of tables: the model on the split to select on and the split to report on."""
+
+
+class GateRow(FrontRow):
+    """A row of the table `front`, with what the gates were trained for."""
+
+    aim: str
 
 
 class MaskRow(JudgedChanges):

@@ -224,9 +224,8 @@ def _methods(
                 flex = compile_flex(allowed)
                 _check_same(flex(*states), expected)
                 methods[FLEX] = flex
-            except (
-                Exception
-            ) as cause:  # no compiler, or one that fails: torch raises errors of many types
+            # No compiler, or one that fails: torch raises errors of many types
+            except Exception as cause:
                 without_flex = reason(cause)
     return methods, without_flex
 

@@ -270,9 +270,8 @@ class Attention:
         view, memory = self._scratch.skew(self._square(), self.weights)
         torch.eq(self._content_weights, row_max[..., None], out=view)
         counts = memory.sum(dim=-2)
-        if (
-            counts.sum().item() != self.weights.shape[1] * self.query.content_count
-        ):  # there are ties
+        # There are ties
+        if counts.sum().item() != self.weights.shape[1] * self.query.content_count:
             view /= view.sum(dim=-1, keepdim=True).clamp_min(1.0)
             counts = memory.sum(dim=-2)
         return counts

@@ -46,9 +46,8 @@ def read_cut_weights(
     if missing:
         for module in {model.get_submodule(name.rpartition(".")[0]) for name in missing}:
             model._init_weights(module)
-        _fill(
-            model, names, tensors
-        )  # again: _init_weights also changed these modules' other parameters
+        # again: _init_weights also changed these modules' other parameters
+        _fill(model, names, tensors)
         model.tie_weights()
     cast(model, dtype)
     check_missing(model, missing, folder, may_be_new=model_class is not None)
@@ -101,9 +100,8 @@ class _Names:
 
     def __init__(self, model: PreTrainedModel, tensors: dict[str, Tensor]) -> None:
         model.tie_weights()
-        self.aliases: dict[
-            str, list[str]
-        ] = {}  # all names of the tensor with this name: tied ones have several
+        # All names of the tensor with this name: tied ones have several
+        self.aliases: dict[str, list[str]] = {}
         by_tensor: dict[int, list[str]] = {}
         for name, tensor in model.state_dict(keep_vars=True).items():
             by_tensor.setdefault(id(tensor), []).append(name)

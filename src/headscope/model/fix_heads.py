@@ -89,9 +89,8 @@ def _query_and_key(model: AttentionModel, name: str) -> tuple[str, str]:
         for projection in (part.query, part.key, part.value)
         if projection is not None and projection.startswith(f"{name}.")
     ]
-    if (
-        len(set(inside)) < 3
-    ):  # one layer for all three (GPT-2), or queries and keys that are changed afterwards
+    # One layer for all three (GPT-2), or queries and keys that are changed afterwards
+    if len(set(inside)) < 3:
         raise HeadscopeError(
             f"the queries and keys of {type(model.model).__name__} are not what linear layers of their own give, "
             "so heads cannot lose theirs",

@@ -111,9 +111,8 @@ class TokenPositions:
         self.real = real
         self.position = (real.cumsum(dim=1) - 1).clamp_min(0)
         self.count = real.sum(dim=1, keepdim=True).clamp_min(1)
-        self.query_position = self.position[
-            :, -queries:
-        ]  # with a cache the queries are the last keys
+        # With a cache the queries are the last keys
+        self.query_position = self.position[:, -queries:]
         self.order = (~real).to(torch.int8).argsort(dim=1, stable=True)
 
     def gather(self, tensor: Tensor, position: Tensor) -> Tensor:

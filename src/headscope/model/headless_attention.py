@@ -41,9 +41,8 @@ def output_without_heads(core: nn.Module, hidden: Tensor) -> Tensor:
             if isinstance(module, nn.Linear):
                 output: Tensor = module(hidden[..., :0])
                 return output
-            zeros = hidden.new_zeros(
-                *hidden.shape[:-1], out
-            )  # Conv1D cannot take inputs of width 0
+            # Conv1D cannot take inputs of width 0
+            zeros = hidden.new_zeros(*hidden.shape[:-1], out)
             return zeros if module.bias is None else zeros + module.bias
     return hidden[..., :0]
 

@@ -218,9 +218,8 @@ def _set_max_length(
 
 def random_control(model: AttentionModel, seed: int = 0) -> AttentionModel:
     """The random-weight control of a model: its architecture and tokenizer with newly drawn weights and embeddings."""
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # the caller's random numbers go on as if nothing was drawn
+    # The caller's random numbers go on as if nothing was drawn
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         untrained = type(model.model)(copy.deepcopy(model.model.config))
     cast(untrained, model.model.dtype)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
 
 
 class SplitRecord(TypedDict):
@@ -12,6 +13,36 @@ class SplitRecord(TypedDict):
     examples: int
 
 
+class SpeedRecord(TypedDict):
+    """The fields of `latency.Speed`."""
+
+    name: str
+    heads: int
+    seconds: float
+    throughput: float
+    parameters: int
+    megabytes: float
+    working: float
+    ratio: float
+    low: float
+    high: float
+
+
+class StageRecord(TypedDict):
+    """The model after a stage: cut, repaired, recovered."""
+
+    metrics: dict[str, dict[str, float | None]]  # value, low and high of the loss and each metric
+    change: Mapping[str, object]
+    verdict: str
+
+
+class AfterRecord(TypedDict, total=False):
+    """The chosen set on both splits; `report` is a row of the table `front`."""
+
+    selection: Mapping[str, object]
+    report: Mapping[str, object]
+
+
 class PruningRecord(TypedDict, total=False):
     """The types are those of JSON. Which entries there are depends on what was done."""
 
@@ -19,44 +50,44 @@ class PruningRecord(TypedDict, total=False):
     how: str
     history: list[str]  # of a model that had been cut before
     task: str
-    data: list[Any]
+    data: Sequence[object]
     selected_on: SplitRecord
     reported_on: SplitRecord
     trained_on: int
-    unknown: dict[str, Any]
+    unknown: Mapping[str, object]
     search: str
     by: str | None
     objective: str
     target: dict[str, float | None]
     metric: str
-    intact: dict[str, Any]
+    intact: Mapping[str, object]
     knows_nothing: str
     removed: str
     count: int
     of: int
-    after: dict[str, Any]
+    after: AfterRecord
     warning: str | None
     advice: str
     evaluations: float
-    in_steps: dict[str, Any]
+    in_steps: Mapping[str, object]
     learned: str
     # fixed heads
     patterns: dict[str, str]
     order: list[str]
     within: int
     # what was done, and what it costs and gains
-    config: dict[str, Any]
+    config: Mapping[str, object]
     repair: list[str]
-    recover: dict[str, Any] | None
+    recover: Mapping[str, object] | None
     metrics: dict[str, list[dict[str, float | None]]]  # before and after
-    stages: dict[str, Any]
+    stages: dict[str, StageRecord]
     verdict: str
     judged_on: str
     timed: str
-    speed: list[dict[str, Any]]  # fields of `latency.Speed` of the whole and the pruned model
+    speed: list[SpeedRecord]  # of the whole and the pruned model
     # a dry run
     heads: str
     form: str
-    sizes: list[dict[str, Any]]
+    sizes: list[Mapping[str, object]]
     measured_on: str | None
     files: list[str]

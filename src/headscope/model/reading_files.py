@@ -36,9 +36,8 @@ LENGTHS = tuple(  # in the order of sentence-transformers
     for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
 LICENCES = re.compile(r"(licen[cs]e|copying|notice)([-_.].*)?", re.IGNORECASE)
-_TEXT = re.compile(
-    r"(\.(txt|md|rst|\d+))?", re.IGNORECASE
-)  # suffixes of a licence: never weights or code
+# Suffixes of a licence: never weights or code
+_TEXT = re.compile(r"(\.(txt|md|rst|\d+))?", re.IGNORECASE)
 _BOOLEANS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",

@@ -83,9 +83,8 @@ class Replay:
         self.modules = dict(model.model.named_modules())
         self.outputs: dict[tuple[str, int], Any] = {}  # of each call of each block
         self.encoded: Any = None  # the output of the encoder of an encoder-decoder
-        self.order: list[
-            tuple[str, int]
-        ] = []  # the calls of blocks: (name, how often it was called before)
+        # The calls of blocks: (name, how often it was called before)
+        self.order: list[tuple[str, int]] = []
         # The output of an attention module without its result, and the index of the result in it. See _answer.
         self.forms: dict[str, tuple[Any, int]] = {}
         self._row_context: Tensor  # of the last site, if only its first row is computed
@@ -115,10 +114,13 @@ class Replay:
                 stack.callback(module.register_forward_hook(take).remove)
             stack.enter_context(suppress(_Reached))
             self.forward()
-        context, output = projected[0]
+        context, output = projected[
+            0
+        ]  # [sequence, query, head * head width], [sequence, query, width]
         if self.by_row and (part.block, part.turn) == self.last:
             context = self._row_context
         weight = weight_of(projection)
+        # [width, head * head width] to [width, head, head width]
         by_head = weight.reshape(weight.shape[0], self._count_heads(site), -1)
         return SiteOutput(output, self._split_heads(site, context), by_head, outputs_before)
 
@@ -300,7 +302,9 @@ class Replay:
         def forward(*args: Any, **kwargs: Any) -> Any:
             nonlocal calls
             calls += 1
-            if calls <= last:
+            if (
+                calls <= last
+            ):  # ALBERT calls one block several times; only the last call is cut to one row
                 return original(*args, **kwargs)
             hidden = args[0] if args else kwargs["hidden_states"]
             row = hidden[:, :1]
@@ -339,10 +343,11 @@ class Replay:
         states = query(hidden[:, 0])
         heads = self._count_heads(site)
         batch, width = states.shape[0], states.shape[-1] // heads
-        states = states.view(batch, heads, width)
+        states = states.view(batch, heads, width)  # [batch, head, head width]
+        # [head, head width, width]
         key_weight, value_weight = (
             weight_of(projection).view(heads, width, -1) for projection in (key, value)
-        )  # [head, head width, width]
+        )
         back_projected = torch.einsum("bhw,hwd->bhd", states, key_weight)
         scores = back_projected @ hidden.transpose(1, 2) * part.scaling  # [batch, head, token]
         scores = scores.masked_fill(~self.real[:, None], torch.finfo(scores.dtype).min)

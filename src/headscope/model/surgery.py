@@ -60,7 +60,7 @@ def units(model: AttentionModel) -> list[tuple[Head, ...]]:
     Layers that share a module lose the same head (ALBERT; the two streams of XLNet), and query heads that share a
     key and value head are removed with it.
     """
-    size = group_size(model)
+    size = group_size(model)  # query head n uses the key and value head n // size
     units_of_model = []
     for sites in model.attention_modules.values():
         for group in dict.fromkeys(number // size for number in sites[0].numbers or ()):
@@ -111,6 +111,7 @@ def prune(
             if (fixed := get_fixed_heads(core)) is not None:
                 patterns = tuple(fixed.patterns[sites[0].index_of(number)] for number in numbers)
                 set_fixed_heads(core, replace(fixed, patterns=patterns))
+    # A module without heads adds only the bias of its projection. It makes no call, so that its name is recorded.
     silent = [name for name, sites in model.attention_modules.items() if not kept[sites[0]]]
     pruned = model.wrap_changed(smaller, cut=extend_cut(model, kept, silent))
     check_same_outputs(model, pruned, Ablate(remove))
@@ -133,6 +134,7 @@ def expand(model: AttentionModel) -> PreTrainedModel:
     shapes = {name: tensor.shape for name, tensor in whole.state_dict().items()}
     same = {name: tensor for name, tensor in state.items() if tensor.shape == shapes.get(name)}
     whole.load_state_dict(same, strict=False)
+    # The rest are tensors with an axis of heads: their slices are filled, and removed heads stay 0.
     names = {module: name for name, module in whole.named_modules()}
     full = AttentionModel(whole, model.tokenizer, name=model.name)
     kept = {site: model._sites[site].numbers or () for site in full.sites}
@@ -258,7 +260,7 @@ def _slices(
     parts = anatomy(model)
     slices: list[Slice] = []
     for name, sites in model.attention_modules.items():
-        site = sites[0]
+        site = sites[0]  # all sites of a module lose the same heads (`units`)
         if kept[site] == site.numbers:
             continue
         core, projection = root.get_submodule(name), parts[site].projection
@@ -288,6 +290,7 @@ def check_same_outputs(model: AttentionModel, changed: AttentionModel, edit: Edi
     finally:
         for module in modules:
             module.train(training)
+    # The largest difference, relative to the largest output, or absolute for outputs below 1
     limit = TOLERANCE.get(dtype, TOLERANCE[torch.float32])
     difference = float((actual - expected).abs().max() / expected.abs().max().clamp_min(1.0))
     if not difference <= limit:  # NaN must fail as well

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from headscope.model.attention_model import AttentionModel
 from headscope.model.pruning_record import PruningRecord
-from headscope.pruning.pareto_front import change_text
+from headscope.pruning.pareto_front import Changes, change_text
 from headscope.pruning.plan import Plan
 from headscope.study.result import Result
 
@@ -107,7 +107,7 @@ class DryRun(Result):
             f"{chosen[side]['split']}, {chosen[side]['examples']} examples"
             for side in ("selected_on", "reported_on")
         )
-        row = chosen["after"]["report"]
+        row = cast("Changes", chosen["after"]["report"])
         return [
             f"target: {target}, by the search {chosen['search']} for {chosen['task']}",
             f"chosen on: {selected}",

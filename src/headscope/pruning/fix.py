@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -44,6 +44,7 @@ from headscope.pruning.pareto_front import (
     judge_once,
     measure_once,
     on_front,
+    speed_record,
     time_columns,
     timing_setup,
 )
@@ -258,7 +259,7 @@ class _Fixing:
         for site in dict.fromkeys(head.site for head in self.heads):
             heads = [head for head in self.heads if head.site == site]
             if len(heads) < len(self.heads):
-                rows.append({**self._row("layer", str(site), heads), "is_front": False})
+                rows.append(self._row("layer", str(site), heads))
         return rows
 
     def _row(self, kind: str, named: str, heads: list[Head]) -> FixingRow:
@@ -285,6 +286,8 @@ class _Fixing:
             "selection_metric": float(self.task.measure(selection.scores)[self.task.metrics[0]]),
             **changes(self.task, self.intact[1], report, self.draws),
             "heads": str(HeadSet(heads, among=self.model.heads)) if heads else "",
+            "is_front": False,  # set when all rows are known, as is the next
+            "is_chosen": False,
         }
         metric = f"{self.task.metrics[0]} {row['metric']:.4f}"
         self.run.log(f"{named} fixed: {metric}, change {change_text(row)}")
@@ -347,7 +350,7 @@ class _Fixing:
             "within": within["fixed"],
             "metrics": {name: [before[name], metrics[name]] for name in before},
             "timed": timing_setup(self.model),
-            "speed": [asdict(whole), asdict(replace(smaller, name="fixed"))],
+            "speed": [speed_record(whole), speed_record(smaller, "fixed")],
         }
         self.run.log(
             f"{within['fixed']} of {len(self.heads)} heads can be fixed within 1 % of the metric on "

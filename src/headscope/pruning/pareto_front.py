@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from headscope.ablation.significance import (
 from headscope.model import latency as speed
 from headscope.model.attention_model import AttentionModel
 from headscope.model.latency import Speed
+from headscope.model.pruning_record import SpeedRecord
 from headscope.model.surgery import prune
 from headscope.pruning.repair import repair_inplace
 from headscope.pruning.subset_evaluator import Memory, Removed, SubsetEvaluator, SubsetState
@@ -62,15 +63,14 @@ class SelectionColumns(TypedDict):
 class FrontRow(Changes, TimeColumns, SelectionColumns):
     """A row of the table `front`: one set of removed heads."""
 
-    aim: NotRequired[str]  # what gates were trained for
     removed: int
     left: int
     repair: str
     parameters: int
     is_chosen: bool
     draw: int
-    heads: NotRequired[str]
-    is_front: NotRequired[bool]
+    heads: str
+    is_front: bool
 
 
 class FrontMeasures(TimeColumns):
@@ -90,8 +90,8 @@ class FixingRow(Changes, TimeColumns, SelectionColumns):
     learned: int
     parameters: int
     heads: str
-    is_front: NotRequired[bool]
-    is_chosen: NotRequired[bool]
+    is_front: bool
+    is_chosen: bool
 
 
 # The whole model compared with itself
@@ -146,6 +146,11 @@ def measure_once(
     """The speeds of both models, from the memory if they were measured before."""
     stored = memory.compute_once(key, lambda: [asdict(s) for s in speeds_of(model, cut())])
     return [Speed(**fields) for fields in stored]
+
+
+def speed_record(measured: Speed, name: str | None = None) -> SpeedRecord:
+    """The measurements as JSON, under another name if there is one."""
+    return cast("SpeedRecord", asdict(measured) | {"name": name or measured.name})
 
 
 def timing_setup(model: AttentionModel) -> str:

@@ -30,9 +30,8 @@ class Plan:
 
     @staticmethod
     def of(model: AttentionModel, heads: HeadSet, chosen: PruningRecord | None = None) -> Plan:
-        whole = HeadSet(
-            heads, among=original_heads(model)
-        )  # 4.* counts heads that were removed earlier
+        # 4.* counts heads that were removed earlier
+        whole = HeadSet(heads, among=original_heads(model))
         return Plan(whole, model.name, weights_sha256(model), chosen or {})
 
     def write(self, path: Path) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -26,12 +25,12 @@ from headscope.masks.open_model import open_model
 from headscope.model import surgery
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource
-from headscope.model.pruning_record import PruningRecord
+from headscope.model.pruning_record import PruningRecord, StageRecord
 from headscope.model.saving import check_form, check_form_fits
 from headscope.pruning.dry_run import DryRun, Size
 from headscope.pruning.iterative_pruning import HEADER, STEPS, prune_in_steps
 from headscope.pruning.model_result import ModelResult
-from headscope.pruning.pareto_front import speeds_of, timing_setup
+from headscope.pruning.pareto_front import speed_record, speeds_of, timing_setup
 from headscope.pruning.plan import Plan, read_plan
 from headscope.pruning.recovery import TRAINING_FILES, check_report_split, check_splits, recover
 from headscope.pruning.repair import repair_inplace
@@ -44,12 +43,8 @@ from headscope.study.study import Study
 from headscope.tasks import Judged, task_of
 from headscope.tasks.inference import describe_unpruned, evaluate
 
-TEMPORARY = (
-    JOURNAL,
-    HEADER,
-    *TRAINING_FILES,
-    *STEPS,
-)  # finished work, from which a stopped run is resumed
+# Finished work, from which a stopped run is resumed
+TEMPORARY = (JOURNAL, HEADER, *TRAINING_FILES, *STEPS)
 
 NAMED = "They were named."  # how the heads were chosen
 
@@ -192,7 +187,7 @@ def _make_plan(
         plan = read_plan(config.plan, model)
         selected_on = plan.chosen.get("selected_on")
         if data is not None and selected_on is not None:
-            check_report_split(data, selected_on["split"])
+            check_report_split(data, str(selected_on["split"]))
         return plan, None
     if isinstance(config.heads, str):
         return Plan.of(model, surgery.read_heads(model, config.heads)), None
@@ -239,7 +234,7 @@ def _speeds(
         run.log(
             f"note: it is {reached:.2f} times as fast, not {target:g}: that was expected from evenly thinned layers"
         )
-    return {"timed": timed, "speed": [asdict(before), asdict(replace(after, name="cut"))]}
+    return {"timed": timed, "speed": [speed_record(before), speed_record(after, "cut")]}
 
 
 class _Stages:
@@ -256,7 +251,7 @@ class _Stages:
     ) -> None:
         self.task, self.batch_size, self.log = task_of(data), config.batch_size, run.log
         self.report_on = splits_of(data)[1]
-        self.stages: dict[str, Any] = {}
+        self.stages: dict[str, StageRecord] = {}
         if result is None:
             items = self.task.items(data.data, self.report_on, limit=data.report_limit)
             self.examples = self.task.prepare(model, items, max_length=data.max_length)

@@ -63,7 +63,7 @@ def fold(
         else:
             weight = weight_of(whole.model.get_submodule(name))
             width = weight.shape[1] // sum(head.site == site for head in whole.heads)
-            columns = torch.split(weight, width, dim=1)  # one block for each head
+            columns = torch.split(weight, width, dim=1)  # [width, head width] for each head
             heads = [head for head in removed if head.site == site]
             terms = [columns[whole.index_of(head)] @ means[head].to(weight) for head in heads]
             shares.setdefault(name, []).append(torch.stack(terms).sum(dim=0))
@@ -122,6 +122,8 @@ def refit(
             sides = batch.layout.sides(site.stack)
             assert sides is not None
             for (_, target, residual), (context, _, new) in zip(targets, inputs, strict=True):
+                # Layers below were changed: the fit also makes up for the difference in the residual stream, so that
+                # the sum of stream and output is the whole model's.
                 shift = residual - new if is_first and residual.shape == target.shape else 0.0
                 regression.add(context, target + shift, sides[0].real)
         errors[site] = regression.solve()
@@ -181,6 +183,7 @@ class _RidgeRegression:
         ones = torch.full((len(inputs), 1), float(self.has_bias), dtype=torch.float64)
         inputs = torch.cat([inputs, ones], dim=1)
         residual = target[real.to(target.device)].double().cpu() - inputs @ self.before.T
+        # With inputs X and residuals R of the present weights, the best change D solves D (X'X + ridge) = R'X.
         self.gram += inputs.T @ inputs
         self.against += residual.T @ inputs
         self.squares += float(residual.square().sum())
@@ -188,13 +191,16 @@ class _RidgeRegression:
 
     def solve(self) -> tuple[float, float]:
         """Set the fitted weights; returns the mean squared error per token before and after."""
-        ridge = RIDGE * float(self.gram.diagonal().mean()) + 1e-12
+        ridge = RIDGE * float(self.gram.diagonal().mean()) + 1e-12  # solvable if all inputs are 0
         eye = torch.eye(len(self.gram), dtype=torch.float64)
         change = torch.linalg.solve(self.gram + ridge * eye, self.against.T).T
         fitted = self.before + change
+        # |R - X D'|² = |R|² - 2 <D, R'X> + <D X'X, D>, from the sums alone
         explained = 2 * float((change * self.against).sum())
         after = self.squares - explained + float(((change @ self.gram) * change).sum())
-        from transformers.pytorch_utils import Conv1D
+        from transformers.pytorch_utils import (
+            Conv1D,
+        )  # GPT-2's linear layer, whose weight is [in, out]
 
         with torch.no_grad():
             weight: Tensor = self.projection.weight  # type: ignore[assignment]

@@ -29,9 +29,8 @@ def scores_by(
     """
     check_choice(importance, SCORES, "`by`", "is not an importance")
     is_exact, has_rules = importance == "ablation", SCORES[importance] == "relevance"
-    cost = (
-        0.0 if is_exact else cost_of(SCORES[importance])
-    )  # exact ablations are counted by `selection`
+    # Exact ablations are counted by `selection`
+    cost = 0.0 if is_exact else cost_of(SCORES[importance])
     name = f"{importance} {rules}" if has_rules else importance
 
     def compute(removed: Removed) -> list[float]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-from headscope.study.schema.record import RunRecord
+from typing import Any
 
 FAR_APART = 1.2  # the longest mean length over the shortest
 
 
-def mean_length(record: RunRecord) -> float | None:
+def mean_length(record: Mapping[str, Any]) -> float | None:
     """Mean number of tokens per sequence from the run record; None if unknown."""
     data = record.get("data")
     if not isinstance(data, Mapping):
@@ -22,7 +21,7 @@ def mean_length(record: RunRecord) -> float | None:
     return None
 
 
-def length_note(named: Sequence[tuple[str, RunRecord]], ratio: float = FAR_APART) -> str:
+def length_note(named: Sequence[tuple[str, Mapping[str, Any]]], ratio: float = FAR_APART) -> str:
     """A sentence for readers if the longest mean length is above `ratio` times the shortest; else empty.
 
     named  the studies' names and run records

@@ -113,7 +113,7 @@ def resume_header(
     model: ModelRecord, packages: Iterable[str], **facts: object
 ) -> dict[str, object]:
     """What must be equal for a run to be resumed. packages: whose source determines the numbers."""
-    parts = {name: model[name] for name in ("dtype", "device", "edits", "reading")}  # type: ignore[literal-required]
+    parts = {name: model[name] for name in ("dtype", "device", "edits", "reading")}
     return {
         "model": model["sha256"],
         **parts,

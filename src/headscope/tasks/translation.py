@@ -80,9 +80,8 @@ class Translation(PerToken):
 
     def extract_answers(self, output: Any, batch: Batch, prepared: Prepared) -> Tensor:
         """[sequence, 3]: sum of losses, target tokens, right tokens."""
-        smoothing = (
-            self.smoothing if torch.is_grad_enabled() else 0.0
-        )  # evaluation uses the plain loss
+        # Evaluation uses the plain loss
+        smoothing = self.smoothing if torch.is_grad_enabled() else 0.0
         return score_tokens(
             output.logits, labels_of(prepared, batch, output.logits.shape[1]), smoothing
         )

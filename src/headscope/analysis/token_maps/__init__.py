@@ -104,7 +104,7 @@ def encode_input(
     raise HeadscopeError(f"{length} tokens", where=where, expected=expected, fix=fix)
 
 
-TOKEN_LENSES = {
+TOKEN_LENSES: dict[str, Callable[[OneInput], TokenMap]] = {
     name: import_module(f"{__name__}.{name.replace('-', '_')}").compute_map
     for name in names.TOKEN_MAPS
 }

@@ -9,6 +9,9 @@ softmax      voita: the weights are held fixed, so that queries and keys get not
 product      of two factors that both depend on the input (a gated layer; under attnlrp also weights times values, and
              queries times keys): half of the gradient to each
 
+References: Voita et al. 2021 (relevance in translation), Ali et al. 2022 (weights of attention and deviations of norms
+held fixed), Achtibat et al. 2024 (AttnLRP: softmax and products).
+
 The values of the forward pass do not change. Constants that are added (biases) are reported to a `Ledger`: with
 voita's rules the inputs and the biases together make up the result.
 """
@@ -93,6 +96,7 @@ class _Rules(TorchFunctionMode):
         bias: Tensor | None = None,
         eps: float = 1e-5,
     ) -> Tensor:
+        # Only the deviation is cut from the graph: subtracting the mean is linear already.
         axes = tuple(range(-len(shape), 0))
         centred = states - states.mean(dim=axes, keepdim=True)
         fixed = (centred.detach().square().mean(dim=axes, keepdim=True) + eps).rsqrt()
@@ -121,6 +125,8 @@ class _Rules(TorchFunctionMode):
     ) -> Any:
         if self.rules == "voita":
             return func(query.detach(), key.detach(), value, *args, **kwargs)
+        # Two nested products in one function: half of the gradient to the values; the weights' half is divided between
+        # queries and keys.
         return func(
             scale_gradient(query, 0.25),
             scale_gradient(key, 0.25),
@@ -140,6 +146,7 @@ class _Rules(TorchFunctionMode):
     def _sum_of_product(
         self, func: Any, constant: Tensor, left: Tensor, right: Tensor, **kwargs: Any
     ) -> Tensor:
+        # addmm and baddbmm: beta * constant + left @ right
         result: Tensor = func(constant, *_halve_gradients((left, right)), **kwargs)
         if not constant.requires_grad and kwargs.get("beta", 1):
             self.ledger.add_constant(result, kwargs.get("beta", 1) * constant)
@@ -147,6 +154,7 @@ class _Rules(TorchFunctionMode):
 
     def _sum(self, func: Any, name: str, left: Any, right: Any, **kwargs: Any) -> Any:
         result = func(left, right, **kwargs)
+        # A summand that depends on the input keeps its gradient. A constant one goes to the ledger, with its sign.
         left_depends, right_depends = _depends((left,)), _depends((right,))
         if left_depends and not right_depends:
             sign = -1 if _DIFFERENCES.get(name) == 1 else 1
@@ -170,6 +178,7 @@ def with_fixed_ratio(
         result = function(states.detach().clone(), *args, **kwargs)
         ratio = result / states
         if bool((states == 0).any()):
+            # 1e-4: near enough for the slope, far enough that float32 does not round the quotient
             near = torch.full((), 1e-4, dtype=states.dtype, device=states.device)
             slope = function(near.clone(), *args, **kwargs) / near
             ratio = torch.where(states == 0, slope, ratio)
@@ -219,9 +228,8 @@ def linearise(model: AttentionModel, rules: Rules, ledger: Ledger) -> Iterator[N
             parameter.requires_grad_(False)
             stack.callback(parameter.requires_grad_, True)
         for module in model.model.modules():
-            if (
-                type(module).__module__ == "transformers.activations"
-            ):  # may consist of several functions
+            # May consist of several functions
+            if type(module).__module__ == "transformers.activations":
                 stack.enter_context(_fix_ratio_of(module))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(_Rules(rules, ledger))

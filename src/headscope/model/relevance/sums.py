@@ -55,10 +55,8 @@ class RelevanceSums(Edit):
 
     def _layer_lists(self) -> dict[str, str]:
         """The lists of layers by name, with the stack they belong to."""
-        host = {
-            "cross": "decoder",
-            "query": "encoder",
-        }  # stacks whose sites are in layers of others
+        # Stacks whose sites are in layers of others
+        host = {"cross": "decoder", "query": "encoder"}
         return {
             part.block.rpartition(".")[0]: host.get(site.stack, site.stack)
             for site, part in anatomy(self.model).items()

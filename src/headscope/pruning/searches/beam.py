@@ -35,9 +35,8 @@ def beam(
     """
     path = SubsetState(frozenset(), selection.intact)
     states = [path]
-    costs: dict[
-        int, tuple[float, float]
-    ] = {}  # of each unit, when last evaluated on the greedy path
+    # Of each unit, when last evaluated on the greedy path
+    costs: dict[int, tuple[float, float]] = {}
     while True:
         children = _path_children(selection, path, costs, expansion)
         grown = {child.removed: child for child in children}
@@ -72,9 +71,8 @@ def _path_children(
         candidates = sorted({*predicted, *_promising(selection, path.removed, costs)[:expansion]})
     children = selection.children(path.removed, candidates)
     before = selection.cost(path.outcome)
-    before = (
-        before if np.isfinite(before) else 0.0
-    )  # any defined metric is better than an undefined one
+    # Any defined metric is better than an undefined one
+    before = before if np.isfinite(before) else 0.0
     for child in children:
         (unit,) = child.removed - path.removed
         loss = child.outcome.loss - path.outcome.loss  # breaks ties of the metric
