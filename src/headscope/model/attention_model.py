@@ -249,7 +249,8 @@ class AttentionModel(ModelStructure):
             Functions of an `Attention`. It is valid only during the call.
         lens
             The map they get instead of the weights: a name of `LENSES`, or a `Lens`. With `gradient` they are called
-            in the backward pass, from the last site to the first. For several lenses, nest several of these.
+            in the backward pass, from the last site to the first. Sites that the loss does not depend on are left out;
+            their map would be 0. For several lenses, nest several of these.
 
         Raises
         ------

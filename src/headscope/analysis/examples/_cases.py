@@ -52,6 +52,15 @@ class ExampleCase:
         return replace(self, query=self.key, key=self.query, arcs=arcs, is_mirrored=True)
 
 
+@dataclass(frozen=True)
+class NumberedExample:
+    """An example with its number, and the words or tokens of queries and of keys; the same list if it is one text."""
+
+    number: int
+    example: Example
+    labels: tuple[list[str], list[str]]
+
+
 class ClearestCases:
     """The clearest cases of each head, role and kind, one per example."""
 
@@ -64,11 +73,9 @@ class ClearestCases:
         role: ExampleRole,
         question: RoleQuestion,
         weights: NDArray[np.float32],
-        labels: tuple[list[str], list[str]],
-        number: int,
-        example: Example,
+        text: NumberedExample,
     ) -> None:
-        """Add the rows of one example with its number. weights [query, key]"""
+        """Add the rows of one example. weights [query, key]"""
         right, allowed = question.right, question.allowed
         if question.by_column:
             weights, right, allowed = weights.T, right.T, allowed.T
@@ -88,14 +95,14 @@ class ClearestCases:
                 expected = int(np.where(right[best], weights[best], -1.0).argmax())
             case = ExampleCase(
                 rank=float(ranks[best]),
-                earlier=-number,
+                earlier=-text.number,
                 query=best,
                 key=int(tops[best]),
                 weight=float(largest[best]),
                 expected=expected,
                 arcs=[(i, int(tops[i]), float(w)) for i, w in enumerate(largest) if w > 0],
-                labels=labels,
-                example=example,
+                labels=text.labels,
+                example=text.example,
             )
             cases = self._cases.setdefault((head, role, kind), [])
             heapq.heappush(cases, case.mirror() if question.by_column else case)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from headscope.analysis.examples._cases import ClearestCases
+from headscope.analysis.examples._cases import ClearestCases, NumberedExample
 from headscope.analysis.examples._question import (
     ExampleRole,
     HeadsByRole,
@@ -76,13 +76,13 @@ class SecondPass:
             weights = attention.between_words().weights.float().cpu().numpy()
             for row, (number, questions) in enumerate(zip(numbers, by_text, strict=True)):
                 example = texts[number].example
-                labels = _sides(example, site.stack)
+                text = NumberedExample(number, example, _sides(example, site.stack))
                 for role, question in questions.items():
                     queries, keys = question.right.shape
                     for head in heads_of[role]:
                         cells = weights[row, site.index_of(head), :queries, :keys]
                         address = Head(site.stack, site.layer, head)
-                        self.cases.add(address, role, question, cells, labels, number, example)
+                        self.cases.add(address, role, question, cells, text)
 
         self._read([text.example for text in texts], add_cases, "skip")
 
@@ -97,7 +97,8 @@ class SecondPass:
                 return
             weights = attention.weights.float().cpu().numpy()
             for row, number in enumerate(attention.examples):
-                labels, example = labels_of(self.model, attention, row), examples[number]
+                labels = labels_of(self.model, attention, row)
+                text = NumberedExample(number, examples[number], labels)
                 for role, heads in roles.items():
                     question = question_among_tokens(role.name, attention.query, attention.key, row)
                     if question is None:
@@ -105,7 +106,7 @@ class SecondPass:
                     for head in heads:
                         address = Head(site.stack, site.layer, head)
                         cells = weights[row, site.index_of(head)]
-                        self.cases.add(address, role, question, cells, labels, number, example)
+                        self.cases.add(address, role, question, cells, text)
 
         self._read(examples, add_cases, "truncate")
 
