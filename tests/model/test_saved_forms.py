@@ -18,7 +18,7 @@ from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.checkpoint import read_config
 from headscope.model.cut_checkpoint import read_cut_weights
-from headscope.model.manifest import Cut, _checksum, read_manifest
+from headscope.model.manifest import Cut, checksum, read_manifest
 from headscope.model.saving import write_model
 from headscope.model.surgery import expand, prune, removed_heads, units
 from sampling import slow
@@ -297,7 +297,7 @@ def test_a_manifest_without_a_key_is_refused(
     path = folder / "cut.json"
     content = json.loads(path.read_text())
     del content[key], content["sum"]
-    path.write_text(json.dumps(content | {"sum": _checksum(content)}))
+    path.write_text(json.dumps(content | {"sum": checksum(content)}))
     assert f'cut.json: not readable (key "{key}" is missing)' in said(folder)
 
 

@@ -120,7 +120,7 @@ def write_manifest(manifest: Manifest, folder: Path, form: str) -> None:
         content["left_out"] = list(manifest.left_out)
     weights = [p for p in sorted(folder.iterdir()) if p.suffix in (".safetensors", ".onnx")]
     content["weights"] = {path.name: sha256_of(path) for path in weights}
-    content["sum"] = _checksum(content)
+    content["sum"] = checksum(content)
     (folder / NAME).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
@@ -133,13 +133,13 @@ def read_manifest(folder: Path) -> Manifest | None:
     try:
         content = json.loads(path.read_text("utf-8"))
         manifest = _parse(content)
-        weights, checksum = dict(content["weights"]), content.pop("sum")
+        weights, stated = dict(content["weights"]), content.pop("sum")
         form = content["form"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
         raise HeadscopeError(
             f"not readable ({reason(cause)})", where=path, expected=expected, fix=_FIX
         ) from cause
-    if checksum != _checksum(content):
+    if stated != checksum(content):
         what = "was edited: its checksum differs"
         raise HeadscopeError(what, where=path, expected=expected, fix=_FIX)
     if form != "small":
@@ -179,5 +179,6 @@ def _site(name: str) -> Site:
     return Site(stack, int(layer))
 
 
-def _checksum(content: dict[str, Any]) -> str:
+def checksum(content: Mapping[str, object]) -> str:
+    """Digest of JSON, whatever the order of its keys: a file that was edited by hand differs."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

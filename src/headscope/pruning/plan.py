@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from headscope.config.command_line import command_line
 from headscope.errors import HeadscopeError, reason
 from headscope.heads import HeadSet
 from headscope.model.attention_model import AttentionModel
+from headscope.model.manifest import checksum
 from headscope.model.pruning_record import PruningRecord
 from headscope.model.surgery import original_heads
 from headscope.model.weights import weights_sha256
@@ -42,7 +42,7 @@ class Plan:
             "model": {"name": self.model_name, "sha256": self.model_sha256},
             "chosen": self.chosen,
         }
-        content["sum"] = _sum(content)
+        content["sum"] = checksum(content)
         path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
@@ -59,7 +59,9 @@ def read_plan(path: str | Path, model: AttentionModel) -> Plan:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
         what = f"not a plan ({reason(cause)})"
         raise HeadscopeError(what, where=path, expected=expected) from cause
-    if content.get("sum") != _sum({key: value for key, value in content.items() if key != "sum"}):
+    if content.get("sum") != checksum(
+        {key: value for key, value in content.items() if key != "sum"}
+    ):
         raise HeadscopeError(
             "was edited: its checksum differs",
             where=path,
@@ -78,7 +80,3 @@ def read_plan(path: str | Path, model: AttentionModel) -> Plan:
     if not heads:
         raise HeadscopeError(f"it removes nothing: all {len(model.heads)} heads stay", where=path)
     return Plan(HeadSet(str(heads), among=original_heads(model)), str(name), str(digest), chosen)
-
-
-def _sum(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
