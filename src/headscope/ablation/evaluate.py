@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headscope.ablation.significance import metrics_of
@@ -12,6 +11,7 @@ from headscope.config.evaluate import EvaluateConfig
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
+from headscope.model.load import ModelSource
 from headscope.study.result import Result
 from headscope.tasks import Task, task_of
 from headscope.tasks.inference import evaluate as run_task
@@ -55,11 +55,7 @@ class Evaluation(Result, Mapping[str, Any]):
 
 
 def evaluate(
-    model: AttentionModel | str | Path,
-    config: EvaluateConfig,
-    data: TaskData,
-    reading: Reading,
-    run: Run,
+    model: ModelSource, config: EvaluateConfig, data: TaskData, reading: Reading, run: Run
 ) -> Evaluation:
     """Every metric of a model on a split, and its mean loss in nats, each with value, low and high."""
     task = task_of(data)
@@ -84,9 +80,7 @@ def evaluate(
     return Evaluation(record)
 
 
-def open_for(
-    task: Task, model: AttentionModel | str | Path, reading: Reading, run: Run
-) -> AttentionModel:
+def open_for(task: Task, model: ModelSource, reading: Reading, run: Run) -> AttentionModel:
     """Load the model with the class that the task needs, and check that it can do the task."""
     loaded = open_model(model, reading, run, model_class=task.model_class)
     task.check(loaded)

@@ -27,6 +27,7 @@ from headscope.data.records import find_split
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.fixed_patterns import patterns_by_head
+from headscope.model.load import ModelSource
 from headscope.study.journal import Journal
 from headscope.study.run_record import (
     build_record,
@@ -45,7 +46,7 @@ from headscope.tasks.items import two_files
 
 
 def importance(
-    model: AttentionModel | str | Path,
+    model: ModelSource,
     config: ImportanceConfig,
     data: TaskData,
     reading: Reading,

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -34,6 +33,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Edit
 from headscope.model.knockout import mask_edges, select_tokens
 from headscope.model.lenses import LENSES
+from headscope.model.load import ModelSource
 from headscope.model.one_input import OneInput
 from headscope.model.tokens import Batch
 from headscope.model.value_zeroing import (
@@ -59,7 +59,7 @@ FORMS = ("knock-out", "knock-out-gone", "knock-out-random", "knock-out-random-go
 
 
 def knock_out(
-    model: AttentionModel | str | Path,
+    model: ModelSource,
     config: KnockOutConfig,
     data: TextData,
     reading: Reading,

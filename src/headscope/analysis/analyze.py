@@ -25,6 +25,7 @@ from headscope.data.examples import Example
 from headscope.errors import HeadscopeError
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
+from headscope.model.load import ModelSource
 from headscope.model.new_model import random_control
 from headscope.statistics import Statistic, select_statistics, stream
 from headscope.statistics.coreference import Coreference
@@ -94,11 +95,7 @@ class Pass:
 
 
 def analyze(
-    model: AttentionModel | str | Path,
-    config: AnalyzeConfig,
-    data: TextData,
-    reading: Reading,
-    run: Run,
+    model: ModelSource, config: AnalyzeConfig, data: TextData, reading: Reading, run: Run
 ) -> Study:
     """All statistics for which there is data, for every head, with intervals. Files are read before the model."""
     started = time.perf_counter()

@@ -23,7 +23,7 @@ from headscope.config.shared import Run
 from headscope.config.texts import TextData
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import as_model
+from headscope.model.load import ModelSource, as_model
 from headscope.model.weights import weights_sha256
 from headscope.statistics import glossary
 from headscope.study.inputs import Corpus
@@ -202,7 +202,7 @@ def _corpus(config: CompareConfig, data: TextData, studies: int) -> Corpus | Non
     return Corpus(data.corpus, data.texts, data.pairs, data.column, data.limit)
 
 
-def _load(model: AttentionModel | str | Path, study: Study) -> AttentionModel:
+def _load(model: ModelSource, study: Study) -> AttentionModel:
     """The model, which must be that of the study."""
     model = as_model(model)
     record = study.record.get("model", {})

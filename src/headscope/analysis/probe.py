@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,6 +56,7 @@ from headscope.data.word_vectors import WordVectors, mean_embeddings, read_vecto
 from headscope.heads import Head
 from headscope.masks.open_model import open_model
 from headscope.model.attention_model import AttentionModel
+from headscope.model.load import ModelSource
 from headscope.statistics.resampling import ResampledSums, bootstrap_share_interval
 from headscope.study.result import Result
 from headscope.study.run_record import build_record, describe_files
@@ -100,11 +100,7 @@ class Probes(Result):
 
 
 def probe(
-    model: AttentionModel | str | Path,
-    config: ProbeConfig,
-    data: TextData,
-    reading: Reading,
-    run: Run,
+    model: ModelSource, config: ProbeConfig, data: TextData, reading: Reading, run: Run
 ) -> Probes:
     """Unlabelled attachment scores of probes on the attention of one model, and of baselines."""
     treebanks = Treebanks(

@@ -11,13 +11,13 @@ from headscope.config.shared import Reading, Run
 from headscope.errors import HeadscopeError
 from headscope.masks.mask_edit import Masked
 from headscope.model.attention_model import AttentionModel
-from headscope.model.load import as_model, load
+from headscope.model.load import ModelSource, as_model, load
 
 LOAD_OPTIONS = {"revision", "device", "dtype", "pooling", "prompt", "mask", "open_special"}
 
 
 def open_model(
-    model: AttentionModel | str | Path,
+    model: ModelSource,
     reading: Reading,
     run: Run,
     *,

@@ -256,7 +256,9 @@ class Attention:
     @cached_property
     def offset_mass(self) -> Tensor:
         """[sequence, head, offset]: mass at each offset key - query, -(n-1) … n-1, summed over the rows."""
-        return self._by_offset(self.weights)
+        view, memory = self._scratch.skew(self._square(), self.weights)
+        view.copy_(self.weights)
+        return memory.sum(dim=-2)
 
     @cached_property
     def content_argmax_offsets(self) -> Tensor:
@@ -270,17 +272,11 @@ class Attention:
         view, memory = self._scratch.skew(self._square(), self.weights)
         torch.eq(self._content_weights, row_max[..., None], out=view)
         counts = memory.sum(dim=-2)
-        # There are ties
         if counts.sum().item() != self.weights.shape[1] * self.query.content_count:
+            # There are ties.
             view /= view.sum(dim=-1, keepdim=True).clamp_min(1.0)
             counts = memory.sum(dim=-2)
         return counts
-
-    def _by_offset(self, cells: Tensor) -> Tensor:
-        """[sequence, head, offset]: cells [sequence, head, query, key] summed along their diagonals."""
-        view, memory = self._scratch.skew(self._square(), cells)
-        view.copy_(cells)
-        return memory.sum(dim=-2)
 
     def _square(self) -> tuple[int, int, int, int]:
         assert self.within_one_text, "offsets compare positions within one text"

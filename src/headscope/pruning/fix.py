@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -243,17 +244,7 @@ class _Fixing:
             reported = tuple(round(i * count / max(reported - 1, 1)) for i in range(reported))
         sizes = sorted({*reported, 0, count})
         rows = [self._row("least", f"{size} heads", self.order[:size]) for size in sizes]
-        measures: list[FrontMeasures] = [
-            {
-                "left": row["learned"],
-                "parameters": row["parameters"],
-                "metric": row["metric"],
-                "time": row["time"],
-                "time_low": row["time_low"],
-                "time_high": row["time_high"],
-            }
-            for row in rows
-        ]
+        measures = [cast("FrontMeasures", {**row, "left": row["learned"]}) for row in rows]
         for row, is_front in zip(rows, on_front(measures), strict=True):
             row["is_front"] = is_front
         for site in dict.fromkeys(head.site for head in self.heads):

@@ -101,7 +101,10 @@ class _Rules(TorchFunctionMode):
         centred = states - states.mean(dim=axes, keepdim=True)
         fixed = (centred.detach().square().mean(dim=axes, keepdim=True) + eps).rsqrt()
         result = centred * (fixed if weight is None else fixed * weight)
-        return result if bias is None else self._plus(result, bias)
+        if bias is not None:
+            result = result + bias
+            self.ledger.add_constant(result, bias)
+        return result
 
     def _rms_norm(
         self,
@@ -162,11 +165,6 @@ class _Rules(TorchFunctionMode):
         elif right_depends and not left_depends:
             sign = -1 if _DIFFERENCES.get(name) == -1 else 1
             self.ledger.add_constant(result, sign * left)
-        return result
-
-    def _plus(self, states: Tensor, bias: Tensor) -> Tensor:
-        result = states + bias
-        self.ledger.add_constant(result, bias)
         return result
 
 
