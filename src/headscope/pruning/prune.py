@@ -280,7 +280,8 @@ class _Stages:
         judged = self._evaluate(model) if judged is None else judged
         change = delta_of_metric(self.task, self.before.scores, judged.scores, self.draws)
         metrics = metrics_of(self.task, judged)
-        losses = [stage["metrics"]["loss"]["value"] for stage in self.stages.values()]
+        # Losses are finite (`Task.judge`).
+        losses = [float(s["metrics"]["loss"]["value"] or 0) for s in self.stages.values()]
         verdict = verdict_of(change.value, change.low, change.high, self.margin, change.count)
         interval = f"change of {change.value:+.4f} [{change.low:+.4f}, {change.high:+.4f}]"
         self.stages[stage] = {
@@ -291,7 +292,7 @@ class _Stages:
         self.log(
             f"{stage}: {name} {metrics[name]['value']:.4f}, {interval} on {self.report_on}: {verdict.sentence}"
         )
-        loss = metrics["loss"]["value"]
+        loss = float(metrics["loss"]["value"] or 0)
         if losses and loss > losses[-1]:
             self.log(f"note: the loss rose by it, from {losses[-1]:.4f} to {loss:.4f}")
 
