@@ -216,8 +216,6 @@ OPTIONS = "options of any config by name"
 TORCH = "the form that torch requires"
 PAGE = "JSON for the script of the page"
 UNTYPED = {  # signatures with `dict[str, Any]` that other packages use, with the reason
-    "ablation/evaluate: Evaluation.record": JSON,
-    "analysis/join: Joined.record": JSON,
     "atomic_dir: read_record": JSON,
     "config/edit_record: EditRecord.as_json": JSON,
     "config/learn_mask: LearnMaskConfig.complete": OPTIONS,
@@ -227,7 +225,6 @@ UNTYPED = {  # signatures with `dict[str, Any]` that other packages use, with th
     "config/option: kinds_of": OPTIONS,
     "config/option: record_options": OPTIONS,
     "model/checkpoint: read_config": "a configuration of transformers",
-    "model/reading: TextReading.record": JSON,
     "report/head_cards: cards_of": PAGE,
     "report/look/view: Look.record": JSON,
     "report/page/payload: describe_statistic": PAGE,

@@ -31,7 +31,7 @@ class Evaluation(Result, Mapping[str, Any]):
             skipped or unknown. Its entries are those of the mapping
     """
 
-    record: dict[str, Any]
+    record: Mapping[str, object]
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:

@@ -89,7 +89,7 @@ class Joined(Result):
         }
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Mapping[str, object]:
         """The command, and the record of each model's study."""
         studies = [{"name": c.name, "record": c.study.record} for c in self.chapters]
         return {"command": self.command, "studies": studies, "notes": self.notes}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -194,7 +193,7 @@ class TextReading:
                 fix="Pass `pooling` to use the pooled token states alone, without the modules that follow",
             )
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The reading as it is written to the run record."""
         return {
             "pooling": self.pooling,
