@@ -28,13 +28,7 @@ from headscope.model.pruning_record import PruningRecord
 from headscope.model.saving import write_model
 from headscope.model.surgery import prune
 from headscope.pruning.compare_fronts import roles_in
-from headscope.pruning.pareto_front import (
-    UNTIMED,
-    change_text,
-    on_front,
-    speeds_of,
-    time_columns,
-)
+from headscope.pruning.pareto_front import UNTIMED, change_text, on_front, speeds_of, time_columns
 from headscope.pruning.plan import Plan
 from headscope.study.schema.names import GATE, StatisticName
 from headscope.study.schema.tables import TABLES

@@ -77,11 +77,7 @@ def check_form_fits(model: AttentionModel, form: str) -> None:
 
 
 def write_model(
-    model: AttentionModel,
-    folder: Path,
-    *,
-    form: str = "small",
-    chosen: PruningRecord | None = None,
+    model: AttentionModel, folder: Path, *, form: str = "small", chosen: PruningRecord | None = None
 ) -> None:
     """Write the files of a model into an existing folder; a whole model is written as transformers does."""
     check_form_fits(model, form)

@@ -11,13 +11,7 @@ from headscope.study.result import Result
 from headscope.study.schema.check_values import check_maps, check_values
 from headscope.study.schema.read_file import read_npz, read_parquet
 from headscope.study.schema.record import RunRecord, join_records, read_run_record
-from headscope.study.schema.tables import (
-    HEADS,
-    TABLES,
-    check_heads,
-    check_same_heads,
-    read_tables,
-)
+from headscope.study.schema.tables import HEADS, TABLES, check_heads, check_same_heads, read_tables
 
 if TYPE_CHECKING:
     import pandas as pd

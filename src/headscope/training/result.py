@@ -108,10 +108,7 @@ class TrainingResult(Result):
         """Loss and metrics with intervals, by epoch (`epochs`) or by step (`moments`)."""
         import pandas as pd
 
-        evaluations = {
-            "epochs": self.record.get("epochs"),
-            "moments": self.record.get("moments"),
-        }
+        evaluations = {"epochs": self.record.get("epochs"), "moments": self.record.get("moments")}
         return {
             name: pd.DataFrame([_row(evaluation) for evaluation in listed])
             for name, listed in evaluations.items()

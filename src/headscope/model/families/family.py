@@ -69,9 +69,7 @@ def decoder_layers(config: Any) -> dict[str, int]:
     return {"decoder": config.num_hidden_layers}
 
 
-def keep_heads(
-    pruned_class: Callable[[Any], Any],
-) -> Callable[[nn.Module, tuple[int, ...]], None]:
+def keep_heads(pruned_class: Callable[[Any], Any]) -> Callable[[nn.Module, tuple[int, ...]], None]:
     """A `settle` that gives an attention module the class made for pruned heads, and their numbers."""
 
     def settle(core: nn.Module, numbers: tuple[int, ...]) -> None:

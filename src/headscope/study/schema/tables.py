@@ -19,12 +19,7 @@ import numpy as np
 from headscope.errors import HeadscopeError
 from headscope.study.schema.check_values import address_of, check_values
 from headscope.study.schema.read_file import CORRECT
-from headscope.study.schema.table import (
-    Table,
-    parse_columns,
-    parse_groups,
-    parse_tables,
-)
+from headscope.study.schema.table import Table, parse_columns, parse_groups, parse_tables
 
 if TYPE_CHECKING:
     import pandas as pd
