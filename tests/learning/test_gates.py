@@ -84,7 +84,7 @@ def test_gates_to_a_plan_to_a_cut_model_is_the_gated_model() -> None:
     assert sum(heads.values()) == 3
     cut = prune(
         model, HeadSet([head for head, value in heads.items() if not value], among=model.heads)
-    )
+    ).model
     batch = model.tokenizer(["good bad", "the cat sat"], return_tensors="pt", padding=True)
     with torch.no_grad(), model.edited(gates.edit()):
         gated = model(batch).logits
