@@ -118,7 +118,7 @@ def as_model(model: Loadable, model_class: str | None = None) -> AttentionModel:
         if isinstance(model, torch.nn.Module):
             fix = "Wrap it: headscope.AttentionModel(model, tokenizer)"
         elif isinstance(getattr(model, "model", None), AttentionModel):
-            fix = "Pass its `model`"  # of a result such as that of `headscope.prune`
+            fix = "Pass result.model"  # of a result such as that of `headscope.prune`
         raise HeadscopeError(
             f"{type(model).__name__} is not a model to observe",
             where="model",
