@@ -56,9 +56,9 @@ def reread(
         folder, read_config(folder), manifest, model_class, dtype
     )
     cut = Cut(manifest.origin, manifest.kept, manifest.silent)
-    return AttentionModel(
-        found, model.tokenizer, name="read again", path=folder, untrained=untrained, cut=cut
-    )
+    again = AttentionModel(found, model.tokenizer, name="read again", cut=cut)
+    again.path, again.untrained = folder, untrained
+    return again
 
 
 @pytest.fixture
