@@ -1,6 +1,6 @@
 """Head pruning by the clock, and searches at equal numbers of evaluations: JSON lines.
 
-    python benchmarks/prune.py [--only speed|search] [--model minilm] [--task NAME=DATA …] [--heads 12] [--widths 3]
+    python benchmarks/prune.py [--only speed|search] [--model minilm] [--task NAME=DATA …] [--remove 12] [--widths 3]
 
 speed   25, 50 and 75 % of the heads of every layer removed, 32 sequences of 128 tokens. The bound comes from single
         blocks: what the model does beside its blocks, and the times of all its blocks with so many heads, each measured
@@ -205,7 +205,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", choices=("speed", "search"))
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--task", action="append", default=[], metavar="NAME=DATA")
-    parser.add_argument("--split", default="dev:even")
+    parser.add_argument("--split", default="dev:half-a")
     parser.add_argument("--examples", type=int, default=128)
     parser.add_argument("--heads", type=int, default=12)
     parser.add_argument(

@@ -136,7 +136,7 @@ def _raced(
     }
     exact = importance(model, **common)
     begun = time.perf_counter()
-    raced = importance(model, race=options.race, **common)
+    raced = importance(model, sequential_test=options.race, **common)
     spent = raced.record["durations"]["race"] + raced.record["durations"]["ablation"]
     of_loss = [
         study.tables["significance"].query("statistic == 'ablation-loss'")

@@ -40,7 +40,7 @@ import pandas as pd
 
 STSB = "--task stsb --data ../data/glue/stsb_dev.tsv.gz"
 SPLITS = "--limit 24 --report-limit 24"  # selection split (or training examples) and report split
-SEARCH = f"{STSB} {SPLITS} --heads 4 --sizes 2,4 --max-length 32 --out small"
+SEARCH = f"{STSB} {SPLITS} --remove 4 --sizes 2,4 --max-length 32 --out small"
 TRAINING = f"--task stsb --data ../data/glue {SPLITS} --epochs 1 --batch-size 8"
 REACTIONS = "../data/uspto50k/uspto15k_plain.txt.gz"
 TREEBANK = "../data/ud/en_ewt-ud-dev.conllu.gz"
@@ -67,8 +67,8 @@ STEPS: dict[str, list[str]] = {
         "prune-rank": f"prune minilm {SEARCH} --search rank --try-repairs fold,refit",
         "prune-random": f"prune minilm {SEARCH} --search random --draws 2",
         "prune-iterative": f"prune minilm {SEARCH} --search iterative --step 0.03 --by relevance",
-        "prune-greedy": f"prune minilm {SEARCH} --search greedy --among '0.*,1.*'",
-        "prune-beam": f"prune minilm {SEARCH} --search beam --width 2 --expansion 4",
+        "prune-greedy": f"prune minilm {SEARCH} --search greedy --candidates '0.*,1.*'",
+        "prune-beam": f"prune minilm {SEARCH} --search beam --beam-width 2 --expansion 4",
         "importance": f"importance minilm {STSB} --limit 24 --max-length 32 --by all --out study",
         "importance-kinds": f"importance rxnmapper --task masked --data {REACTIONS} --limit 6 --max-length 48 "
         "--kind only,layer,shared --mode mean --out study",

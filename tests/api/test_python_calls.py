@@ -77,7 +77,7 @@ LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` take
     "prune": lambda model, folder: headscope.prune(model, "0.1"),
     "search": lambda model, folder: headscope.search(
         model,
-        heads=1,
+        remove=1,
         search="random",
         draws=1,
         **task(folder),
@@ -220,7 +220,7 @@ def test_importance_takes_tuples_and_patterns_by_name(folder: Path) -> None:
                 )
             )
     assert kept == [("0.1,1.0", None), ("0.1", {"encoder.0.1": "first"})] * 2
-    assert headscope.SearchConfig(heads=1, among=[(0, 1), "1.*"]).among == "0.1,1.*"
+    assert headscope.SearchConfig(remove=1, candidates=[(0, 1), "1.*"]).candidates == "0.1,1.*"
 
 
 @pytest.mark.parametrize(

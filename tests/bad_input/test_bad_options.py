@@ -42,7 +42,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (("--limit", "0"), "--limit must be at least 1, got 0."),
     (("--statistics", "entropi"), f'--statistics: "entropi" is not a statistic. Expected {STATISTICS}'),
     (("--statistics", ""), f'--statistics: "" is not a statistic. Expected {choices("", OF_TEXTS)}.'),
-    (("--long", "trunkate"), '--long must be error, skip, truncate or window, got "trunkate". Did you mean '
+    (("--long-texts", "trunkate"), '--long-texts must be error, skip, truncate or window, got "trunkate". Did you mean '
      '"truncate"?'),
     (("--column", "a,b"), "--column: 2 columns given: a, b. Expected one; or add --pairs."),
     (("--column", "a", "--pairs"), "--column: 1 column given: a. Expected two for --pairs, as in a,b."),
@@ -70,7 +70,7 @@ def test_a_bad_option_is_refused_as_typed(
     ("options", "start"),
     [
         (("--corpus", "good.txt", "--statistics", "entropi"), "--statistics: "),
-        (("--corpus", "good.txt", "--long", "trunkate"), "--long must be "),
+        (("--corpus", "good.txt", "--long-texts", "trunkate"), "--long-texts must be "),
         (("--corpus", "good.txt", "--limit", "0"), "--limit must be "),
         (("--corpus", "gone.txt",), "gone.txt: "),
     ],

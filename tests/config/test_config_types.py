@@ -26,8 +26,8 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "TaskData": {"task": "stsb", "data": "x.tsv"},
     "GateConfig": {"keep": (3,)},
     "LearnMaskConfig": {"soft": True},
-    "SearchConfig": {"heads": 3},
-    "PruneConfig": {"heads": 3},
+    "SearchConfig": {"remove": 3},
+    "PruneConfig": {"remove": 3},
 }
 ANYTHING = {("LoadConfig", "model_class")}  # transformers refuses what is not a class
 # Heads and masks of other types than text have forms of their own.

@@ -125,21 +125,21 @@ _add(
     "importance-only",
     f"importance bert {SST2} --kind only --mode mean {DOUBLE} --out importance-only",
 )
-_add("importance-race", f"importance bert {SST2} --race 0.05 {DOUBLE} --out importance-race")
+_add("importance-race", f"importance bert {SST2} --sequential-test 0.05 {DOUBLE} --out importance-race")
 for _search in ("beam", "greedy", "iterative", "rank", "random"):
     _add(
         f"prune-{_search}",
-        f"prune bert {SST2} --heads 2 --search {_search} {DOUBLE} --out prune-{_search}",
+        f"prune bert {SST2} --remove 2 --search {_search} {DOUBLE} --out prune-{_search}",
     )
 _add("gate", f"gate bert {SST2} --keep 2 --epochs 1 --out gate", is_trained=True)
 _add(
     "gate-frozen",
-    f"gate bert {SST2} --penalty 0.05 --frozen --epochs 2 --out gate-frozen",
+    f"gate bert {SST2} --penalty 0.05 --freeze-weights --epochs 2 --out gate-frozen",
     is_trained=True,
 )
 _add(
     "learn-mask",
-    f"learn-mask bert {SST2} --sparsity 0.5 --frozen --epochs 1 --out learn-mask",
+    f"learn-mask bert {SST2} --sparsity 0.5 --freeze-weights --epochs 1 --out learn-mask",
     is_trained=True,
 )
 _add(

@@ -56,7 +56,7 @@ def test_gates_become_a_plan_of_the_trained_model(here: Path) -> None:
     cut = command("prune", "gated/keep-2", "--plan", "gated/keep-2/plan.json", "--out", "small")
     assert cut.exit_code == 0, cut.output
     assert len(headscope.load("small").heads) == 2
-    found = headscope.evaluate("small", task="sst2", data="glue", split="dev:odd")
+    found = headscope.evaluate("small", task="sst2", data="glue", split="dev:half-b")
     assert found["metrics"]["loss"]["value"] == pytest.approx(front.loc[1, "loss"], rel=1e-9)
 
 
@@ -70,7 +70,7 @@ def test_the_figure_names_what_the_heads_that_stay_do(here: Path) -> None:
     roles[["layer", "head"]] = heads
     roles["role"] = [f"role {layer}{head}" for layer, head in heads]
     roles.to_csv("study/roles.csv", index=False)
-    done = command(*WORDS, "--keep", "1", "--frozen", "--roles", "study", "--out", "gated")
+    done = command(*WORDS, "--keep", "1", "--freeze-weights", "--roles", "study", "--out", "gated")
     assert done.exit_code == 0, done.output
     study = Study("gated")
     [kept] = study.heads.query("value == 1")[["layer", "head"]].itertuples(index=False)
@@ -103,7 +103,7 @@ def test_frozen_weights_leave_a_plan_of_the_model_itself(here: Path) -> None:
 @pytest.mark.parametrize("aim", [("--keep", "2"), ("--penalty", "0.05")])
 @pytest.mark.parametrize("rate", ["0.01", slow("0.6")])
 def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, str], rate: str) -> None:
-    done = command(*WORDS, *aim, "--frozen", "--gate-rate", rate, "--out", "gated")
+    done = command(*WORDS, *aim, "--freeze-weights", "--gate-rate", rate, "--out", "gated")
     assert done.exit_code == 0, done.output
     name = "-".join(aim).removeprefix("--")
     note = f"{name}: gates had hardly moved in 12 steps: train on more examples or epochs, or raise `gate_rate`"
@@ -116,7 +116,7 @@ def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, str], 
 
 
 def test_where_all_heads_stay_there_is_nothing_to_cut(here: Path) -> None:
-    done = command(*WORDS, "--penalty", "0", "--frozen", "--out", "gated")
+    done = command(*WORDS, "--penalty", "0", "--freeze-weights", "--out", "gated")
     assert done.exit_code == 0, done.output
     assert "nothing to cut: all 4 heads stay" in done.stderr
     assert "cut it" not in done.stderr
@@ -210,7 +210,7 @@ def test_one_head_is_kept_even_where_all_gates_close_on_the_way(
     monkeypatch.setattr(
         Gates, "__init__", lambda self, *given, **told: plain(self, *given, **told, start=-4.0)
     )
-    done = command(*WORDS, "--keep", "1", "--seed", str(seed), "--frozen", "--out", "gated")
+    done = command(*WORDS, "--keep", "1", "--seed", str(seed), "--freeze-weights", "--out", "gated")
     assert done.exit_code == 0, done.output
     study = Study("gated")
     assert study.tables["front"]["left"].tolist() == [4, 1]
@@ -223,7 +223,7 @@ def test_one_head_is_kept_even_where_all_gates_close_on_the_way(
         ),
         task="sst2",
         data="glue",
-        split="dev:even",
+        split="dev:half-a",
     )
     last = study.record["gates"]["epochs"]["keep-1"][-1]
     assert last["dev_loss"] == pytest.approx(alone["metrics"]["loss"]["value"], rel=1e-5), (
@@ -264,7 +264,7 @@ def test_a_penalty_that_closes_everything_at_once_leaves_nothing(here: Path) -> 
         "2",
         "--penalty",
         "1000",
-        "--frozen",
+        "--freeze-weights",
     )
     done = command(*WORDS, *words, "--out", "gated")
     assert isinstance(done.exception, HeadscopeError)
@@ -279,14 +279,14 @@ def test_gates_that_end_below_a_half_are_closed_ones(
     monkeypatch.setattr(
         Gates, "__init__", lambda self, *given, **told: plain(self, *given, **told, start=-1.0)
     )
-    done = command(*WORDS, "--penalty", "0", "--gate-rate", "1e-6", "--frozen", "--out", "gated")
+    done = command(*WORDS, "--penalty", "0", "--gate-rate", "1e-6", "--freeze-weights", "--out", "gated")
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith("--penalty 0: all heads are closed at step 12 of 12.")
 
 
 def test_a_sweep_goes_on_after_a_penalty_that_is_too_high(here: Path) -> None:
     done = command(
-        *WORDS, "--epochs", "10", "--penalty", "1000,0.0001", "--frozen", "--out", "gated"
+        *WORDS, "--epochs", "10", "--penalty", "1000,0.0001", "--freeze-weights", "--out", "gated"
     )
     assert done.exit_code == 0, done.output
     study = Study("gated")
@@ -361,7 +361,7 @@ def test_a_run_with_other_columns_labels_or_code_is_another_run(
 
 
 def test_gates_on_a_model_from_scratch(here: Path) -> None:
-    size = ("--from-scratch", "--layers", "1", "--heads", "4", "--hidden", "16")
+    size = ("--from-scratch", "--layers", "1", "--remove", "4", "--hidden", "16")
     done = command(*WORDS, *size, "--keep", "2", "--out", "gated")
     assert done.exit_code == 0, done.output
     study = Study("gated")
@@ -384,8 +384,8 @@ REFUSED = [
     (("--keep", "9", "--out", "gated"), "--keep must be 1 to 4, got 9."),
     (("--keep", "2", "--layers", "1", "--out", "gated"), "--layers requires --from-scratch."),
     (
-        ("--keep", "2", "--from-scratch", "--frozen", "--out", "gated"),
-        "--frozen requires trained weights",
+        ("--keep", "2", "--from-scratch", "--freeze-weights", "--out", "gated"),
+        "--freeze-weights requires trained weights",
     ),
     (("--keep", "2,2", "--out", "gated"), "--keep must not repeat a value, got 2 twice."),
     (("--penalty", "1,1", "--out", "gated"), "--penalty must not repeat a value, got 1.0 twice."),
@@ -400,7 +400,7 @@ REFUSED = [
         "--settle must be above 0 and at most 1, got 0.",
     ),
     (("--keep", "2", "--gate-rate", "0", "--out", "gated"), "--gate-rate must be above 0, got 0."),
-    (("--keep", "2", "--report-on", "dev:even", "--out", "gated"), "--report-on: "),
+    (("--keep", "2", "--report-on", "dev:half-a", "--out", "gated"), "--report-on: "),
     (
         ("--keep", "2", "--data", "glue/dev.tsv", "--out", "gated"),
         "glue/dev.tsv: there is no train file.",

@@ -61,9 +61,9 @@ def test_a_mask_is_learned_written_and_taken_by_evaluate(here: Path) -> None:
     place = "masks/sparsity-0.5-seed-0"
     worn = headscope.load(place, model_class="AutoModelForSequenceClassification")
     worn.edit_permanently(headscope.Masked(f"{place}/mask.npz"))
-    found = headscope.evaluate(worn, task="sst2", data="glue", split="dev:odd")
+    found = headscope.evaluate(worn, task="sst2", data="glue", split="dev:half-b")
     assert found["metrics"]["loss"]["value"] == pytest.approx(row["loss"], rel=1e-6)
-    without = headscope.evaluate(place, task="sst2", data="glue", split="dev:odd")
+    without = headscope.evaluate(place, task="sst2", data="glue", split="dev:half-b")
     assert without["metrics"]["loss"]["value"] != pytest.approx(row["loss"], rel=1e-4)
     assert (study.heads["statistic"] == "mask-open-sparsity-0.5-seed-0").sum() == 4
     assert "Which positions need to attend to which" in (here / "masks" / "index.html").read_text(
@@ -77,7 +77,7 @@ def test_a_mask_is_learned_written_and_taken_by_evaluate(here: Path) -> None:
 )
 def test_how_open_a_mask_is_has_one_meaning(here: Path, more: tuple[str, ...]) -> None:
     """Every pair of positions of every text that is learned from, one by one: the same in all three tables."""
-    done = command(*WORDS, "--sparsity", "0.6", "--frozen", *more, "--out", "masks")
+    done = command(*WORDS, "--sparsity", "0.6", "--freeze-weights", *more, "--out", "masks")
     assert done.exit_code == 0, done.output
     study, model = Study("masks"), headscope.load("bert")
     rows = (here / "glue" / "train.tsv").read_text("utf-8").splitlines()[1:]
@@ -115,14 +115,14 @@ def test_the_hint_can_be_pasted(here: Path) -> None:
         "12",
         "--sparsity",
         "0.5",
-        "--frozen",
+        "--freeze-weights",
         "--out",
         "masks",
     )
     done = command(*words)
     assert done.exit_code == 0, done.output
     [hint] = [line for line in done.stderr.splitlines() if line.startswith("use it: headscope ")]
-    assert "--data 'my glue' --split dev:odd --max-length 12" in hint
+    assert "--data 'my glue' --split dev:half-b --max-length 12" in hint
     pasted = command(*shlex.split(hint)[3:], "--json")
     assert pasted.exit_code == 0, pasted.output
     row = Study("masks").tables["learned_masks"].iloc[0]
@@ -135,7 +135,7 @@ def test_the_steps_of_every_aim_are_told_with_its_name(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headscope.progress.time.monotonic", iter(range(0, 10**6, 20)).__next__)
-    done = command(*WORDS, "--sparsity", "0.5,0.8", "--frozen", "--out", "masks")
+    done = command(*WORDS, "--sparsity", "0.5,0.8", "--freeze-weights", "--out", "masks")
     assert done.exit_code == 0, done.output
     for aim in ("sparsity-0.5-seed-0", "sparsity-0.8-seed-0"):
         assert f"bert on sst2, {aim}, steps: 2 of " in done.stderr
@@ -217,7 +217,7 @@ def test_open_ends_are_open_in_the_map_and_the_table(here: Path) -> None:
 
 def test_a_penalty_that_closes_everything_is_said(here: Path) -> None:
     for name, penalty, said in (("high", "10000", True), ("low", "0", False)):
-        words = ("--epochs", "10", "--penalty", penalty, "--frozen", "--structured")
+        words = ("--epochs", "10", "--penalty", penalty, "--freeze-weights", "--structured")
         done = command(*WORDS, *words, "--out", name)
         assert done.exit_code == 0, done.output
         assert ("closes everything; only what is always open is left" in done.output) == said
@@ -227,7 +227,7 @@ def test_a_penalty_that_closes_everything_is_said(here: Path) -> None:
 @pytest.mark.parametrize("aim", [("--sparsity", "0.5"), ("--penalty", "1"), ("--soft",)])
 @pytest.mark.parametrize("rate", ["0.01", slow("0.9")])
 def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, ...], rate: str) -> None:
-    done = command(*WORDS, *aim, "--frozen", "--mask-rate", rate, "--out", "masks")
+    done = command(*WORDS, *aim, "--freeze-weights", "--mask-rate", rate, "--out", "masks")
     assert done.exit_code == 0, done.output
     note = f"{'-'.join(aim).removeprefix('--')}-seed-0: the mask had hardly moved in 12 steps"
     assert (f"note: {note}" in done.stderr) == (rate == "0.01")
@@ -290,7 +290,7 @@ def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(
 def test_a_corpus_is_held_out_in_the_blocks_of_pretrain(here: Path) -> None:
     texts = [text for text, _ in sentiments(430)]
     (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
-    data = TaskData("masked", "texts.txt", select_on="dev:even", report_on="dev:odd")
+    data = TaskData("masked", "texts.txt", select_on="dev:half-a", report_on="dev:half-b")
     _, train, select, report = read_splits(get_task("masked"), data)
     blocks = [texts[:20], texts[200:220], texts[400:420]]
     assert [item.texts[0] for item in select] == [text for block in blocks for text in block[:10]]

@@ -73,7 +73,7 @@ def metrics_by_hand(patterns: dict[Any, str]) -> dict[str, Any]:
     model = headscope.load("bert", model_class="AutoModelForSequenceClassification")
     if patterns:
         model.edit_permanently(headscope.Fixed(patterns))
-    found: dict[str, Any] = headscope.evaluate(model, task="sst2", data="dev.tsv", split="dev:odd")[
+    found: dict[str, Any] = headscope.evaluate(model, task="sst2", data="dev.tsv", split="dev:half-b")[
         "metrics"
     ]
     return found
@@ -115,7 +115,7 @@ def test_its_number_is_found_again_and_the_page_tells_of_it(
 ) -> None:
     here, said = ran
     told = json.loads((here / "fixed" / "cut.json").read_text("utf-8"))["chosen"]
-    check = "--split", "dev:odd", "--batch-size", "8", "--json"
+    check = "--split", "dev:half-b", "--batch-size", "8", "--json"
     again = json.loads(done("evaluate", "fixed", *TASK, *check).stdout)
     assert again["metrics"] == {name: after for name, (_, after) in told["metrics"].items()}
     before, after = told["speed"]
@@ -127,7 +127,7 @@ def test_its_number_is_found_again_and_the_page_tells_of_it(
     row = good.sort_values("fixed").iloc[-1]
     assert told["within"] == row["fixed"]
     assert (
-        f"{row['fixed']} of 4 heads can be fixed within 1 % of the metric on dev:even; on dev:odd that changes it by "
+        f"{row['fixed']} of 4 heads can be fixed within 1 % of the metric on dev:half-a; on dev:half-b that changes it by "
         f"{row['metric_change']:+.4f}" in " ".join(said.output.split())
     )
     page = (here / "fixed" / "study" / "index.html").read_text("utf-8")

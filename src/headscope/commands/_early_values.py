@@ -28,7 +28,7 @@ def check_models(command: str, values: Values) -> None:
         read_spec(values["model"], values.get("revision"))
     for model in values.get("models") or ():
         read_spec(model)
-    names = ["against", "start", "teacher", "tokenizer", "architecture"]
+    names = ["against", "start", "distil", "tokenizer", "architecture"]
     for name in [*names, "compare"] if command == "serve" else names:
         model = values.get(name)
         if isinstance(model, str) and not (name == "architecture" and model.endswith(".json")):
@@ -59,13 +59,11 @@ def check_fit(values: Mapping[str, Any]) -> None:
         return
     if values.get("max_length") is not None:
         check_length(values["max_length"], shape.longest, values["model"])
-    heads, among = values.get("heads"), values.get("among")
-    allowed = (
-        list(HeadSet(among, among=shape.heads)) if isinstance(among, str) else list(shape.heads)
-    )
-    if isinstance(heads, str) and heads.isdecimal():
-        check_reachable(int(heads), len(allowed), len(allowed), "--heads")
-    elif isinstance(heads, str):
+    heads, candidates = values.get("heads"), values.get("candidates")
+    allowed = list(shape.heads if candidates is None else HeadSet(candidates, among=shape.heads))
+    if values.get("remove") is not None:
+        check_reachable(values["remove"], len(allowed), len(allowed), "`remove`")
+    if isinstance(heads, str):
         HeadSet(heads, among=shape.heads)
 
 

@@ -25,7 +25,7 @@ def gate(model: Model, data: TaskData, config: GateConfig, reading: Reading, run
     pruned = front[front["removed"] > 0]
     if len(pruned):
         first = f"{run.out}/{pruned['aim'].iloc[0]}"
-        trained = model if config.frozen else first
+        trained = model if config.freeze_weights else first
         prune = PruneConfig(plan=f"{first}/plan.json"), Run(out=Path("small"))
         say(f"cut it: {command_line_of(*prune, arguments=(trained,))}")
     else:

@@ -29,7 +29,7 @@ def learn_mask(
             data if config.corpus is None else replace(data, report_on="dev")
         )
         # The trained model is in the directory of its mask; without training it is the one that was given.
-        trained, revision = (model, run.revision) if config.frozen else (first, None)
+        trained, revision = (model, run.revision) if config.freeze_weights else (first, None)
         masked = Reading(mask=f"{first}/mask.npz")
         configs = EvaluateConfig(), reported, masked, Run(revision=revision)
         say(f"use it: {command_line_of(*configs, arguments=(trained,))}")

@@ -46,7 +46,7 @@ class AnalyzeConfig(Config):
     output = Output()
     uses = {
         TextData: ("corpus", "treebank", "coreference", "frequency", "lenient", "pairs", "column", "limit",
-                   "max_length", "long"),
+                   "max_length", "long_texts"),
         Reading: ("mask", "open_special", "pooling"),
         Run: ("out", "seed", "revision", "device", "dtype", "overwrite"),
     }  # fmt: skip
@@ -59,7 +59,7 @@ class AnalyzeConfig(Config):
     control: bool = option(
         False, "Measure the relations in a random-weight control of the model as well"
     )
-    pool: Literal["mean", "first", "max"] = option(
+    word_pooling: Literal["mean", "first", "max"] = option(
         "mean",
         "How the attention rows of a word's tokens are combined: mean, first or max",
         choices=names.POOLS,

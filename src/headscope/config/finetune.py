@@ -13,7 +13,7 @@ from headscope.config.training import NewModelConfig, TrainingConfig, checkpoint
 
 @dataclass(frozen=True)
 class FinetuneConfig(TrainingConfig, NewModelConfig):
-    """Train a model on a task and keep its best epoch. `teacher` may be a loaded model in Python."""
+    """Train a model on a task and keep its best epoch. `distil` may be a loaded model in Python."""
 
     command = "finetune"
     group = "Models"
@@ -43,10 +43,10 @@ class FinetuneConfig(TrainingConfig, NewModelConfig):
     python_only = ()
 
     learning_rate: float = option(1e-4, "Maximum learning rate, after the warm-up", above=0)
-    teacher: Any = option(
+    distil: Any = option(
         None,
         "Model to distil from in addition to the labels, such as the unpruned one",
-        check=check_model("teacher"),
+        check=check_model("distil"),
         show_default="none",
     )
     fix: str | None = option(

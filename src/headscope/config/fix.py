@@ -35,7 +35,7 @@ class FixConfig(Config):
         Reading: ("pooling", "prompt"),
         Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite"),
     }
-    defaults = {"select_on": "dev:even", "report_on": "dev:odd"}
+    defaults = {"select_on": "dev:half-a", "report_on": "dev:half-b"}
     helps = {
         "limit": "Maximum number of examples to select on, evenly spaced over the file",
         "out": "Directory to write the model into; must not exist yet",

@@ -66,7 +66,7 @@ class GateConfig(TrainingConfig, NewModelConfig):
     group = "Learn"
     examples = (
         "headscope gate ./minilm-mnli --task mnli --data glue --keep 20,40 --out gated",
-        "headscope gate ./minilm-mnli --task mnli --data glue --penalty 0.002 --frozen --out gated",
+        "headscope gate ./minilm-mnli --task mnli --data glue --penalty 0.002 --freeze-weights --out gated",
         "headscope gate opus-mt-en-fr --task translation --data multi30k --from-scratch"
         " --layers 3 --keep 12 --out gated",
         "headscope prune gated/keep-20 --plan gated/keep-20/plan.json --out small",
@@ -80,7 +80,7 @@ class GateConfig(TrainingConfig, NewModelConfig):
         Reading: ("pooling", "prompt"),
         Run: ("out", "seed", "revision", "device", "resume", "overwrite"),
     }  # fmt: skip
-    defaults = {"select_on": "dev:even", "report_on": "dev:odd"}
+    defaults = {"select_on": "dev:half-a", "report_on": "dev:half-b"}
     helps = {
         "limit": "Maximum number of training examples, evenly spaced over the file",
         "select_on": "Split that is evaluated after every epoch, at most 500 examples of it",
@@ -100,7 +100,7 @@ class GateConfig(TrainingConfig, NewModelConfig):
         parse=_penalties,
         show_default=False,
     )
-    frozen: bool = option(False, "Train the gates only, not the weights")
+    freeze_weights: bool = option(False, "Train the gates only, not the weights")
     gate_rate: float = option(RATE, "Learning rate of the gates", above=0)
     settle: float = option(
         SETTLE,

@@ -31,7 +31,7 @@ class ImportanceConfig(Config):
     group = "Measure"
     examples = (
         "headscope importance ./minilm-mnli --task mnli --data glue --by all --out study",
-        "headscope importance minilm --task stsb --data stsb_dev.tsv --by ablation,gradient --race 0.05 --out study",
+        "headscope importance minilm --task stsb --data stsb_dev.tsv --by ablation,gradient --sequential-test 0.05 --out study",
         "headscope importance opus-mt-en-fr --task bleu --data test.en,test.fr --heads cross.5.*,cross.4.2 --out study",
         "headscope importance opus-mt-en-fr --task translation --data val.en,val.fr --by"
         " relevance,ablation --out study",
@@ -79,18 +79,18 @@ class ImportanceConfig(Config):
         check=check_heads,
         show_default="all",
     )
-    race: float | None = option(
+    sequential_test: float | None = option(
         None,
         "Stop evaluating a head once its verdict is clear, at this error rate (e.g. 0.05)",
         above=0,
         below=1,
         show_default="evaluate all heads on all examples",
     )
-    labels_free: bool = option(
+    self_labels: bool = option(
         False, "Take the model's own predictions as labels for the gradients"
     )
     normalized: bool = option(False, "Divide gradients by the norm of their layer's")
-    rules: Literal["voita", "attnlrp"] | None = option(
+    relevance_rules: Literal["voita", "attnlrp"] | None = option(
         None,
         "Rules of relevance: voita (gating factors are constants) or attnlrp",
         choices=names.RULES,

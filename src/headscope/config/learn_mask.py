@@ -57,7 +57,7 @@ class LearnMaskConfig(TrainingConfig):
     group = "Learn"
     examples = (
         "headscope learn-mask ./minilm-mnli --task mnli --data glue --sparsity 0.8,0.9 --out masks",
-        "headscope learn-mask ./minilm-mnli --task mnli --data glue --soft --frozen --seeds"
+        "headscope learn-mask ./minilm-mnli --task mnli --data glue --soft --freeze-weights --seeds"
         " 0,1,2 --out which-positions",
         "headscope learn-mask rxnfp --objective mlm --corpus reactions.txt --penalty 1"
         " --structured --per head --out masks",
@@ -72,7 +72,7 @@ class LearnMaskConfig(TrainingConfig):
         Reading: ("pooling", "prompt"),
         Run: ("out", "revision", "device", "resume", "overwrite"),
     }  # fmt: skip
-    defaults = {"select_on": "dev:even", "report_on": "dev:odd"}
+    defaults = {"select_on": "dev:half-a", "report_on": "dev:half-b"}
     helps = {
         "data": "Directory with train and dev files, or data set (datasets:nyu-mll/glue:mnli)",
         "limit": "Maximum number of training examples, evenly spaced over the file",
@@ -117,7 +117,7 @@ class LearnMaskConfig(TrainingConfig):
         "How a mask between 0 and 1 acts on attention: renormalised, additive or multiplicative",
         choices=MASK_FORMS,
     )
-    frozen: bool = option(False, "Train the mask only, not the weights")
+    freeze_weights: bool = option(False, "Train the mask only, not the weights")
     mask_rate: float = option(RATE, "Learning rate of the mask", above=0)
     settle: float = option(
         SETTLE,

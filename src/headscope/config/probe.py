@@ -57,7 +57,7 @@ class ProbeConfig(Config):
         100, "Maximum number of dimensions of the word vectors; more are reduced", at_least=1
     )
     epochs: int = option(EPOCHS, "Number of passes over the sentences", at_least=1)
-    pool: Literal["mean", "first", "max"] = option(
+    word_pooling: Literal["mean", "first", "max"] = option(
         "mean",
         "How the attention rows of a word's tokens are combined: mean, first or max",
         choices=names.POOLS,

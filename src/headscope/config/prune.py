@@ -11,16 +11,9 @@ from headscope.config.checks import repair_names
 from headscope.config.names import FORMS
 from headscope.config.option import Output, option
 from headscope.config.requirements import chooses_on_data
-from headscope.config.search import SPLITS, SearchConfig, parse_count, parse_heads
+from headscope.config.search import KEEP_METRIC, SPLITS, SearchConfig, parse_heads
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
-
-
-def _parse_heads(value: Any) -> int | str:
-    """`20` is the number of heads to search for, `3.2,4.*` are heads."""
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value)
-    return parse_count(value) if isinstance(value, int) else parse_heads(value)
 
 
 @dataclass(frozen=True)
@@ -35,8 +28,8 @@ class PruneConfig(SearchConfig):
     examples = (
         "headscope prune minilm --heads '3.2,4.*' --out small",
         "headscope prune minilm --task similarity --data stsb_dev.tsv --keep-metric 0.99 --search beam --out small",
-        "headscope prune ./minilm-mnli --task mnli --data glue --heads 20"
-        " --repair fold,refit --recover 1 --teacher --out small",
+        "headscope prune ./minilm-mnli --task mnli --data glue --remove 20"
+        " --repair fold,refit --recover 1 --distil --out small",
         "headscope prune minilm --plan small/plan.json --form onnx --out graph",
     )
     python = "headscope.prune, headscope.search"
@@ -60,11 +53,8 @@ class PruneConfig(SearchConfig):
         "seed": "Random seed (order of examples, random search)",
     }
 
-    heads: Any = option(
-        None,
-        "Heads to remove, e.g. 3.2,4.*; or a number: search for that many",
-        parse=_parse_heads,
-        show_default=False,
+    heads: str | None = option(
+        None, "Heads to remove, by name: 3.2,4.*", parse=parse_heads, show_default=False
     )
     plan: str | Path | None = option(
         None, "Plan (plan.json) of an earlier run", metavar="PATH", show_default=False
@@ -79,7 +69,7 @@ class PruneConfig(SearchConfig):
     recover_steps: bool = option(
         False, "With --search iterative: train after every step instead of at the end"
     )
-    teacher: bool = option(False, "Distil from the unpruned model in addition to the labels")
+    distil: bool = option(False, "Distil from the unpruned model in addition to the labels")
     learning_rate: float = option(5e-5, "Learning rate of this training", above=0)
     form: str = option("small", "Form of the model: small, plain or onnx", choices=FORMS)
 
@@ -91,20 +81,10 @@ class PruneConfig(SearchConfig):
     @property
     def is_search(self) -> bool:
         """Whether heads are searched for; else they are named, or in a plan."""
-        return self.plan is None and not isinstance(self.heads, str)
+        return self.plan is None and self.heads is None
 
-    def _check_target(self) -> None:
-        names = [name for name, value in self.target.items() if value is not None]
-        names += [] if self.plan is None else ["plan"]
-        if not names:
-            raise HeadscopeError(
-                "prune requires heads (`heads`), a plan (`plan`), or with `task` and `data` a target of a search: "
-                "a number of `heads`, `sparsity`, `keep_metric` or `speedup`"
-            )
-        if len(names) > 1:
-            raise HeadscopeError(
-                f"prune takes one target, got {' and '.join(f'`{name}`' for name in names)}"
-            )
+    def _check_target(self, *others: str) -> None:
+        super()._check_target("heads", "plan")
 
     def _check_steps(self) -> None:
         repairs = [f"`{name}`" for name in ("repair", "try_repairs") if getattr(self, name)]
@@ -114,8 +94,8 @@ class PruneConfig(SearchConfig):
             )
         if not (self.search == "iterative" and self.recover and self.is_search):
             raise HeadscopeError('`recover_steps` requires `search="iterative"` and `recover`')
-        if self.heads is None and self.sparsity is None:
-            raise HeadscopeError("`recover_steps` requires a number of `heads` or `sparsity`")
+        if self.remove is None and self.sparsity is None:
+            raise HeadscopeError("`recover_steps` requires `remove=N` or `sparsity`")
 
     @classmethod
     def splits_read(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -127,5 +107,9 @@ class PruneConfig(SearchConfig):
             return
         needs = [f"`{name}`" for name in ("repair", "recover") if getattr(self, name)]
         if self.is_search or needs:
+            if self.is_search and self.keep_metric == KEEP_METRIC:
+                raise HeadscopeError(
+                    "prune requires `heads`, `plan`, or `task` and `data` to search for heads with"
+                )
             what = needs[0] if needs and not self.is_search else "a search for heads"
             raise HeadscopeError(f"{what} requires `task` and `data`")

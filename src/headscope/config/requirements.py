@@ -92,10 +92,7 @@ def chooses_on_data(values: Values) -> bool:
 
 def _searches(values: Values) -> bool:
     """Whether prune searches for heads; also where no target was given at all, which is another error."""
-    heads = values.get("heads")
-    if heads is not None and not str(heads).isdecimal():
-        return False
-    return values.get("plan") is None
+    return values.get("heads") is None and values.get("plan") is None
 
 
 def _has_splits(values: Values) -> bool:
@@ -164,8 +161,8 @@ SCRATCH = Rule(
 )
 TRAINED_WEIGHTS = Rule(
     ("learning_rate", "settle"),
-    "weights that are trained: leave `frozen` out",
-    _lacks("frozen"),
+    "weights that are trained: leave `freeze_weights` out",
+    _lacks("freeze_weights"),
 )
 SPLITS = Rule(
     ("select_on", "report_on"),
@@ -200,11 +197,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
             _has("treebank", "coreference"),
         ),
         Rule(
-            ("pool",),
+            ("word_pooling",),
             "`treebank`, `coreference` or `frequency`",
             _has("treebank", "sentences", "coreference", "frequency"),
         ),
-        Rule(("pairs", "column", "long"), "`corpus=FILE`", _has_texts),
+        Rule(("pairs", "column", "long_texts"), "`corpus=FILE`", _has_texts),
         Rule(
             ("frequency",),
             "`corpus=FILE` or `treebank=FILE`",
@@ -257,7 +254,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "gate": (
         SCRATCH,
         TRAINED_WEIGHTS,
-        Rule(("frozen",), "trained weights: leave `from_scratch` out", _lacks("from_scratch")),
+        Rule(("freeze_weights",), "trained weights: leave `from_scratch` out", _lacks("from_scratch")),
         SPLITS,
         POOLED,
         TO_RESUME,
@@ -266,14 +263,14 @@ RULES: dict[str, tuple[Rule, ...]] = {
         MASK,
         SPLIT,
         Rule(
-            ("kind", "mode", "heads", "race"),
+            ("kind", "mode", "heads", "sequential_test"),
             '`by="ablation"` (or all)',
             lambda v: "ablation" in _by(v),
         ),
-        Rule(("race",), '`kind="head"`', lambda v: "head" in _kinds(v)),
+        Rule(("sequential_test",), '`kind="head"`', lambda v: "head" in _kinds(v)),
         Rule(("heads",), '`kind="head"` or pair', lambda v: bool(_kinds(v) & {"head", "pair"})),
         Rule(("normalized",), '`by="gradient"` (or all)', lambda v: "gradient" in _by(v)),
-        Rule(("rules",), '`by="relevance"` (or all)', lambda v: "relevance" in _by(v)),
+        Rule(("relevance_rules",), '`by="relevance"` (or all)', lambda v: "relevance" in _by(v)),
         Rule(("patterns",), '`mode="fixed"`', _is("mode", "fixed")),
         POOLED,
     ),
@@ -335,12 +332,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
             (
                 "search",
                 "by",
-                "rules",
+                "relevance_rules",
                 "objective",
-                "at_least",
-                "among",
+                "min_heads_per_layer",
+                "candidates",
                 "step",
-                "width",
+                "beam_width",
                 "expansion",
                 "draws",
                 "limit",
@@ -348,7 +345,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
                 "try_repairs",
                 "swaps",
             ),
-            "a search (`heads=NUMBER`, `sparsity`, `keep_metric` or `speedup`): the heads are given already",
+            "a search (`remove=N`, `sparsity`, `keep_metric` or `speedup`): the heads are given already",
             _searches,
         ),
         Rule(
@@ -357,15 +354,15 @@ RULES: dict[str, tuple[Rule, ...]] = {
             _is("search", *SEARCHES_BY),
         ),
         Rule(
-            ("rules",),
+            ("relevance_rules",),
             f'{SEARCH_BY} with `by="relevance"`',
             lambda v: v["search"] in SEARCHES_BY and SCORES.get(v["by"]) == "relevance",
         ),
         Rule(("step",), '`search="iterative"`', _is("search", "iterative")),
-        Rule(("width", "expansion", "swaps"), '`search="beam"`', _is("search", "beam")),
+        Rule(("beam_width", "expansion", "swaps"), '`search="beam"`', _is("search", "beam")),
         Rule(("draws",), '`search="random"`', _is("search", "random")),
         Rule(
-            ("learning_rate", "teacher"),
+            ("learning_rate", "distil"),
             "`recover=N`, as in `recover=1`",
             _has("recover"),
         ),

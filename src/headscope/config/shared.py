@@ -47,7 +47,7 @@ def _check_task(task: Any) -> None:
         )
 
 
-SPLIT = "train, dev or test; dev:even and dev:odd are two halves of dev"
+SPLIT = "train, dev or test; dev:half-a and dev:half-b are two halves of dev"
 
 
 @dataclass(frozen=True)

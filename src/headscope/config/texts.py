@@ -80,7 +80,7 @@ class TextData(Config):
     max_length: int | None = option(
         None, "Maximum number of tokens per sequence", at_least=1, show_default=READABLE
     )
-    long: Literal["truncate", "window", "skip", "error"] = option(
+    long_texts: Literal["truncate", "window", "skip", "error"] = option(
         "truncate",
         "Treatment of longer texts: truncate, window (split into several), skip or error",
         choices=names.LONG,

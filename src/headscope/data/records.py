@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 
@@ -131,7 +132,8 @@ def _read_jsonl(path: str | Path) -> Iterator[Record]:
         yield Record(cells, where)
 
 
-HALVES = ("even", "odd")
+HALVES = ("half-a", "half-b")
+FORMER_HALVES = {"even": "half-a", "odd": "half-b"}
 
 
 def find_split(
@@ -144,10 +146,14 @@ def find_split(
     """
     split, _, half = split.partition(":")
     if split not in SPLITS:
-        expected = choices(split, SPLITS)
+        halves = [f"dev:{half}" for half in HALVES]
+        expected = choices(split, (*SPLITS, *halves), get_close_matches(split, SPLITS))
         raise HeadscopeError(f'"{split}" is not a split', where="`split`", expected=expected)
+    if half in FORMER_HALVES:
+        new_name = f"{split}:{FORMER_HALVES[half]}"
+        raise HeadscopeError(f"{split}:{half} is now called {new_name}", where="`split`")
     if half not in ("", *HALVES):
-        expected = f"{split}, {split}:even or {split}:odd"
+        expected = f"{split}, {split}:half-a or {split}:half-b"
         raise HeadscopeError(
             f'"{half}" is not a half of {split}', where="`split`", expected=expected
         )

@@ -71,13 +71,13 @@ class SearchInputs:
 
     def selection(self, memory: Memory, model: AttentionModel | None = None) -> SubsetEvaluator:
         """The evaluator of sets of heads, for the model or for what has become of it."""
-        among = self.config.among
+        among = self.config.candidates
         return SubsetEvaluator(
             model or self.model,
             self.task,
             self.selection_set,
             objective=self.objective,  # type: ignore[arg-type]
-            at_least=self.config.at_least,
+            at_least=self.config.min_heads_per_layer,
             among=None if among is None else read_heads(self.model, among),
             max_length=self.data.max_length,
             batch_size=self.config.batch_size,

@@ -271,12 +271,12 @@ class Task(ABC):
     def with_predicted_labels(self, answers: Tensor, prepared: Prepared) -> Prepared:
         """The examples with the model's own predictions as targets. answers: to all sequences."""
         what = f"requires a task with labels, got {self.name}"
-        raise HeadscopeError(what, where="`labels_free`")
+        raise HeadscopeError(what, where="`self_labels`")
 
     def imitation(self, answers: Tensor, teacher: Tensor) -> Tensor:
         """[sequence]: the distance of answers from those of a teacher, with gradients."""
         what = f"requires a task with classes or vectors, got {self.name}"
-        raise HeadscopeError(what, where="`teacher`")
+        raise HeadscopeError(what, where="`distil`")
 
     def judge(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Judged:
         """Losses and scores of these items from the answers of their sequences, item by item.
@@ -302,7 +302,7 @@ def root_mean_square(changes: Iterable[float]) -> float:
 
 
 def select_half(items: list[Item], split: str) -> list[Item]:
-    """All examples, or about one half for a split such as `dev:even` or `dev:odd`.
+    """All examples, or about one half for a split such as `dev:half-a` or `dev:half-b`.
 
     The half is determined by a hash of an example's longest text: files are often sorted, and examples that share the
     text (questions about one paragraph) must not be in both halves.
@@ -312,7 +312,7 @@ def select_half(items: list[Item], split: str) -> list[Item]:
         return items
     longest = (max(item.texts, key=len, default="") for item in items)
     parities = [hashlib.sha256(text.encode()).digest()[0] % 2 for text in longest]
-    return [item for item, parity in zip(items, parities, strict=True) if parity == (half == "odd")]
+    return [item for item, parity in zip(items, parities, strict=True) if parity == (half == "half-b")]
 
 
 def check_apart(selected: Sequence[Item], reported: Sequence[Item], where: str) -> None:
@@ -322,7 +322,7 @@ def check_apart(selected: Sequence[Item], reported: Sequence[Item], where: str) 
         raise HeadscopeError(
             f"{len(shared)} examples are chosen on and reported on, {min(shared)} among them",
             where=where,
-            expected="two splits that have no example in common: dev:even and dev:odd, say",
+            expected="two splits that have no example in common: dev:half-a and dev:half-b, say",
         )
 
 
