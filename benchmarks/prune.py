@@ -1,6 +1,6 @@
 """Head pruning by the clock, and searches at equal numbers of evaluations: JSON lines.
 
-    python benchmarks/prune.py [--only speed|search] [--model minilm] [--task NAME=DATA …] [--remove 12] [--widths 3]
+    python benchmarks/prune.py [--only speed|search] [--model minilm] [--task NAME=DATA …] [--heads 12] [--widths 3]
 
 speed   25, 50 and 75 % of the heads of every layer removed, 32 sequences of 128 tokens. The bound comes from single
         blocks: what the model does beside its blocks, and the times of all its blocks with so many heads, each measured

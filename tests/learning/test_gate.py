@@ -361,7 +361,7 @@ def test_a_run_with_other_columns_labels_or_code_is_another_run(
 
 
 def test_gates_on_a_model_from_scratch(here: Path) -> None:
-    size = ("--from-scratch", "--layers", "1", "--remove", "4", "--hidden", "16")
+    size = ("--from-scratch", "--layers", "1", "--heads", "4", "--hidden", "16")
     done = command(*WORDS, *size, "--keep", "2", "--out", "gated")
     assert done.exit_code == 0, done.output
     study = Study("gated")
