@@ -12,7 +12,7 @@ from transformers import BertForSequenceClassification
 from typer.testing import CliRunner
 
 import headscope
-from headscope import FixConfig, HeadscopeError, PruneConfig, Run, TaskData
+from headscope import FixedPatternsConfig, HeadscopeError, PruneConfig, Run, TaskData
 from headscope.commands import app
 from worded import glue, saved, sentiments, table
 
@@ -148,22 +148,22 @@ def test_fix_with_a_task_is_the_command(here: Path) -> None:
     words = "fix bert --task sst2 --data dev.tsv --sizes 1,2 --batch-size 8 --out typed"
     done = CliRunner().invoke(app, words.split())
     assert done.exit_code == 0, done.output
-    data, config = TaskData(**DATA), FixConfig(sizes=(1, 2), batch_size=8)
-    result = headscope.fix("bert", data, config)
+    data, config = TaskData(**DATA), FixedPatternsConfig(sizes=(1, 2), batch_size=8)
+    result = headscope.fixed_patterns("bert", data, config)
     assert not (here / "later").exists()
     result.write("later")
     assert files(here / "later") == files(here / "typed")
     assert weights(here / "later") == weights(here / "typed")
     same_tables(here / "later", here / "typed", "fixing.csv")
     assert result.model.fixed == dict(sorted(result.patterns.items()))
-    named = headscope.fix("bert", {(0, 1): "previous"}, data=data, sizes=(1,))
+    named = headscope.fixed_patterns("bert", {(0, 1): "previous"}, data=data, sizes=(1,))
     assert {str(head): name for head, name in named.patterns.items()} == {"encoder.0.1": "previous"}
-    alone = headscope.fix("bert", {(0, 1): "previous"})
+    alone = headscope.fixed_patterns("bert", {(0, 1): "previous"})
     assert (alone.patterns, alone.study) == (named.patterns, None)
     assert alone.record == {"how": "Patterns were named."}
     alone.write("alone")
     assert headscope.load("alone").fixed == alone.model.fixed
-    twice = headscope.fix(alone.model, "1.0=first")
+    twice = headscope.fixed_patterns(alone.model, "1.0=first")
     assert {str(head) for head in twice.patterns} == {"encoder.1.0"}
 
 

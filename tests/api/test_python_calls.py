@@ -62,10 +62,10 @@ LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` take
     "encode": lambda model, folder: list(headscope.encode(model, TEXTS)),
     "evaluate": lambda model, folder: headscope.evaluate(model, **task(folder)),
     "finetune": lambda model, folder: headscope.finetune(model, epochs=1, **task(folder)),
-    "fix": lambda model, folder: headscope.fix(model, {(0, 1): "previous"}),
+    "fix": lambda model, folder: headscope.fixed_patterns(model, {(0, 1): "previous"}),
     "gate": lambda model, folder: headscope.gate(model, keep=2, epochs=1, **task(folder)),
     "importance": lambda model, folder: headscope.importance(model, by="gradient", **task(folder)),
-    "knock_out": lambda model, folder: headscope.knock_out(model, TEXTS[:1]),
+    "knock_out": lambda model, folder: headscope.ablate_edges(model, TEXTS[:1]),
     "learn_mask": lambda model, folder: headscope.learn_mask(
         model, sparsity=0.5, epochs=1, **task(folder)
     ),

@@ -442,7 +442,7 @@ def test_film_fix_and_pretrain_refuse_options_without_effect(tmp_path: Path) -> 
     )
     refused(
         "`heads` requires that `patterns` is left out: they name heads",
-        lambda: headscope.fix(
+        lambda: headscope.fixed_patterns(
             "gone", "0.1=first", heads="0.1", task="sst2", data=tmp_path, out=new
         ),
     )

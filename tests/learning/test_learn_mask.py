@@ -1,4 +1,4 @@
-"""headscope learn-mask: from a task to a mask file that every --mask takes; killed and resumed; bad input."""
+"""headscope masks learn: from a task to a mask file that every --mask takes; killed and resumed; bad input."""
 
 from __future__ import annotations
 

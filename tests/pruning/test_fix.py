@@ -1,4 +1,4 @@
-"""headscope fix and finetune --fix from files to models with fixed heads: measured, taken up again, refused."""
+"""headscope fixed-patterns and finetune --fix from files to models with fixed heads: measured, taken up again, refused."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def there(ran: tuple[Path, Result], monkeypatch: pytest.MonkeyPatch) -> Path:
 def fixed(out: str, **options: Any) -> dict[str, Any]:
     """The same from Python."""
     defaults = {"task": "sst2", "data": "dev.tsv", "batch_size": 8, "sizes": (1, 2)}
-    return headscope.fix("bert", out=out, **(defaults | options)).record
+    return headscope.fixed_patterns("bert", out=out, **(defaults | options)).record
 
 
 def command(*words: str) -> Result:

@@ -164,7 +164,9 @@ def _fit_all(
         ({"distance-and-words": distance}, lambda: None),
         (
             {"random-attention": random},
-            lambda: WordMaps(control_with_embeddings(model, run.seed), heads, config.word_pooling, memory),
+            lambda: WordMaps(
+                control_with_embeddings(model, run.seed), heads, config.word_pooling, memory
+            ),
         ),
         (
             {"attention-only": only, "attention-and-words": words},

@@ -43,13 +43,41 @@ def _options(
         bool, typer.Option("--verbose", "-v", help="Show the traceback of an error")
     ] = False,
 ) -> None:
-    """See what every attention head of a transformer attends to, measured over a corpus, with intervals."""
+    """Measure what each attention head of a transformer does, which heads a task needs, and prune the rest."""
 
 
 for _module in sorted(
     module.name for module in iter_modules(__path__) if not module.name.startswith("_")
 ):
     import_module(f"{__name__}.{_module}")
+
+
+# The order of the help; commands that are not listed come last.
+ORDER = [
+    "demo",
+    "look",
+    "serve",
+    "analyze",
+    "head",
+    "report",
+    "evaluate",
+    "importance",
+    "compare",
+    "probe",
+    "ablate-edges",
+    "prune",
+    "fixed-patterns",
+    "speed",
+    "gate",
+    "masks",
+    "models",
+    "finetune",
+    "pretrain",
+    "doctor",
+]
+app.registered_commands.sort(
+    key=lambda command: ORDER.index(command.name) if command.name in ORDER else len(ORDER)
+)
 
 
 def _check_early() -> None:

@@ -6,7 +6,7 @@ import typer
 
 app = typer.Typer(
     name="headscope",
-    help="See what every attention head of a transformer attends to, measured over a corpus, with intervals.",
+    help="Measure what each attention head of a transformer does, which heads a task needs, and prune the rest.",
     epilog="Start with: headscope demo. Exit status: 0 done, 1 could not finish, 2 wrong usage or input.",
     no_args_is_help=True,
     add_completion=False,

@@ -118,6 +118,7 @@ def _parameter(
         *flags,
         help=main.helps.get(name, declared.help),
         metavar=declared.metavar,
+        rich_help_panel=main.panels.get(name, declared.panel) or None,
         show_default=False if default is MISSING else shown,
     )
     required = default is MISSING

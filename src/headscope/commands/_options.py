@@ -56,10 +56,14 @@ def showing_progress(name: str, run: Run) -> Iterator[Run]:
 
 
 @contextmanager
-def drawing_figures() -> Iterator[None]:
-    """Print that figures are drawn, with a progress display."""
-    from headscope.report.rendered_figures import progress_callbacks
+def drawing_figures(run: Run | None = None) -> Iterator[None]:
+    """Print that figures are drawn, with a progress display; with `no_figures` of the run none are drawn."""
+    from headscope.report.rendered_figures import progress_callbacks, without_figures
 
+    if run is not None and run.no_figures:
+        with without_figures():
+            yield
+        return
     say("drawing figures")
     with progress("drawing figures") as update, progress_callbacks(update, say):
         yield

@@ -8,7 +8,7 @@ from headscope.commands._app import app
 from headscope.commands._flags import to_flags
 
 
-@app.command()
+@app.command(rich_help_panel="Models")
 def doctor() -> None:
     """Print versions, devices, supported families, and whether the models at hand can be watched."""
     import torch

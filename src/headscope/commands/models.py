@@ -19,7 +19,10 @@ models = typer.Typer(
     no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]}
 )
 app.add_typer(
-    models, name="models", help="List the named models, fetch one, or show how a model is read."
+    models,
+    name="models",
+    help="List the named models, fetch one, or show how a model reads texts.",
+    rich_help_panel="Models",
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headscope.config.checks import check_model
-from headscope.config.option import Config, Output, option
+from headscope.config.option import ADVANCED, Config, Output, option
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
 
@@ -34,7 +34,7 @@ class CompareConfig(Config):
     output = Output()
     uses = {
         TextData: ("corpus", "pairs", "column", "limit", "max_length"),
-        Run: ("out", "seed", "overwrite"),
+        Run: ("out", "seed", "overwrite", "no_figures"),
     }
     helps = {
         "out": "Directory to write the comparison into; must not exist yet",
@@ -52,5 +52,8 @@ class CompareConfig(Config):
         show_default=False,
     )
     batch_size: int = option(
-        4, "Sequences whose maps are held at a time; does not change the result", at_least=1
+        4,
+        "Sequences whose maps are held at a time; does not change the result",
+        at_least=1,
+        panel=ADVANCED,
     )

@@ -50,7 +50,7 @@ class CompareMasksConfig(TrainingConfig):
     uses = {
         TaskData: ("task", "data", "report_on", "report_limit", "limit", "max_length", "columns", "labels"),
         Reading: ("open_special", "pooling", "prompt"),
-        Run: ("out", "revision", "device", "resume", "overwrite"),
+        Run: ("out", "revision", "device", "resume", "overwrite", "no_figures"),
     }  # fmt: skip
     defaults = {"report_on": "dev"}
     helps = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headscope.config.checks import check_model, check_patterns
-from headscope.config.option import TRAINED_STATE, Output, option
+from headscope.config.option import ADVANCED, TRAINED_STATE, Output, option
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import NewModelConfig, TrainingConfig, checkpoints_option
 
@@ -61,5 +61,6 @@ class FinetuneConfig(TrainingConfig, NewModelConfig):
         "Share of every target that is spread over all tokens, for translation",
         at_least=0,
         below=1,
+        panel=ADVANCED,
     )
     checkpoints: int | None = checkpoints_option()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headscope.config.option import Output, option
+from headscope.config.option import ADVANCED, Output, option
 from headscope.config.parsing import check_distinct, numbers, pairs
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import NewModelConfig, TrainingConfig
@@ -78,7 +78,7 @@ class GateConfig(TrainingConfig, NewModelConfig):
         TaskData: ("task", "data", "select_on", "report_on",
                    "report_limit", "limit", "max_length", "columns", "labels"),
         Reading: ("pooling", "prompt"),
-        Run: ("out", "seed", "revision", "device", "resume", "overwrite"),
+        Run: ("out", "seed", "revision", "device", "resume", "overwrite", "no_figures"),
     }  # fmt: skip
     defaults = {"select_on": "dev:half-a", "report_on": "dev:half-b"}
     helps = {
@@ -101,17 +101,19 @@ class GateConfig(TrainingConfig, NewModelConfig):
         show_default=False,
     )
     freeze_weights: bool = option(False, "Train the gates only, not the weights")
-    gate_rate: float = option(RATE, "Learning rate of the gates", above=0)
+    gate_rate: float = option(RATE, "Learning rate of the gates", above=0, panel=ADVANCED)
     settle: float = option(
         SETTLE,
         "Share of the steps after which gates are 0 or 1 and only the weights are trained",
         above=0,
         at_most=1,
+        panel=ADVANCED,
     )
     roles: Path | None = option(
         None,
         "Study of the same model by analyze: names the roles of the heads that are kept",
         show_default="none",
+        panel=ADVANCED,
     )
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from headscope.config import names
 from headscope.config.checks import check_pairs
-from headscope.config.option import Config, Output, option
+from headscope.config.option import ADVANCED, Config, Output, option
 from headscope.config.parsing import name_list
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.heads import check_heads, format_heads
@@ -43,7 +43,7 @@ class ImportanceConfig(Config):
     uses = {
         TaskData: ("task", "data", "split", "columns", "labels", "limit", "max_length"),
         Reading: ("mask", "open_special", "pooling", "prompt"),
-        Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite"),
+        Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite", "no_figures"),
     }
     helps = {
         "out": "Study to write, or to add to: one of the same model that has no importances yet",
@@ -87,16 +87,21 @@ class ImportanceConfig(Config):
         show_default="evaluate all heads on all examples",
     )
     self_labels: bool = option(
-        False, "Take the model's own predictions as labels for the gradients"
+        False,
+        "Take the model's own predictions as labels for the gradients",
+        panel=ADVANCED,
     )
-    normalized: bool = option(False, "Divide gradients by the norm of their layer's")
+    normalized: bool = option(
+        False, "Divide gradients by the norm of their layer's", panel=ADVANCED
+    )
     relevance_rules: Literal["voita", "attnlrp"] | None = option(
         None,
         "Rules of relevance: voita (gating factors are constants) or attnlrp",
         choices=names.RULES,
         show_default="voita",
+        panel=ADVANCED,
     )
-    batch_size: int = option(32, "Sequences per batch", at_least=1)
+    batch_size: int = option(32, "Sequences per batch", at_least=1, panel=ADVANCED)
     patterns: Mapping[Any, str] | None = None
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headscope.config.names import LENSES, TOKEN_MAPS
-from headscope.config.option import Config, option
+from headscope.config.option import ADVANCED, Config, option
 from headscope.config.parsing import names
 from headscope.config.shared import Reading, Run
 from headscope.config.value_types import describe_value
@@ -56,12 +56,14 @@ class LookConfig(Config):
         "Take gradients of the output at this token, counted from 0",
         at_least=0,
         show_default="all tokens",
+        panel=ADVANCED,
     )
     max_length: int | None = option(
         None,
         "Maximum number of tokens; longer input is refused",
         at_least=1,
         show_default="what the model can read, at most 512",
+        panel=ADVANCED,
     )
     off: Any = None
 

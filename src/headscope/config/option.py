@@ -30,6 +30,7 @@ from headscope.errors import HeadscopeError, choices
 
 _OPTION = "option"
 _KINDS: dict[str, dict[str, Any]] = {}  # resolving annotations is slow
+ADVANCED, SEARCH, NEW_MODEL = "Advanced", "Search", "New model"  # panels of rarely used options
 TRAINED_STATE = ("state.pt", "best.pt")  # what a stopped training leaves
 
 
@@ -45,6 +46,7 @@ class Option:
     check             raises a `HeadscopeError` for a value that is not allowed
     flags             the flags, if they are not the name with hyphens
     show_default      what the help shows as the default; False shows none
+    panel             heading in the help; options without one come first
     recorded          whether the run record holds it; False for an option that does not change the result
     """
 
@@ -60,6 +62,7 @@ class Option:
     flags: tuple[str, ...] = ()
     metavar: str | None = None
     show_default: str | bool = True
+    panel: str = ""
     recorded: bool = True
 
     def bounds(self) -> str:
@@ -115,6 +118,7 @@ class Config:
     uses      the fields of shared configs that the command uses
     defaults  defaults of shared fields that differ in this command
     helps     help texts of shared fields that differ in this command
+    panels    panels of shared fields that differ in this command
     required  shared fields that the command line requires
     python_only  own fields that are not options of the command line
     completed  required fields of shared configs that `complete` may add
@@ -132,6 +136,7 @@ class Config:
     uses: ClassVar[Mapping[type[Config], tuple[str, ...]]] = {}
     defaults: ClassVar[Mapping[str, Any]] = {}
     helps: ClassVar[Mapping[str, str]] = {}
+    panels: ClassVar[Mapping[str, str]] = {}
     required: ClassVar[tuple[str, ...]] = ()
     python_only: ClassVar[tuple[str, ...]] = ()
     completed: ClassVar[tuple[str, ...]] = ()

@@ -28,7 +28,7 @@ class PretrainConfig(TrainingConfig, ModelSizes):
         "headscope pretrain --corpus wiki.txt.gz --vocabulary 8000 --hidden 256 --epochs 3"
         " --checkpoints 12 --out small-bert",
         "headscope pretrain --config ./my-roberta/config.json --tokenizer ./my-roberta --corpus a.txt b.txt --out mine",
-        "headscope film small-bert --corpus wiki.txt.gz --limit 500 --out over-training",
+        "headscope analyze small-bert --checkpoints --corpus wiki.txt.gz --limit 500 --out over-training",
     )
     python = "headscope.pretrain"
     output = Output("training.json", TRAINED_STATE)

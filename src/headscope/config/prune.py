@@ -9,7 +9,7 @@ from typing import Any
 
 from headscope.config.checks import repair_names
 from headscope.config.names import FORMS
-from headscope.config.option import Output, option
+from headscope.config.option import ADVANCED, Output, option
 from headscope.config.requirements import chooses_on_data
 from headscope.config.search import KEEP_METRIC, SPLITS, SearchConfig, parse_heads
 from headscope.config.shared import Reading, Run, TaskData
@@ -40,7 +40,7 @@ class PruneConfig(SearchConfig):
     uses = {
         TaskData: (*SPLITS, "columns", "labels", "max_length"),
         Reading: ("pooling", "prompt"),
-        Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite"),
+        Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite", "no_figures"),
     }
     optional = (TaskData,)
     helps = {
@@ -67,11 +67,17 @@ class PruneConfig(SearchConfig):
     )
     recover: int = option(0, "Epochs of training after the cut, on the train split", at_least=0)
     recover_steps: bool = option(
-        False, "With --search iterative: train after every step instead of at the end"
+        False,
+        "With --search iterative: train after every step instead of at the end",
+        panel=ADVANCED,
     )
-    distil: bool = option(False, "Distil from the unpruned model in addition to the labels")
-    learning_rate: float = option(5e-5, "Learning rate of this training", above=0)
-    form: str = option("small", "Form of the model: small, plain or onnx", choices=FORMS)
+    distil: bool = option(
+        False, "Distil from the unpruned model in addition to the labels", panel=ADVANCED
+    )
+    learning_rate: float = option(5e-5, "Learning rate of this training", above=0, panel=ADVANCED)
+    form: str = option(
+        "small", "Form of the model: small, plain or onnx", choices=FORMS, panel=ADVANCED
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -144,16 +144,20 @@ def _pools(values: Values) -> bool:
     return task in POOLED_TASKS if isinstance(task, str) else getattr(task, "pools", False)
 
 
-def _film_has_mask(values: Values) -> bool:
-    """Whether film applies a mask: its own, else that of the training. It is checked later without a directory."""
-    mask, trained = values.get("mask"), values.get("trained")
-    if mask is not None or trained is None:
+def _analyze_has_mask(values: Values) -> bool:
+    """Whether analyze applies a mask; for checkpoints also that of the training, which is read with the model."""
+    mask, model = values.get("mask"), values.get("model")
+    if not values.get("checkpoints"):
+        return bool(mask)
+    if mask is not None or model is None:
         return mask != "dense"
-    return mask_of_training(trained) is not None
+    return mask_of_training(model) is not None
 
 
 MASK = Rule(("open_special",), "`mask=NAME`", _has("mask"))
-FILM_MASK = Rule(("open_special",), "a mask: `mask=NAME`, or that of the training", _film_has_mask)
+ANALYZE_MASK = Rule(
+    ("open_special",), "`mask=NAME`, or checkpoints of a training with a mask", _analyze_has_mask
+)
 SCRATCH = Rule(
     ("layers", "heads", "hidden", "intermediate", "vocabulary"),
     "`from_scratch=True`",
@@ -189,7 +193,9 @@ OF_TEXTS = ("pairs", "column")
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "analyze": (
-        MASK,
+        ANALYZE_MASK,
+        Rule(("resume",), "`checkpoints=True`", _has("checkpoints")),
+        Rule(("revision",), "that `checkpoints` is left out", _lacks("checkpoints")),
         Rule(("control",), "`treebank=FILE`", _has("treebank", "sentences")),
         Rule(
             ("lenient",),
@@ -234,18 +240,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(("models",), "`corpus=FILE`", _has("corpus", "texts")),
     ),
     "evaluate": (MASK, POOLED, SPLIT),
-    "film": (
-        Rule(OF_TEXTS, "`corpus=FILE`", _has_texts),
-        FILM_MASK,
-        Rule(("thresholds",), RELATION.requires, RELATION.holds),
-        Rule(
-            ("thresholds",),
-            "headscope analyze with `frequency=LIST` for the threshold rare",
-            lambda v: not _threshold("rare")(v),
-        ),
-    ),
     "finetune": (MASK, SCRATCH, POOLED, WRITTEN),
-    "fix": (
+    "fixed-patterns": (
         Rule(("heads",), "that `patterns` is left out: they name heads", _lacks("patterns")),
         POOLED,
         SELECT_ON,
@@ -254,7 +250,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "gate": (
         SCRATCH,
         TRAINED_WEIGHTS,
-        Rule(("freeze_weights",), "trained weights: leave `from_scratch` out", _lacks("from_scratch")),
+        Rule(
+            ("freeze_weights",), "trained weights: leave `from_scratch` out", _lacks("from_scratch")
+        ),
         SPLITS,
         POOLED,
         TO_RESUME,
@@ -274,8 +272,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(("patterns",), '`mode="fixed"`', _is("mode", "fixed")),
         POOLED,
     ),
-    "knock-out": (MASK,),
-    "learn-mask": (
+    "ablate-edges": (MASK,),
+    "masks learn": (
         TRAINED_WEIGHTS,
         Rule(("settle",), "a mask that becomes 0 or 1: leave `soft` out", _lacks("soft")),
         SPLITS,

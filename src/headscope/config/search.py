@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from headscope.config.checks import check_keep_metric, repair_names
 from headscope.config.names import OBJECTIVES, REPAIRS, RULES, SCORES, SEARCHES, SEARCHES_BY
-from headscope.config.option import Config, option
+from headscope.config.option import ADVANCED, SEARCH, Config, option
 from headscope.config.parsing import names, sizes
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
@@ -56,7 +56,9 @@ class SearchConfig(Config):
     }
     defaults = {"select_on": "dev:half-a", "report_on": "dev:half-b"}
 
-    remove: int | None = option(None, "Number of heads to remove, by a search", at_least=1, show_default=False)
+    remove: int | None = option(
+        None, "Number of heads to remove, by a search", at_least=1, show_default=False
+    )
     sparsity: float | None = option(
         None, "Share of all heads to remove, by a search", above=0, below=1, show_default=False
     )
@@ -74,29 +76,41 @@ class SearchConfig(Config):
         BY,
         f"Importance for {' and '.join(SEARCHES_BY)}: gradient-second, relevance, ablation, confidence, norm …",
         choices=SCORES,
+        panel=SEARCH,
     )
     relevance_rules: Literal["voita", "attnlrp"] = option(
-        "voita", "Relevance rules, with --by relevance: voita or attnlrp", choices=RULES
+        "voita",
+        "Relevance rules, with --by relevance: voita or attnlrp",
+        choices=RULES,
+        panel=SEARCH,
     )
     objective: str | None = option(
         None,
         "Objective of the search: loss or metric",
         choices=OBJECTIVES,
         show_default="what the task prefers",
+        panel=SEARCH,
     )
-    min_heads_per_layer: int = option(0, "Minimum number of heads to keep per layer", at_least=0)
+    min_heads_per_layer: int = option(
+        0, "Minimum number of heads to keep per layer", at_least=0, panel=SEARCH
+    )
     candidates: str | None = option(
-        None, "Heads that may be removed, e.g. encoder.*.*", parse=parse_heads, show_default="all"
+        None,
+        "Heads that may be removed, e.g. encoder.*.*",
+        parse=parse_heads,
+        show_default="all",
+        panel=SEARCH,
     )
-    step: float = option(STEP, "Share of the heads that iterative removes per step", above=0, at_most=1)  # fmt: skip
-    beam_width: int = option(WIDTH, "Beam width", at_least=1)
-    expansion: int = option(EXPANSION, "Number of heads a beam tries to add to its best set", at_least=1)  # fmt: skip
-    draws: int = option(DRAWS, "Number of random orders", at_least=1)
+    step: float = option(STEP, "Share of the heads that iterative removes per step", above=0, at_most=1, panel=SEARCH)  # fmt: skip
+    beam_width: int = option(WIDTH, "Beam width", at_least=1, panel=SEARCH)
+    expansion: int = option(EXPANSION, "Number of heads a beam tries to add to its best set", at_least=1, panel=SEARCH)  # fmt: skip
+    draws: int = option(DRAWS, "Number of random orders", at_least=1, panel=SEARCH)
     sizes: int | tuple[int, ...] | None = option(
         None,
         "Numbers of removed heads to report, e.g. 3,10,20,30",
         parse=sizes("sizes"),
         show_default=f"{FRONT}, evenly spaced",
+        panel=SEARCH,
     )
     try_repairs: tuple[str, ...] = option(
         (),
@@ -104,8 +118,9 @@ class SearchConfig(Config):
         parse=names,
         check=_check_try_repairs,
         show_default="none",
+        panel=SEARCH,
     )
-    batch_size: int = option(32, "Sequences per batch", at_least=1)
+    batch_size: int = option(32, "Sequences per batch", at_least=1, panel=ADVANCED)
     swaps: int = SWAPS
 
     def __post_init__(self) -> None:

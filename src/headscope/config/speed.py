@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headscope.config.masks import check_mask, check_sizes
-from headscope.config.option import Config, option
+from headscope.config.option import ADVANCED, Config, option
 from headscope.config.parsing import numbers
 from headscope.config.shared import Run
 from headscope.errors import HeadscopeError
@@ -49,7 +49,7 @@ class SpeedConfig(Config):
         parse=numbers("length"),
         show_default=f"{LENGTH}; {','.join(map(str, LENGTHS))} with --mask",
     )
-    repeats: int = option(REPEATS, "Number of timed runs", at_least=1)
+    repeats: int = option(REPEATS, "Number of timed runs", at_least=1, panel=ADVANCED)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headscope.config import names
-from headscope.config.option import Config, option
+from headscope.config.option import ADVANCED, Config, option
 from headscope.config.parsing import file_list
 from headscope.config.parsing import names as names_of
 from headscope.config.value_types import describe_value
@@ -60,7 +60,9 @@ class TextData(Config):
         metavar="LIST",
         show_default=False,
     )
-    lenient: bool = option(False, "Skip and count malformed sentences and documents")
+    lenient: bool = option(
+        False, "Skip and count malformed sentences and documents", panel=ADVANCED
+    )
     pairs: bool = option(False, "Read pairs of texts; for translation, source and target")
     column: tuple[str, ...] | None = option(
         None,
@@ -78,12 +80,17 @@ class TextData(Config):
         show_default="all",
     )
     max_length: int | None = option(
-        None, "Maximum number of tokens per sequence", at_least=1, show_default=READABLE
+        None,
+        "Maximum number of tokens per sequence",
+        at_least=1,
+        show_default=READABLE,
+        panel=ADVANCED,
     )
     long_texts: Literal["truncate", "window", "skip", "error"] = option(
         "truncate",
         "Treatment of longer texts: truncate, window (split into several), skip or error",
         choices=names.LONG,
+        panel=ADVANCED,
     )
     texts: Any = field(default=(), repr=False, compare=False)
     sentences: Any = field(default=(), repr=False, compare=False)

@@ -312,7 +312,9 @@ def select_half(items: list[Item], split: str) -> list[Item]:
         return items
     longest = (max(item.texts, key=len, default="") for item in items)
     parities = [hashlib.sha256(text.encode()).digest()[0] % 2 for text in longest]
-    return [item for item, parity in zip(items, parities, strict=True) if parity == (half == "half-b")]
+    return [
+        item for item, parity in zip(items, parities, strict=True) if parity == (half == "half-b")
+    ]
 
 
 def check_apart(selected: Sequence[Item], reported: Sequence[Item], where: str) -> None:

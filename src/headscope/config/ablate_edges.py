@@ -1,4 +1,4 @@
-"""Options of `knock-out`."""
+"""Options of `ablate-edges`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from headscope.config.texts import TextData
 
 
 @dataclass(frozen=True)
-class KnockOutConfig(Config):
+class AblateEdgesConfig(Config):
     """Effect of every head's attention: value zeroing, and attention to a class of tokens removed."""
 
-    command = "knock-out"
+    command = "ablate-edges"
     group = "Measure"
     examples = (
-        "headscope knock-out minilm --corpus sentences.txt --limit 16 --max-length 32 --out study",
-        "headscope knock-out minilm --corpus wikipedia-pairs --column a --to separator --max-length 32 --out study",
+        "headscope ablate-edges minilm --corpus sentences.txt --limit 16 --max-length 32 --out study",
+        "headscope ablate-edges minilm --corpus wikipedia-pairs --column a --to separator --max-length 32 --out study",
     )
-    python = "headscope.knock_out, headscope.KnockOut (the edit), headscope.token_map"
+    python = "headscope.ablate_edges, headscope.KnockOut (the edit), headscope.token_map"
     output = Output(part="knock_out")
     uses = {
         TextData: ("corpus", "pairs", "column", "limit", "max_length"),
         Reading: ("mask", "open_special"),
-        Run: ("out", "seed", "revision", "device", "dtype", "overwrite"),
+        Run: ("out", "seed", "revision", "device", "dtype", "overwrite", "no_figures"),
     }
     defaults = {"limit": 16}
     helps = {

@@ -1,4 +1,4 @@
-"""headscope learn-mask: learn which positions need to attend to which."""
+"""headscope masks learn: learn which positions need to attend to which."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import typer
 
 from headscope.commands._from_config import command
 from headscope.commands._options import Model, say, showing_progress
+from headscope.commands.masks import masks
 from headscope.config.command_line import command_line_of
 from headscope.config.evaluate import EvaluateConfig, on_report_split
 from headscope.config.learn_mask import LearnMaskConfig
 from headscope.config.shared import Reading, Run, TaskData
 
 
-@command()
-def learn_mask(
+@command(app=masks)
+def learn(
     model: Model, data: TaskData, config: LearnMaskConfig, reading: Reading, run: Run
 ) -> None:
     """Learn which positions need to attend to which: a mask that is trained with the weights or alone."""
