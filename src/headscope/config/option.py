@@ -18,6 +18,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 
+from headscope.config.former_names import OPTIONS as FORMER_OPTIONS
 from headscope.config.requirements import check_effects
 from headscope.config.value_types import (
     describe_type,
@@ -379,6 +380,8 @@ def _check_names(command: str, options: Mapping[str, Any], names: list[str]) -> 
         if name not in names:
             near = get_close_matches(name, names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
+            if (present := FORMER_OPTIONS.get(name)) in names:
+                hint = f"; it is now called {present!r}"
             raise TypeError(f"{command}() got an unexpected keyword argument {name!r}{hint}")
 
 

@@ -16,6 +16,16 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 
 
+def _parse_names(value: Any) -> str:
+    """Heads by name; a number is refused, since `remove` counts heads."""
+    if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()):
+        raise HeadscopeError(
+            f"`heads` must name heads, such as 3.2,4.*, got {value}",
+            fix=f"To search for {value} heads to remove: `remove={value}`",
+        )
+    return parse_heads(value)
+
+
 @dataclass(frozen=True)
 class PruneConfig(SearchConfig):
     """Cut heads out of a model: heads by name, a plan, or those that a search finds; then repair and train it.
@@ -54,7 +64,7 @@ class PruneConfig(SearchConfig):
     }
 
     heads: str | None = option(
-        None, "Heads to remove, by name: 3.2,4.*", parse=parse_heads, show_default=False
+        None, "Heads to remove, by name: 3.2,4.*", parse=_parse_names, show_default=False
     )
     plan: str | Path | None = option(
         None, "Plan (plan.json) of an earlier run", metavar="PATH", show_default=False

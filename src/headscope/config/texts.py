@@ -67,9 +67,8 @@ class TextData(Config):
     column: tuple[str, ...] | None = option(
         None,
         "Column of a csv, tsv or jsonl corpus that holds the texts, such as smiles; two with --pairs, such as "
-        "source,target (--fields is the old name)",
+        "source,target",
         parse=names_of,
-        flags=("--column", "--fields"),
         metavar="NAME",
         show_default="text; a,b with --pairs",
     )
