@@ -22,7 +22,6 @@ from headscope.errors import HeadscopeError, HeadscopeWarning
 WITHOUT_MODEL = ("pretrain",)  # commands whose first word is an option
 
 
-
 def _version(is_requested: bool) -> None:
     if is_requested:
         from headscope.study.run_record import versions

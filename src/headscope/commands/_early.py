@@ -15,6 +15,7 @@ FIRST = {
     "demo": "loading minilm …",
     "doctor": "loading torch …",
     "masks": "loading torch …",
+    "masks list": "loading torch …",
     "masks show": "loading torch …",
     "pretrain": "reading {corpus} …",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Iterator
@@ -26,10 +27,15 @@ def argument(metavar: str, help: str) -> Any:
 
 Model = Annotated[
     str,
-    argument("MODEL", "A named model (headscope models), a directory, or a hub id"),
+    argument("MODEL", "Named model (see headscope models), directory or hub id"),
 ]
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object")]
+
+
+def print_json(record: Any) -> None:
+    """Print a result as one JSON object on stdout."""
+    typer.echo(json.dumps(record, ensure_ascii=False, default=str))
 
 
 def typed_command() -> str:

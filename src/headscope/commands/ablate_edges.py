@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, note_few_texts, print_page_path, showing_progress
+from headscope.commands._options import (
+    AsJson,
+    Model,
+    note_few_texts,
+    print_json,
+    print_page_path,
+    showing_progress,
+)
 from headscope.config.ablate_edges import AblateEdgesConfig
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
@@ -11,12 +18,20 @@ from headscope.config.texts import TextData
 
 @command()
 def ablate_edges(
-    model: Model, data: TextData, config: AblateEdgesConfig, reading: Reading, run: Run
+    model: Model,
+    data: TextData,
+    config: AblateEdgesConfig,
+    reading: Reading,
+    run: Run,
+    as_json: AsJson = False,
 ) -> None:
-    """Remove values and edges of attention, head by head, and measure how far the states of tokens turn."""
+    """Remove attention to a class of tokens, head by head, and measure how the states of tokens change."""
     import headscope
 
     with showing_progress(model, run) as run:
         study = headscope.ablate_edges(model, data, config, reading=reading, run=run)
     note_few_texts(study)
-    print_page_path(run)
+    if as_json:
+        print_json(study.record)
+    else:
+        print_page_path(run)

@@ -13,7 +13,10 @@ from headscope.config.report import ReportConfig
 from headscope.config.shared import Run
 
 Studies = Annotated[
-    list[Path], argument("STUDY", "Directories that any command wrote, comparisons too")
+    list[Path],
+    argument(
+        "STUDY", "Directories written by headscope analyze, importance, prune, gate, compare …"
+    ),
 ]
 
 

@@ -31,15 +31,15 @@ class AblateEdgesConfig(Config):
     }
     defaults = {"limit": 16}
     helps = {
-        "limit": "Maximum number of texts. Each is run once for every head and token, so a few texts take long",
-        "out": "Study to write, or one of the same model to add to",
-        "seed": "Random seed (tokens drawn for comparison)",
+        "limit": "Maximum number of texts. Each text takes one forward pass per head and token",
+        "out": "Output directory, or an existing study of the same model to add to",
+        "seed": "Random seed (tokens of the random control)",
     }
     required = ("corpus", "out")
 
     to: str = option(
         "special",
-        "Tokens that heads cannot attend to: special, classification, separator, punctuation or content",
+        "Tokens to which attention is removed: special, classification, separator, punctuation or content",
         choices=names.MASKED_TOKENS,
     )
     statistics: tuple[str, ...] | None = option(

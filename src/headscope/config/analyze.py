@@ -65,11 +65,11 @@ class AnalyzeConfig(Config):
         panel="Checkpoints",
     )
     control: bool = option(
-        False, "Measure the relations in a random-weight control of the model as well"
+        False, "Also measure the relations in a random-weight control of the model"
     )
     word_pooling: Literal["mean", "first", "max"] = option(
         "mean",
-        "How the attention rows of a word's tokens are combined: mean, first or max",
+        "Pooling of the attention of a word's tokens: mean, first or max",
         choices=names.POOLS,
         panel=ADVANCED,
     )
@@ -80,8 +80,8 @@ class AnalyzeConfig(Config):
     )
     lens: tuple[str, ...] = option(
         ("raw",),
-        f"Lenses to see attention through, separated by commas: {', '.join(_LENSES)}. "
-        "Raw is always included",
+        f"Lenses (attention maps to compute), separated by commas: {', '.join(_LENSES)}. "
+        "raw is always included",
         parse=lens_list,
     )
     statistics: tuple[str, ...] | None = option(
@@ -97,7 +97,7 @@ class AnalyzeConfig(Config):
     thresholds: list[str] | dict[str, float] | None = option(
         None,
         f"Thresholds of roles: {', '.join([*DEFAULTS][:-1])} or {[*DEFAULTS][-1]}, "
-        "such as positional=0.8; several separated by commas, or the option again",
+        "such as positional=0.8; separate several by commas, or repeat the option",
         parse=threshold_values,
         flags=("--threshold",),
         metavar="NAME=VALUE",

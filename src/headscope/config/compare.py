@@ -37,23 +37,23 @@ class CompareConfig(Config):
         Run: ("out", "seed", "overwrite", "no_figures"),
     }
     helps = {
-        "out": "Directory to write the comparison into; must not exist yet",
-        "corpus": "Texts for the models, as for analyze",
+        "out": "Output directory; must not exist yet",
+        "corpus": "Files of texts for --models, as for analyze",
         "seed": "Random seed (shuffles, bootstrap)",
     }
     required = ("out",)
 
     models: list[Any] = option(
         (),
-        "Models of two studies, in their order, with the same shape and tokenizer: compares the maps of each head on "
-        "the same texts",
+        "Models of two studies, in the same order. They must share shape and tokenizer; the maps of each head are "
+        "compared on --corpus",
         check=_check_models,
         metavar="MODEL MODEL",
         show_default=False,
     )
     batch_size: int = option(
         4,
-        "Sequences whose maps are held at a time; does not change the result",
+        "Sequences per batch; does not change the result",
         at_least=1,
         panel=ADVANCED,
     )

@@ -36,7 +36,7 @@ class FinetuneConfig(TrainingConfig, NewModelConfig):
     helps = {
         "out": "Directory to write the model to; must not exist yet",
         "limit": "Maximum number of training examples, evenly spaced over the file",
-        "select_on": "Split that is evaluated after every epoch to select the best one",
+        "select_on": "Split to evaluate on after every epoch, to select the best epoch",
         "seed": "Random seed (new weights, dropout, order of examples)",
     }
     required = ("out",)
@@ -51,14 +51,14 @@ class FinetuneConfig(TrainingConfig, NewModelConfig):
     )
     fix: str | None = option(
         None,
-        "Heads that attend by a fixed pattern, without queries and keys: encoder.*.0-6=raganato, "
-        "3.2=previous,4.*=first, or a file with such lines",
+        "Fixed attention patterns by head, e.g. encoder.*.0-6=raganato or 3.2=previous,4.*=first, or a file of such "
+        "lines",
         check=check_patterns("`fix`"),
         show_default="none",
     )
     label_smoothing: float = option(
         0.0,
-        "Share of every target that is spread over all tokens, for translation",
+        "Label smoothing, for translation",
         at_least=0,
         below=1,
         panel=ADVANCED,

@@ -38,7 +38,7 @@ class FixedPatternsConfig(Config):
     defaults = {"select_on": "dev:half-a", "report_on": "dev:half-b"}
     helps = {
         "limit": "Maximum number of examples to select on, evenly spaced over the file",
-        "out": "Directory to write the model into; must not exist yet",
+        "out": "Output directory of the model; must not exist yet",
         "select_on": "Split to select patterns and the order of heads on",
         "report_on": "Split to report on",
         "seed": "Random seed (order of examples)",
@@ -47,7 +47,7 @@ class FixedPatternsConfig(Config):
 
     heads: str | None = option(
         None,
-        "Heads that may be fixed, e.g. encoder.*.*",
+        "Heads that may get a fixed pattern, e.g. encoder.*.*",
         parse=parse_heads,
         show_default="all of self-attention",
     )
@@ -55,7 +55,7 @@ class FixedPatternsConfig(Config):
         None,
         "Patterns, e.g. 3.2=previous,4.*=first or *.0-6=raganato, or a file of such lines",
         check=check_patterns("`patterns`"),
-        show_default="the nearest of each head",
+        show_default="the nearest pattern of each head",
     )
     keep_metric: float | None = option(
         None,

@@ -46,22 +46,22 @@ class ImportanceConfig(Config):
         Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite", "no_figures"),
     }
     helps = {
-        "out": "Study to write, or to add to: one of the same model that has no importances yet",
+        "out": "Output directory, or an existing study of the same model to add the importances to",
         "seed": "Random seed (order of examples, bootstrap)",
     }
     required = ("out",)
 
     by: tuple[str, ...] = option(
         ("ablation",),
-        f"Importances, separated by commas: ablation (exact), {', '.join(names.ESTIMATES)}; or all",
+        f"Importance scores, separated by commas: ablation (exact), {', '.join(names.ESTIMATES)}; or all",
         parse=_estimates,
         choices=(*names.IMPORTANCES, "all"),
         is_list=True,
     )
     kind: tuple[str, ...] = option(
         ("head",),
-        "Units to ablate, separated by commas: head, only (all but one of a site), site, layer, all, pair (of --heads) "
-        "or shared",
+        "Units to ablate, separated by commas: head, only (all heads of a site but one), site, layer, all, pair (of "
+        "--heads) or shared (heads with the same weights)",
         parse=name_list("kind"),
         choices=names.KINDS,
         is_list=True,
@@ -92,11 +92,11 @@ class ImportanceConfig(Config):
         panel=ADVANCED,
     )
     normalized: bool = option(
-        False, "Divide gradients by the norm of their layer's", panel=ADVANCED
+        False, "Divide gradient scores by their norm within each layer", panel=ADVANCED
     )
     relevance_rules: Literal["voita", "attnlrp"] | None = option(
         None,
-        "Rules of relevance: voita (gating factors are constants) or attnlrp",
+        "Rules of relevance propagation: voita (gating factors are constants) or attnlrp",
         choices=names.RULES,
         show_default="voita",
         panel=ADVANCED,

@@ -76,7 +76,7 @@ class LearnMaskConfig(TrainingConfig):
     helps = {
         "data": "Directory with train and dev files, or data set (datasets:nyu-mll/glue:mnli)",
         "limit": "Maximum number of training examples, evenly spaced over the file",
-        "select_on": "Split that is evaluated after every epoch, at most 500 examples of it",
+        "select_on": "Split to evaluate on after every epoch (at most 500 examples)",
     }
     required = ("out",)
     completed = ("task", "data")
@@ -90,31 +90,31 @@ class LearnMaskConfig(TrainingConfig):
     corpus: str | Path | None = option(None, "File of texts for the objective", show_default=False)
     penalty: tuple[float, ...] | None = option(
         None,
-        "Penalty of a fully open mask, in nats; several are several runs",
+        "Penalty of a fully open mask, in nats; with several values, one run each",
         parse=decimals("penalty"),
         check=_check_penalties,
         show_default=False,
     )
     sparsity: tuple[float, ...] | None = option(
         None,
-        "Share of attention to forbid, e.g. 0.8,0.9; several are several runs",
+        "Share of attention to forbid, e.g. 0.8,0.9; with several values, one run each",
         parse=decimals("sparsity"),
         check=_check_sparsities,
         show_default=False,
     )
     soft: bool = option(
-        False, "Learn how much each pair of positions matters; the mask stays between 0 and 1"
+        False, "Learn a soft mask, with values between 0 and 1 for each pair of positions"
     )
     structured: bool = option(
-        False, "One value per distance; the first and last positions stay open"
+        False, "Learn one value per distance; the first and last positions stay open"
     )
     without_diagonal: bool = option(False, "Forbid every token to attend to itself", panel=ADVANCED)
     per: Literal["model", "layer", "head"] = option(
-        "model", "One mask per model, layer or head", choices=PER
+        "model", "Scope of a mask: model, layer or head", choices=PER
     )
     form: str = option(
         "renormalised",
-        "How a mask between 0 and 1 acts on attention: renormalised, additive or multiplicative",
+        "Effect of a soft mask on attention: renormalised, additive or multiplicative",
         choices=MASK_FORMS,
         panel=ADVANCED,
     )
@@ -122,14 +122,14 @@ class LearnMaskConfig(TrainingConfig):
     mask_rate: float = option(RATE, "Learning rate of the mask", above=0, panel=ADVANCED)
     settle: float = option(
         SETTLE,
-        "Share of the steps after which the mask is 0 or 1 and only the weights are trained",
+        "Share of the steps after which the mask is fixed to 0 or 1 and only the weights are trained",
         above=0,
         at_most=1,
         panel=ADVANCED,
     )
     seeds: tuple[int, ...] = option(
         (0,),
-        "Random seeds (mask noise, dropout, order of examples); several are several runs",
+        "Random seeds (mask noise, dropout, order of examples); one run each",
         parse=numbers("seeds"),
     )
 

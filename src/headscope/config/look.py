@@ -45,15 +45,15 @@ class LookConfig(Config):
 
     lens: tuple[str, ...] = option(
         ("raw",),
-        f"Lenses, separated by commas; the page switches between them. Of heads: {', '.join(LENSES)}; "
-        f"of tokens: {', '.join(TOKEN_MAPS)}",
+        f"Lenses, separated by commas; the page switches between them. Per head: {', '.join(LENSES)}; "
+        f"over all heads: {', '.join(TOKEN_MAPS)}",
         parse=_lenses,
         is_list=True,
         choices=(*LENSES, *TOKEN_MAPS),
     )
     target: int | None = option(
         None,
-        "Take gradients of the output at this token, counted from 0",
+        "Token whose output gradients are taken of, counted from 0",
         at_least=0,
         show_default="all tokens",
         panel=ADVANCED,

@@ -332,7 +332,7 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
                 del own[name]  # None is not given
         if config is not None and not isinstance(config, kind):
             if not kind.primary:
-                raise TypeError(f"{command}() takes a {kind.__name__}, got {config!r}")
+                raise TypeError(f"{command}() takes {_with_article(kind.__name__)}, got {config!r}")
             own[kind.primary], config = config, None  # the files instead of a TaskData
         if config is None and is_left_out(slots[0][0], kind, own):
             if own:
@@ -360,6 +360,10 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
     ]
     check_together(main, *made[1:], keywords=keywords)
     return made
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
 def _complete(

@@ -62,7 +62,7 @@ class ProbeConfig(Config):
     epochs: int = option(EPOCHS, "Number of passes over the sentences", at_least=1)
     word_pooling: Literal["mean", "first", "max"] = option(
         "mean",
-        "How the attention rows of a word's tokens are combined: mean, first or max",
+        "Pooling of the attention of a word's tokens: mean, first or max",
         choices=names.POOLS,
         panel=ADVANCED,
     )

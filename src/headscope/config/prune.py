@@ -54,10 +54,10 @@ class PruneConfig(SearchConfig):
     }
     optional = (TaskData,)
     helps = {
-        "task": "Task to search for and to report on: mnli, stsb, retrieval …",
+        "task": "Task to select heads for and to report on: mnli, stsb, retrieval …",
         "data": "Data of the task, as for headscope evaluate",
         "limit": "Maximum number of examples to select on, evenly spaced over the file",
-        "out": "Directory to write the model into; must not exist yet",
+        "out": "Output directory of the pruned model; must not exist yet",
         "select_on": "Split to select heads and to repair on",
         "report_on": "Split to report on",
         "seed": "Random seed (order of examples, random search)",
@@ -75,7 +75,9 @@ class PruneConfig(SearchConfig):
         parse=repair_names,
         show_default="none",
     )
-    recover: int = option(0, "Epochs of training after the cut, on the train split", at_least=0)
+    recover: int = option(
+        0, "Number of epochs to train after pruning, on the train split", at_least=0
+    )
     recover_steps: bool = option(
         False,
         "With --search iterative: train after every step instead of at the end",
@@ -84,9 +86,12 @@ class PruneConfig(SearchConfig):
     distil: bool = option(
         False, "Distil from the unpruned model in addition to the labels", panel=ADVANCED
     )
-    learning_rate: float = option(5e-5, "Learning rate of this training", above=0, panel=ADVANCED)
+    learning_rate: float = option(5e-5, "Learning rate, with --recover", above=0, panel=ADVANCED)
     form: str = option(
-        "small", "Form of the model: small, plain or onnx", choices=FORMS, panel=ADVANCED
+        "small",
+        "Form of the saved model: small, plain (loads without headscope) or onnx",
+        choices=FORMS,
+        panel=ADVANCED,
     )
 
     def __post_init__(self) -> None:

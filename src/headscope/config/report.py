@@ -22,8 +22,8 @@ class ReportConfig(Config):
     python = 'headscope.join(["study", "which", "small"]).write("index.html")'
     uses = {Run: ("out", "overwrite", "no_figures")}
     helps = {
-        "out": "The page to write; must not exist yet",
-        "overwrite": "Replace what is already there",
+        "out": "Page to write; must not exist yet",
+        "overwrite": "Replace an existing page",
     }
     required = ("out",)
 

@@ -57,10 +57,14 @@ class SearchConfig(Config):
     defaults = {"select_on": "dev:half-a", "report_on": "dev:half-b"}
 
     remove: int | None = option(
-        None, "Number of heads to remove, by a search", at_least=1, show_default=False
+        None, "Number of heads to remove; a search selects them", at_least=1, show_default=False
     )
     sparsity: float | None = option(
-        None, "Share of all heads to remove, by a search", above=0, below=1, show_default=False
+        None,
+        "Share of all heads to remove (0 to 1); a search selects them",
+        above=0,
+        below=1,
+        show_default=False,
     )
     keep_metric: float | None = option(
         None,
@@ -69,7 +73,7 @@ class SearchConfig(Config):
         show_default=f"{KEEP_METRIC} if no other target is given",
     )
     speedup: float | None = option(
-        None, "Speed-up to reach, e.g. 1.2: search until the model is expected to be that fast", above=1
+        None, "Speed-up to reach, e.g. 1.2; a search selects the heads", above=1
     )  # fmt: skip
     search: str = option("beam", f"Search method: {', '.join(SEARCHES)}", choices=SEARCHES)
     by: str = option(
@@ -80,7 +84,7 @@ class SearchConfig(Config):
     )
     relevance_rules: Literal["voita", "attnlrp"] = option(
         "voita",
-        "Relevance rules, with --by relevance: voita or attnlrp",
+        "Rules of relevance propagation, with --by relevance: voita or attnlrp",
         choices=RULES,
         panel=SEARCH,
     )
@@ -101,10 +105,12 @@ class SearchConfig(Config):
         show_default="all",
         panel=SEARCH,
     )
-    step: float = option(STEP, "Share of the heads that iterative removes per step", above=0, at_most=1, panel=SEARCH)  # fmt: skip
-    beam_width: int = option(WIDTH, "Beam width", at_least=1, panel=SEARCH)
-    expansion: int = option(EXPANSION, "Number of heads a beam tries to add to its best set", at_least=1, panel=SEARCH)  # fmt: skip
-    draws: int = option(DRAWS, "Number of random orders", at_least=1, panel=SEARCH)
+    step: float = option(STEP, "Share of the heads to remove per step, with --search iterative", above=0, at_most=1, panel=SEARCH)  # fmt: skip
+    beam_width: int = option(WIDTH, "Beam width, with --search beam", at_least=1, panel=SEARCH)
+    expansion: int = option(EXPANSION, "Number of heads that a beam search tries to add to its best set", at_least=1, panel=SEARCH)  # fmt: skip
+    draws: int = option(
+        DRAWS, "Number of random orders, with --search random", at_least=1, panel=SEARCH
+    )
     sizes: int | tuple[int, ...] | None = option(
         None,
         "Numbers of removed heads to report, e.g. 3,10,20,30",
@@ -114,7 +120,7 @@ class SearchConfig(Config):
     )
     try_repairs: tuple[str, ...] = option(
         (),
-        "Report each of them repaired, too: fold,refit,fold+refit",
+        "Repairs to report for every size in addition: fold,refit,fold+refit",
         parse=names,
         check=_check_try_repairs,
         show_default="none",

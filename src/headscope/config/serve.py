@@ -48,14 +48,14 @@ class ServeConfig(Config):
 
     study: list[Any] | None = option(
         None,
-        "Study of the model to show next to it; several are joined",
+        "Study of the model to show in addition; may be repeated",
         parse=_studies,
         metavar="DIR",
         show_default=False,
     )
     compare: Any = option(
         None,
-        "A second model to compare with",
+        "Second model to compare with",
         check=check_model("compare"),
         metavar="MODEL2",
         show_default=False,

@@ -47,7 +47,7 @@ def _check_task(task: Any) -> None:
         )
 
 
-SPLIT = "train, dev or test; dev:half-a and dev:half-b are two halves of dev"
+SPLIT = "train, dev or test; dev:half-a and dev:half-b are two halves of dev, drawn by a hash of the text"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class TaskData(Config):
     primary = "data"
 
     task: Any = option(
-        help=f"{', '.join(names.TASKS[:-1])} or {names.TASKS[-1]}",
+        help=f"Task: {', '.join(names.TASKS[:-1])} or {names.TASKS[-1]}",
         check=_check_task,
         show_default=False,
     )
@@ -95,11 +95,11 @@ class TaskData(Config):
         panel=ADVANCED,
     )
     columns: Mapping[str, str] | None = option(
-        None, "Names of our columns in the data, e.g. premise=sentence_a,label=gold",
+        None, "Columns of the data under other names, as expected=actual: premise=sentence_a,label=gold",
         parse=pairs("columns"), show_default=False, panel=ADVANCED,
     )  # fmt: skip
     labels: Mapping[str, str] | None = option(
-        None, "Our names for the data's labels, e.g. entails=entailment,0=neutral",
+        None, "Labels of the data under other names, as actual=expected: entails=entailment,0=neutral",
         parse=pairs("labels"), show_default=False, panel=ADVANCED,
     )  # fmt: skip
 
@@ -113,7 +113,7 @@ class Reading(Config):
 
     pooling: str | None = option(
         None,
-        "How token states become one vector of a text: mean, first (or cls), last (or lasttoken), max, "
+        "Pooling of token states into one vector per text: mean, first (or cls), last (or lasttoken), max, "
         "mean_sqrt_len or weightedmean",
         parse=parse_pooling,
         show_default=AS_STATED,
@@ -132,7 +132,7 @@ class Reading(Config):
     )  # fmt: skip
     open_special: bool = option(
         False,
-        "With a mask: special tokens attend to and are attended by all",
+        "With --mask: special tokens attend to all tokens, and all tokens attend to them",
         panel=ADVANCED,
     )
 
@@ -148,7 +148,7 @@ class Run(Config):
     """
 
     out: Path | None = option(
-        None, "Directory to write; must not exist yet", show_default=False, recorded=False
+        None, "Output directory; must not exist yet", show_default=False, recorded=False
     )
     seed: int = option(0, "Random seed", panel=ADVANCED)
     revision: str | None = option(
@@ -159,7 +159,7 @@ class Run(Config):
     )
     device: str = option(
         "auto",
-        "auto (a GPU if there is one), cpu, cuda, cuda:1, mps …",
+        "Device: auto (a GPU if there is one), cpu, cuda, cuda:1, mps …",
         check=check_device,
         panel=ADVANCED,
     )

@@ -32,7 +32,7 @@ class SpeedConfig(Config):
     helps = {"out": "With --mask: figure to write, e.g. speed.svg"}
 
     against: str | Path | None = option(
-        None, "Unpruned model, timed in turns with this one", show_default="none"
+        None, "Unpruned model to compare with; the two are timed alternately", show_default="none"
     )
     mask: str | None = option(
         None,

@@ -33,30 +33,30 @@ class TextData(Config):
     corpus: list[str | Path] = option(
         (),
         "Files of text (one per line), tab-separated pairs, FASTA or tables (csv, tsv, jsonl), also gzipped; - is "
-        "stdin. wikipedia-pairs is a corpus that comes with headscope",
+        "stdin. wikipedia-pairs is bundled",
         parse=file_list,
         metavar="FILE…",
         show_default=False,
     )
     treebank: list[str | Path] = option(
         (),
-        "Treebanks in CoNLL-U: measures which head follows which relation. Without --corpus their sentences are the "
-        "corpus",
+        "Treebanks in CoNLL-U, to measure which head follows which syntactic relation. Without --corpus their "
+        "sentences are the corpus",
         parse=file_list,
         metavar="FILE…",
         show_default=False,
     )
     coreference: list[str | Path] = option(
         (),
-        "Documents in CoNLL-2012 columns: measures which head finds antecedents",
+        "Documents in CoNLL-2012 columns, to measure which head attends to antecedents",
         parse=file_list,
         metavar="FILE…",
         show_default=False,
     )
     frequency: str | Path | None = option(
         None,
-        "Word frequencies: measures which head attends to rare words. english (a bundled list), a file of words and "
-        "numbers, or corpus to count the texts themselves",
+        "Word frequencies, to measure which head attends to rare words: english (a bundled list), a file of words and "
+        "counts, or corpus (count the words of the texts)",
         metavar="LIST",
         show_default=False,
     )
@@ -87,7 +87,7 @@ class TextData(Config):
     )
     long_texts: Literal["truncate", "window", "skip", "error"] = option(
         "truncate",
-        "Treatment of longer texts: truncate, window (split into several), skip or error",
+        "Treatment of texts above the maximum length: truncate, window (split into several), skip or error",
         choices=names.LONG,
         panel=ADVANCED,
     )

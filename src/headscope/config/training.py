@@ -22,7 +22,7 @@ class TrainingConfig(Config):
     learning_rate: float = option(5e-5, "Learning rate of the weights", above=0, panel=ADVANCED)
     warmup: float = option(
         0.1,
-        "Share of the steps in which the learning rate rises",
+        "Share of the steps with a rising learning rate",
         at_least=0,
         at_most=1,
         panel=ADVANCED,
@@ -63,7 +63,7 @@ class ModelSizes(Config):
     )
     intermediate: int | None = option(
         None,
-        "Size of its feed-forward layers",
+        "Feed-forward size of a new model",
         at_least=1,
         show_default=f"{AS_CONFIGURED}; 4 × the hidden size",
         panel=NEW_MODEL,
@@ -88,7 +88,7 @@ class NewModelConfig(ModelSizes):
 
     from_scratch: bool = option(
         False,
-        "Start from new weights; only architecture and size are taken",
+        "Start from new weights, with the architecture and size of MODEL",
         panel=NEW_MODEL,
     )
 
@@ -97,8 +97,8 @@ def checkpoints_option() -> Any:
     """Number of models to keep during the training."""
     return option(
         None,
-        "Number of models to keep during the training in OUT/checkpoints, early ones closer together: "
-        "see headscope analyze --checkpoints",
+        "Number of checkpoints to keep in OUT/checkpoints, early ones closer together (for headscope analyze "
+        "--checkpoints)",
         at_least=2,
         metavar="N",
         show_default="none",

@@ -21,6 +21,18 @@ ONE_A_LINE = "one JSON object a line"
 UNLIST = "If the file holds one list, write its items a line each: jq -c '.[]'"
 
 
+class RenamedColumn(tuple[str, ...]):
+    """The name of a column in the data, if the user stated it; `ours` is the task's name of the column."""
+
+    ours: str
+
+    @classmethod
+    def of(cls, name: str, ours: str) -> RenamedColumn:
+        column = cls((name,))
+        column.ours = ours
+        return column
+
+
 @dataclass(frozen=True)
 class Record:
     """One row: its cells by column, and its file and line."""
@@ -47,11 +59,12 @@ class Record:
         for name in names:
             if name in self.cells:
                 return name
+        ours = names.ours if isinstance(names, RenamedColumn) else names[0].replace(" ", "_")
         alternatives = " or ".join(f'"{name}"' for name in names)
         raise HeadscopeError(
             f"no column {alternatives} among {choices(names[0], self.cells)}",
             where=self.where,
-            fix=f'Name the column that holds it: `columns={{"{names[0].replace(" ", "_")}": "NAME"}}`',
+            fix=f'Name the column that holds it: `columns={{"{ours}": "NAME"}}`',
         )
 
 

@@ -26,7 +26,7 @@ from headscope.data.batches import collate
 from headscope.data.encode import Counts, Encoder
 from headscope.data.encode import Sequence as Encoded
 from headscope.data.examples import Example
-from headscope.data.records import find_split, lone_header
+from headscope.data.records import RenamedColumn, find_split, lone_header
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
@@ -147,7 +147,10 @@ class Task(ABC):
 
     def column(self, names: Sequence[str]) -> tuple[str, ...]:
         """The possible names of a column: the user's, else any of these."""
-        return next(((self.columns[name],) for name in names if name in self.columns), tuple(names))
+        renamed = (
+            RenamedColumn.of(self.columns[name], name) for name in names if name in self.columns
+        )
+        return next(renamed, tuple(names))
 
     @abstractmethod
     def read(self, path: Path) -> Iterator[Item]:
