@@ -72,11 +72,11 @@ STEPS: dict[str, list[str]] = {
         "importance": f"importance minilm {STSB} --limit 24 --max-length 32 --by all --out study",
         "importance-kinds": f"importance rxnmapper --task masked --data {REACTIONS} --limit 6 --max-length 48 "
         "--kind only,layer,shared --mode mean --out study",
-        "fix": f"fix minilm {STSB} {SPLITS} --heads '0.*,1.*' --sizes 4,12 --out fixed",
+        "fix": f"fixed-patterns minilm {STSB} {SPLITS} --heads '0.*,1.*' --sizes 4,12 --out fixed",
         "masks-compare": f"masks compare minilm {STSB} --report-limit 32 --out study",
         "gate": f"gate minilm {TRAINING} --keep 40 --out gated",
-        "learn-mask": f"learn-mask minilm {TRAINING} --sparsity 0.5 --per layer --out study",
-        "knock-out": "knock-out minilm --corpus wikipedia-pairs --column a --limit 2 --max-length 16 --out study",
+        "learn-mask": f"masks learn minilm {TRAINING} --sparsity 0.5 --per layer --out study",
+        "knock-out": "ablate-edges minilm --corpus wikipedia-pairs --column a --limit 2 --max-length 16 --out study",
         "probe": f"probe minilm --treebank {TREEBANK} --limit 40 --epochs 2 --dimensions 20 --out probes",
         "analyze-corpus": f"analyze minilm --corpus {WIKIPEDIA} --limit 30 --max-length 48 --frequency english "
         "--out study",

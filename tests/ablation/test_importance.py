@@ -262,7 +262,10 @@ def test_another_option_is_refused_by_name(
         (("--seed", "1"), "--seed must be as in the run to resume (0), got 1"),
         (("--mode", "mean"), "--mode must be as in the run to resume (zero), got mean"),
         (("--max-length", "16"), "--max-length must be as in the run to resume (null), got 16"),
-        (("--sequential-test", "0.1"), "--sequential-test must be as in the run to resume (null), got 0.1"),
+        (
+            ("--sequential-test", "0.1"),
+            "--sequential-test must be as in the run to resume (null), got 0.1",
+        ),
         (("--dtype", "float64"), "--dtype must be as in the run to resume (float32), got float64"),
         (("--labels", "2=1"), '--labels must be as in the run to resume (null), got {"2": "1"}'),
         (
@@ -386,7 +389,9 @@ def test_without_labels_what_the_model_says_stands_in_for_what_is_right(here: Pa
 
 
 def test_rules_are_refused_where_nothing_goes_by_them(here: Path) -> None:
-    with pytest.raises(HeadscopeError, match=r'^`relevance_rules` requires `by="relevance"` \(or all\)'):
+    with pytest.raises(
+        HeadscopeError, match=r'^`relevance_rules` requires `by="relevance"` \(or all\)'
+    ):
         importance("bert", task="sst2", data="dev.tsv", by="gradient", relevance_rules="attnlrp")
 
 

@@ -145,7 +145,7 @@ def test_an_unknown_option_is_a_type_error() -> None:
 
 
 def test_fix_with_a_task_is_the_command(here: Path) -> None:
-    words = "fix bert --task sst2 --data dev.tsv --sizes 1,2 --batch-size 8 --out typed"
+    words = "fixed-patterns bert --task sst2 --data dev.tsv --sizes 1,2 --batch-size 8 --out typed"
     done = CliRunner().invoke(app, words.split())
     assert done.exit_code == 0, done.output
     data, config = TaskData(**DATA), FixedPatternsConfig(sizes=(1, 2), batch_size=8)
@@ -167,13 +167,11 @@ def test_fix_with_a_task_is_the_command(here: Path) -> None:
     assert {str(head) for head in twice.patterns} == {"encoder.1.0"}
 
 
-def test_fronts_and_speed_return_what_the_commands_print(here: Path) -> None:
+def test_join_and_speed_return_what_the_commands_print(here: Path) -> None:
     for name in ("rank", "greedy"):
         headscope.prune("bert", **DATA, remove=1, search=name, sizes=(1,), out=name)
-    study = headscope.fronts(["rank", "greedy"], out="fronts")
-    assert (here / "fronts" / "index.html").exists()
-    assert set(study.tables["fronts"]["search"]) == {"rank by gradient-second", "greedy"}
-    assert study.record["config"] == {"studies": ["rank", "greedy"], "roles": None}
+    joined = headscope.join(["rank", "greedy"])
+    assert set(joined.tables["fronts"]["search"]) == {"rank by gradient-second", "greedy"}
     result = headscope.speed("rank", against="bert", batch_size=1, length=8, repeats=2)
     assert [model.name for model in result.models] == ["bert", "rank"]
     assert result.layers is not None

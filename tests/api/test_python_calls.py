@@ -62,7 +62,7 @@ LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` take
     "encode": lambda model, folder: list(headscope.encode(model, TEXTS)),
     "evaluate": lambda model, folder: headscope.evaluate(model, **task(folder)),
     "finetune": lambda model, folder: headscope.finetune(model, epochs=1, **task(folder)),
-    "fix": lambda model, folder: headscope.fixed_patterns(model, {(0, 1): "previous"}),
+    "fixed_patterns": lambda model, folder: headscope.fixed_patterns(model, {(0, 1): "previous"}),
     "gate": lambda model, folder: headscope.gate(model, keep=2, epochs=1, **task(folder)),
     "importance": lambda model, folder: headscope.importance(model, by="gradient", **task(folder)),
     "knock_out": lambda model, folder: headscope.ablate_edges(model, TEXTS[:1]),

@@ -183,7 +183,9 @@ def test_documents_that_are_all_malformed_leave_nothing_to_ask(here: Path, run: 
 
 
 def test_an_unknown_way_to_join_pieces_is_refused(run: Run) -> None:
-    said = run("analyze", "bert", "--corpus", "good.txt", "--word-pooling", "last", "--out", "study")
+    said = run(
+        "analyze", "bert", "--corpus", "good.txt", "--word-pooling", "last", "--out", "study"
+    )
     assert (said.status, said.error) == (
         2,
         '--word-pooling must be first, max or mean, got "last".',

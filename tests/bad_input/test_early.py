@@ -120,7 +120,7 @@ WRONG: dict[str, str] = {
     "analyze model --corpus good.txt --mask window:height=2 --out new": '--mask "window:height=2": "height" is no '
     "parameter of this mask. Expected width=4.",
     "analyze model --corpus good.txt --mask gone.npz --out new": "gone.npz: not there. Expected a mask that headscope "
-    "learn-mask wrote, or an .npy file with n x n of true and false.",
+    "masks learn wrote, or an .npy file with n x n of true and false.",
     "look model text --lens rolout --out new.html": f'--lens must be {choices("", (*LENSES, *TOKEN_MAPS))}, '
     'got "rolout". Did you mean "rollout"?',
     'look model "" --out new.html': 'text "": there are no tokens in it. Expected some text.',
@@ -164,7 +164,7 @@ WRONG: dict[str, str] = {
     "got 99. Did you mean 0.99?",
     f"prune model {ON_TASK} --out new --keep-metric 0": "--keep-metric: must be the share of the unpruned metric to keep, "
     "got 0. Expected 0.99, say.",
-    f"fix model {ON_TASK} --out new --keep-metric 99": "--keep-metric: must be the share of the unpruned metric to keep, "
+    f"fixed-patterns model {ON_TASK} --out new --keep-metric 99": "--keep-metric: must be the share of the unpruned metric to keep, "
     "got 99. Did you mean 0.99?",
     "prune model --heads 0.1": "prune requires --out.",
     "finetune model --task sst2 --data two --epochs 0 --out new": "--epochs must be at least 1, got 0.",
@@ -173,8 +173,8 @@ WRONG: dict[str, str] = {
     "gate model --task sst2 --data two --out new": "gate requires either --keep or --penalty.",
     "gate model --task sst2 --data two --keep some --out new": '--keep must be whole numbers such as 3,10,20, '
     'got "some".',
-    "learn-mask model --task sst2 --data two --out new": "learn-mask requires --penalty, --sparsity or --soft.",
-    "learn-mask model --sparsity 0.5 --out new": "learn-mask requires either --task and --data, or --objective "
+    "masks learn model --task sst2 --data two --out new": "masks learn requires --penalty, --sparsity or --soft.",
+    "masks learn model --sparsity 0.5 --out new": "masks learn requires either --task and --data, or --objective "
     "and --corpus.",
     "compare study gone --out new": "gone: there is no such directory. Expected a study that a command wrote.",
     "fronts study full --out new": "full/run.json: not a study (No such file or directory). Expected a directory written "
@@ -192,11 +192,12 @@ WRONG: dict[str, str] = {
     "masks show stra": 'MASK "stra": "stra" is no mask. Expected bigbird, dense, diagonal, first-and-last, fixed, '
     'logsparse, longformer, no-diagonal, random, star, strided or window; did you mean "star"?',
     "masks show star --out star.gif": 'star.gif: the name of a picture must end in .svg or .png, got ".gif".',
-    "film gone --corpus good.txt --out new": "gone: there is no such directory. Expected a model trained by headscope.",
+    "analyze gone --checkpoints --corpus good.txt --out new": "gone: there is no such directory. Expected a model that "
+    "headscope trained with --checkpoints N.",
     "pretrain --corpus gone.txt --out new": "gone.txt: there is no such file here. Expected a file, or a corpus that "
     "comes with headscope: wikipedia-pairs.",
     "probe model --treebank gone.conllu --out new": f"gone.conllu: {NO_FILE}",
-    "knock-out model --corpus good.txt --to specials --out new": '--to must be classification, content, punctuation, '
+    "ablate-edges model --corpus good.txt --to specials --out new": '--to must be classification, content, punctuation, '
     'separator or special, got "specials". Did you mean "special"?',
 }  # fmt: skip
 
@@ -247,25 +248,25 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"evaluate model {ON_TASK} --open-special": ("--open-special", "--mask NAME"),
     f"evaluate model {ON_TASK} --pooling first": ("--pooling", POOLED),
     f"evaluate model {ON_TASK} --prompt query": ("--prompt", POOLED),
-    "film model --corpus good.txt --open-special --out new": (
+    "analyze model --checkpoints --corpus good.txt --open-special --out new": (
         "--open-special", "a mask: --mask NAME, or that of the training"),
-    "film model --corpus good.txt --threshold relation=0.2 --out new": (
+    "analyze model --checkpoints --corpus good.txt --threshold relation=0.2 --out new": (
         "--threshold", "--treebank FILE for the threshold relation"),
     "finetune model --task sst2 --data two --pooling first --out new": ("--pooling", POOLED),
-    f"fix model {ON_TASK} --pooling first --out new": ("--pooling", POOLED),
+    f"fixed-patterns model {ON_TASK} --pooling first --out new": ("--pooling", POOLED),
     "gate model --task sst2 --data two --keep 2 --prompt query --out new": ("--prompt", POOLED),
-    "learn-mask model --objective mlm --corpus good.txt --soft --pooling first --out new": ("--pooling", POOLED),
+    "masks learn model --objective mlm --corpus good.txt --soft --pooling first --out new": ("--pooling", POOLED),
     f"masks compare model {ON_TASK} --pooling first --out new": ("--pooling", POOLED),
     f"evaluate model {ON_TASK} --split test": ("--split", ONE_FILE),
     f"importance model {ON_TASK} --split train --out new": ("--split", ONE_FILE),
-    f"fix model {ON_TASK} --report-on test --out new": ("--report-on", ONE_FILE),
+    f"fixed-patterns model {ON_TASK} --report-on test --out new": ("--report-on", ONE_FILE),
     f"masks compare model {ON_TASK} --report-on test --out new": ("--report-on", ONE_FILE),
     f"{PRUNE} --remove 2 --select-on train": ("--select-on", ONE_FILE),
-    "film model --treebank tree.conllu --pairs --out new": ("--pairs", "--corpus FILE"),
+    "analyze model --checkpoints --treebank tree.conllu --pairs --out new": ("--pairs", "--corpus FILE"),
     "finetune model --task sst2 --data two --layers 2 --out new": ("--layers", "--from-scratch"),
     "finetune model --task sst2 --data two --vocabulary 900 --out new": ("--vocabulary", "--from-scratch"),
     "finetune model --task sst2 --data two --open-special --out new": ("--open-special", "--mask NAME"),
-    f"fix model {ON_TASK} --heads 0.1 --patterns 0.1=first --out new": (
+    f"fixed-patterns model {ON_TASK} --heads 0.1 --patterns 0.1=first --out new": (
         "--heads", "that --patterns is left out: they name heads"),
     "gate model --task sst2 --data two --keep 2 --hidden 8 --out new": ("--hidden", "--from-scratch"),
     "gate model --task sst2 --data two --keep 2 --freeze-weights --learning-rate 1e-4 --out new": (
@@ -274,12 +275,12 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
         "--settle", "weights that are trained: leave --freeze-weights out"),
     "gate model --task sst2 --data two --keep 2 --freeze-weights --from-scratch --out new": (
         "--freeze-weights", "trained weights: leave --from-scratch out"),
-    "knock-out model --corpus good.txt --open-special --out new": ("--open-special", "--mask NAME"),
-    "learn-mask model --task sst2 --data two --soft --settle 0.5 --out new": (
+    "ablate-edges model --corpus good.txt --open-special --out new": ("--open-special", "--mask NAME"),
+    "masks learn model --task sst2 --data two --soft --settle 0.5 --out new": (
         "--settle", "a mask that becomes 0 or 1: leave --soft out"),
-    "learn-mask model --task sst2 --data two --sparsity 0.5 --freeze-weights --learning-rate 1e-4 --out new": (
+    "masks learn model --task sst2 --data two --sparsity 0.5 --freeze-weights --learning-rate 1e-4 --out new": (
         "--learning-rate", "weights that are trained: leave --freeze-weights out"),
-    "learn-mask model --objective mlm --corpus good.txt --soft --report-on test --out new": (
+    "masks learn model --objective mlm --corpus good.txt --soft --report-on test --out new": (
         "--report-on", "a directory with train and dev files"),
     "look model text --target 1 --lens raw,rollout --out new.html": (
         "--target", "--lens with one that takes gradients: gradient, gradient-rollout, relevance"),
@@ -329,9 +330,9 @@ RIGHT: dict[str, str] = {
     f"evaluate model {ON_TASK}": "loading model …",
     f"evaluate model {ON_TASK} --split dev:half-b": "loading model …",
     "evaluate model --task sst2 --data tested/test.tsv --split test": "loading model …",
-    "film model --corpus good.txt --out new": "reading the checkpoints of model …",
+    "analyze model --checkpoints --corpus good.txt --out new": "reading the checkpoints of model …",
     "finetune model --task sst2 --data two --out new": "loading model …",
-    f"fix model {ON_TASK} --out new": "loading model …",
+    f"fixed-patterns model {ON_TASK} --out new": "loading model …",
     "fronts study study2 --out new": "reading study and study2 …",
     "gate model --task sst2 --data two --keep 2 --out new": "loading model …",
     f"importance model {ON_TASK} --out new": "loading model …",
@@ -342,8 +343,8 @@ RIGHT: dict[str, str] = {
     "finetune small --task sst2 --data two --from-scratch --max-length 99 --out new": "loading small …",
     f"prune cut {ON_TASK} --remove 9 --out new": "loading cut …",
     "prune model --heads 0.1 --task sst2 --data tested --report-on test --out new": "loading model …",
-    "knock-out model --corpus good.txt --out new": "loading model …",
-    "learn-mask model --task sst2 --data two --soft --out new": "loading model …",
+    "ablate-edges model --corpus good.txt --out new": "loading model …",
+    "masks learn model --task sst2 --data two --soft --out new": "loading model …",
     "look model text --out new.html": "loading model …",
     "masks": "loading torch …",
     "masks show star": "loading torch …",

@@ -139,9 +139,5 @@ def test_functions_without_a_config_refuse_wrong_types() -> None:
         HeadscopeError, match=r"^studies: must be studies or their directories, got 5"
     ):
         headscope.join(5)  # type: ignore[arg-type]
-    with pytest.raises(
-        HeadscopeError, match=r"^studies: must be directories of prune or gate, got 5"
-    ):
-        headscope.fronts([5])  # type: ignore[list-item]
     with pytest.raises(HeadscopeError, match=r"^`batch_size` must be a whole number, got 'x'"):
         headscope.encode("minilm", ["a"], batch_size="x")  # type: ignore[arg-type]

@@ -66,7 +66,13 @@ SIZED = {
 READ = {"task": "stsb", "pooling": "first", "prompt": "query: "}
 ON_TEXTS = {"corpus": ["texts.txt"], "pairs": True, "column": "a,b"}
 SPLIT = {"task": "sst2", "data": "glue", "select_on": "dev", "report_on": "test"}
-SEARCHED = {"task": "sst2", "data": "glue", "objective": "loss", "min_heads_per_layer": 1, "candidates": "0.*"}
+SEARCHED = {
+    "task": "sst2",
+    "data": "glue",
+    "objective": "loss",
+    "min_heads_per_layer": 1,
+    "candidates": "0.*",
+}
 SEARCHED |= {
     "limit": 9,
     "sizes": "1,2",
@@ -95,7 +101,10 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     ("analyze", {"coreference": ["a.conll"], "lenient": True, "word_pooling": "max"}),
-    ("analyze", {"sentences": ["a"], "control": True, "word_pooling": "max", "frequency": "english"}),
+    (
+        "analyze",
+        {"sentences": ["a"], "control": True, "word_pooling": "max", "frequency": "english"},
+    ),
     ("analyze", {"corpus": ["a"], "treebank": ["b"], "pairs": True, "long_texts": "window"}),
     ("analyze", {"texts": ["a"], "statistics": "entropy,twin-distance", "all_rows": True}),
     ("analyze", {"treebank": ["a"], "thresholds": ["relation=0.2"]}),
@@ -108,11 +117,24 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("evaluate", {"data": "glue", "split": "test"}),
     ("evaluate", READ | {"task": "retrieval"}),
     ("evaluate", READ | {"task": "similarity"}),
-    ("film", ON_TEXTS | {"trained": "gone", "mask": "star", "open_special": True}),
-    ("film", {"trained": "gone", "treebank": ["a"], "thresholds": ["relation=0.2"]}),
+    (
+        "analyze",
+        ON_TEXTS
+        | {
+            "checkpoints": True,
+            "model": "gone",
+            "mask": "star",
+            "open_special": True,
+            "resume": True,
+        },
+    ),
+    (
+        "analyze",
+        {"checkpoints": True, "model": "gone", "treebank": ["a"], "thresholds": ["relation=0.2"]},
+    ),
     ("finetune", MASKED | SIZED | READ | SAVED),
-    ("fix", {"heads": "0.*", **READ}),
-    ("fix", {"data": "glue", "select_on": "train", "report_on": "test"}),
+    ("fixed-patterns", {"heads": "0.*", **READ}),
+    ("fixed-patterns", {"data": "glue", "select_on": "train", "report_on": "test"}),
     ("gate", SIZED | SPLIT | {"learning_rate": 1e-4, "settle": 0.5}),
     ("gate", SPLIT | {"freeze_weights": True}),
     ("gate", READ),
@@ -122,7 +144,13 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("importance", {"kind": "head,layer", "heads": "0.1", "sequential_test": 0.05, "mode": "mean"}),
     (
         "importance",
-        {"by": "all", "kind": "pair", "heads": "0.*", "normalized": True, "relevance_rules": "attnlrp"},
+        {
+            "by": "all",
+            "kind": "pair",
+            "heads": "0.*",
+            "normalized": True,
+            "relevance_rules": "attnlrp",
+        },
     ),
     ("importance", {"by": "gradient", "normalized": True}),
     (
@@ -136,13 +164,13 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ),
     ("importance", READ),
     ("importance", {"data": "glue", "split": "train"}),
-    ("knock-out", MASKED),
-    ("learn-mask", SPLIT | {"learning_rate": 1e-4, "settle": 0.5}),
-    ("learn-mask", SPLIT | {"soft": True, "learning_rate": 1e-4}),
-    ("learn-mask", SPLIT | {"freeze_weights": True}),
-    ("learn-mask", READ | {"soft": True}),
-    ("learn-mask", {"objective": "mlm", "corpus": "texts.txt", "data": None}),
-    ("learn-mask", {"out": "masks", "resume": True, "overwrite": True}),
+    ("ablate-edges", MASKED),
+    ("masks learn", SPLIT | {"learning_rate": 1e-4, "settle": 0.5}),
+    ("masks learn", SPLIT | {"soft": True, "learning_rate": 1e-4}),
+    ("masks learn", SPLIT | {"freeze_weights": True}),
+    ("masks learn", READ | {"soft": True}),
+    ("masks learn", {"objective": "mlm", "corpus": "texts.txt", "data": None}),
+    ("masks learn", {"out": "masks", "resume": True, "overwrite": True}),
     ("look", MASKED | {"lens": "raw,relevance", "target": 1}),
     ("look", {"lens": "gradient", "target": 1, "pooling": "first"}),
     ("look", {"lens": "rollout,gradient-rollout", "pooling": "first"}),
@@ -161,10 +189,14 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("masks compare", {"data": "glue", "report_on": "test"}),
     ("pretrain", MASKED | SAVED | {"epochs": 2}),
     ("pretrain", {"steps": 10}),
-    ("prune", SEARCHED | {"remove": 3, "search": "beam", "beam_width": 2, "expansion": 4, "swaps": 2}),
     (
         "prune",
-        SEARCHED | {"keep_metric": 0.99, "search": "rank", "by": "relevance", "relevance_rules": "attnlrp"},
+        SEARCHED | {"remove": 3, "search": "beam", "beam_width": 2, "expansion": 4, "swaps": 2},
+    ),
+    (
+        "prune",
+        SEARCHED
+        | {"keep_metric": 0.99, "search": "rank", "by": "relevance", "relevance_rules": "attnlrp"},
     ),
     ("prune", SEARCHED | {"sparsity": 0.3, "search": "iterative", "by": "norm", "step": 0.2}),
     ("prune", SEARCHED | {"speedup": 1.2, "search": "random", "draws": 5}),
@@ -215,18 +247,18 @@ def test_every_option_of_the_table_has_a_case_in_which_it_has_an_effect(command:
     assert options <= {name for one, given in USEFUL if one == command for name in given}
 
 
-def test_film_may_open_special_tokens_under_the_mask_of_the_training(tmp_path: Path) -> None:
-    options = {"trained": tmp_path, "corpus": ["a"], "open_special": True, "mask": None}
+def test_checkpoints_may_open_special_tokens_under_the_mask_of_the_training(tmp_path: Path) -> None:
+    options = {"checkpoints": True, "model": tmp_path, "corpus": ["a"], "open_special": True}
     with pytest.raises(
         HeadscopeError,
-        match=r"^`open_special` requires a mask: `mask=NAME`, or that of the training",
+        match=r"^`open_special` requires `mask=NAME`, or checkpoints of a training with a mask",
     ):
-        check_effects("film", options, {"open_special"})
+        check_effects("analyze", options, {"open_special"})
     record = {"schema": 1, "model": {"edits": ["Masked('star')"]}}
     (tmp_path / "training.json").write_text(json.dumps(record), "utf-8")
-    check_effects("film", options, {"open_special"})
-    with pytest.raises(HeadscopeError, match=r"^`open_special` requires a mask"):
-        check_effects("film", options | {"mask": "dense"}, {"open_special"})
+    check_effects("analyze", options, {"open_special"})
+    with pytest.raises(HeadscopeError, match=r"^`open_special` requires `mask=NAME`, or"):
+        check_effects("analyze", options | {"mask": "dense"}, {"open_special"})
 
 
 def never() -> AttentionModel:
@@ -428,16 +460,24 @@ def test_prune_refuses_options_without_effect(
     assert not (tmp_path / "new").exists()
 
 
-def test_film_fix_and_pretrain_refuse_options_without_effect(tmp_path: Path) -> None:
+def test_checkpoints_fixed_patterns_and_pretrain_refuse_options_without_effect(
+    tmp_path: Path,
+) -> None:
     new = tmp_path / "new"
     refused(
         "`pairs` requires `corpus=FILE`",
-        lambda: headscope.film(tmp_path, out=new, treebank=tmp_path / "a.conllu", pairs=True),
+        lambda: headscope.analyze(
+            tmp_path, checkpoints=True, out=new, treebank=tmp_path / "a.conllu", pairs=True
+        ),
     )
     refused(
         "`thresholds` requires `treebank=FILE` for the threshold relation",
-        lambda: headscope.film(
-            tmp_path, out=new, corpus="a.txt", thresholds=headscope.Thresholds(relation=0.2)
+        lambda: headscope.analyze(
+            tmp_path,
+            checkpoints=True,
+            out=new,
+            corpus="a.txt",
+            thresholds=headscope.Thresholds(relation=0.2),
         ),
     )
     refused(

@@ -279,7 +279,9 @@ def test_gates_that_end_below_a_half_are_closed_ones(
     monkeypatch.setattr(
         Gates, "__init__", lambda self, *given, **told: plain(self, *given, **told, start=-1.0)
     )
-    done = command(*WORDS, "--penalty", "0", "--gate-rate", "1e-6", "--freeze-weights", "--out", "gated")
+    done = command(
+        *WORDS, "--penalty", "0", "--gate-rate", "1e-6", "--freeze-weights", "--out", "gated"
+    )
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith("--penalty 0: all heads are closed at step 12 of 12.")
 

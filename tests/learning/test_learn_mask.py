@@ -370,12 +370,12 @@ def test_a_killed_run_goes_on_to_the_same_bytes(here: Path) -> None:
     ).read_bytes()
 
 
-SOURCE = "learn-mask requires either --task and --data, or --objective and --corpus."
+SOURCE = "masks learn requires either --task and --data, or --objective and --corpus."
 REFUSED = [
-    ((), "learn-mask requires --penalty, --sparsity or --soft."),
+    ((), "masks learn requires --penalty, --sparsity or --soft."),
     (
         ("--sparsity", "0.5", "--penalty", "1"),
-        "learn-mask requires either --penalty or --sparsity, got both.",
+        "masks learn requires either --penalty or --sparsity, got both.",
     ),
     (("--sparsity", "0.5,0.5"), "--sparsity must not repeat a value, got 0.5 twice."),
     (("--sparsity", "0.5", "--seeds", "1,1"), "--seeds must not repeat a value, got 1 twice."),

@@ -21,7 +21,7 @@ from headscope.study.study import Study
 from worded import glue, saved, sentiments, table
 
 TASK = ("--task", "sst2", "--data", "dev.tsv")
-FIX = ("fix", "bert", *TASK, "--batch-size", "8", "--sizes", "1,2")
+FIX = ("fixed-patterns", "bert", *TASK, "--batch-size", "8", "--sizes", "1,2")
 
 
 @pytest.fixture
@@ -73,9 +73,9 @@ def metrics_by_hand(patterns: dict[Any, str]) -> dict[str, Any]:
     model = headscope.load("bert", model_class="AutoModelForSequenceClassification")
     if patterns:
         model.edit_permanently(headscope.Fixed(patterns))
-    found: dict[str, Any] = headscope.evaluate(model, task="sst2", data="dev.tsv", split="dev:half-b")[
-        "metrics"
-    ]
+    found: dict[str, Any] = headscope.evaluate(
+        model, task="sst2", data="dev.tsv", split="dev:half-b"
+    )["metrics"]
     return found
 
 
@@ -234,7 +234,7 @@ WRONG = {
 def test_what_cannot_be_is_refused_before_anything_is_written(
     here: Path, words: tuple[str, ...]
 ) -> None:
-    said = command("fix", "bert", *TASK, *words, "--out", "fixed")
+    said = command("fixed-patterns", "bert", *TASK, *words, "--out", "fixed")
     assert isinstance(said.exception, HeadscopeError), said.output
     assert WRONG[words] in str(said.exception)
     assert "\n" not in str(said.exception)
@@ -246,7 +246,7 @@ def test_a_fixed_model_is_not_written_in_another_form(here: Path) -> None:
     said = command("prune", "fixed", "--heads", "1.1", "--form", "plain", "--out", "plain")
     assert "--form plain: 1 heads follow fixed patterns" in str(said.exception)
     assert not list(here.glob("plain*"))
-    again = command("fix", "fixed", *TASK, "--patterns", "0.0=next", "--out", "again")
+    again = command("fixed-patterns", "fixed", *TASK, "--patterns", "0.0=next", "--out", "again")
     assert "encoder.0.0 is fixed already: previous" in str(again.exception)
 
 

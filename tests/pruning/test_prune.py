@@ -73,7 +73,16 @@ def done(*words: str) -> Result:
 
 def evaluated(model: str, data: str, *words: str) -> dict[str, Any]:
     said = done(
-        "evaluate", model, "--task", "sst2", "--data", data, "--split", "dev:half-b", "--json", *words
+        "evaluate",
+        model,
+        "--task",
+        "sst2",
+        "--data",
+        data,
+        "--split",
+        "dev:half-b",
+        "--json",
+        *words,
     )
     found: dict[str, Any] = json.loads(said.stdout)
     return found
@@ -210,7 +219,15 @@ def test_repairs_and_recovery_are_reported_stage_by_stage(here: Path) -> None:
     assert list(told["stages"]) == ["cut", "fold", "refit", "recovered"]
     said = json.loads(
         done(
-            "evaluate", "small", "--task", "sst2", "--data", "glue", "--split", "dev:half-b", "--json"
+            "evaluate",
+            "small",
+            "--task",
+            "sst2",
+            "--data",
+            "glue",
+            "--split",
+            "dev:half-b",
+            "--json",
         ).stdout
     )
     assert said["metrics"] == told["stages"]["recovered"]["metrics"]
@@ -472,7 +489,9 @@ def test_a_dry_run_says_what_the_run_would_do(here: Path) -> None:
         f"{chosen['stages']['cut']['change']['high']:+.4f}]",
     ]
     assert said[5] == chosen["advice"]
-    assert said[6] == "would be measured: --task sst2 --data dev.tsv --split dev:half-b --batch-size 8"
+    assert (
+        said[6] == "would be measured: --task sst2 --data dev.tsv --split dev:half-b --batch-size 8"
+    )
     assert [size["parameters"] for size in told["sizes"]] == [
         before["parameters"],
         after["parameters"],
@@ -554,7 +573,10 @@ REFUSED = [
         "--beam-width requires --search beam. It has no effect otherwise.",
     ),
     (("--remove", "3", *TASK, "--by", "nonsense"), f"--by must be {choices('', SCORES)}"),
-    (("--remove", "3", *TASK, "--min-heads-per-layer", "-2"), "--min-heads-per-layer must be at least 0, got -2"),
+    (
+        ("--remove", "3", *TASK, "--min-heads-per-layer", "-2"),
+        "--min-heads-per-layer must be at least 0, got -2",
+    ),
     (("--remove", "3", *TASK, "--report-limit", "-1"), "--report-limit must be at least 1, got -1"),
     (
         ("--remove", "3", *TASK, "--recover-steps"),

@@ -26,8 +26,8 @@ def analyze(
     Every statistic whose data is given is computed: those of plain texts always, relations with a treebank,
     antecedents with coreference, rare words with word frequencies.
 
-    With `checkpoints=True`, `model` is the directory of a training by `pretrain` or `finetune` with `checkpoints=N`, and
-    every checkpoint is analysed. The tables `film` and `film_roles` of the result have the statistics and the roles of
+    With `checkpoints=True`, `model` is the directory of a training by `pretrain` or `finetune` with `checkpoints=N`.
+    Every checkpoint is analysed. The tables `film` and `film_roles` of the result have the statistics and the roles of
     the heads at every step; the rest is the study of the last checkpoint.
 
     Returns

@@ -27,9 +27,9 @@ def fixed_patterns(
 ) -> FixedPatternsResult:
     """Replace the attention of heads by fixed patterns: the heads lose their queries and keys.
 
-    With patterns alone the heads are fixed and nothing is measured. With a task this is the command `headscope fixed-patterns`:
-    it selects patterns and the order of heads, measures the loss on other examples, and writes the model and its study
-    to `out`.
+    With patterns alone the heads are fixed and nothing is measured. With a task this is the command
+    `headscope fixed-patterns`: it selects patterns and the order of heads, measures the loss on other examples, and
+    writes the model and its study to `out`.
 
     Parameters
     ----------

@@ -14,7 +14,12 @@ from headscope.config.shared import Reading, Run, TaskData
 
 @command()
 def fixed_patterns(
-    model: Model, data: TaskData, config: FixedPatternsConfig, reading: Reading, run: Run
+    model: Model,
+    data: TaskData,
+    config: FixedPatternsConfig,
+    reading: Reading,
+    run: Run,
+    as_json: AsJson = False,
 ) -> None:
     """Replace the attention of heads by fixed patterns, measure the loss, and save the smaller model."""
     import headscope

@@ -30,6 +30,6 @@ class HeadConfig(Config):
     }  # fmt: skip
     helps = {
         "corpus": "Files of texts to analyse the model on, as for analyze; a study has its own",
-        "limit": f"Maximum number of texts, from the start of the corpus. Without texts, {BUNDLED_PAIRS} bundled pairs of "
-        "Wikipedia paragraphs are read",
+        "limit": f"Maximum number of texts, from the start of the corpus. Without texts, {BUNDLED_PAIRS} bundled pairs "
+        "of Wikipedia paragraphs are read",
     }

@@ -31,7 +31,8 @@ class ImportanceConfig(Config):
     group = "Measure"
     examples = (
         "headscope importance ./minilm-mnli --task mnli --data glue --by all --out study",
-        "headscope importance minilm --task stsb --data stsb_dev.tsv --by ablation,gradient --sequential-test 0.05 --out study",
+        "headscope importance minilm --task stsb --data stsb_dev.tsv --by ablation,gradient"
+        " --sequential-test 0.05 --out study",
         "headscope importance opus-mt-en-fr --task bleu --data test.en,test.fr --heads cross.5.*,cross.4.2 --out study",
         "headscope importance opus-mt-en-fr --task translation --data val.en,val.fr --by"
         " relevance,ablation --out study",

@@ -105,9 +105,20 @@ class SearchConfig(Config):
         show_default="all",
         panel=SEARCH,
     )
-    step: float = option(STEP, "Share of the heads to remove per step, with --search iterative", above=0, at_most=1, panel=SEARCH)  # fmt: skip
+    step: float = option(
+        STEP,
+        "Share of the heads to remove per step, with --search iterative",
+        above=0,
+        at_most=1,
+        panel=SEARCH,
+    )
     beam_width: int = option(WIDTH, "Beam width, with --search beam", at_least=1, panel=SEARCH)
-    expansion: int = option(EXPANSION, "Number of heads that a beam search tries to add to its best set", at_least=1, panel=SEARCH)  # fmt: skip
+    expansion: int = option(
+        EXPANSION,
+        "Number of heads that a beam search tries to add to its best set",
+        at_least=1,
+        panel=SEARCH,
+    )
     draws: int = option(
         DRAWS, "Number of random orders, with --search random", at_least=1, panel=SEARCH
     )
@@ -136,7 +147,10 @@ class SearchConfig(Config):
         self._check_target()
 
     def _check_target(self, *others: str) -> None:
-        """Refuse two targets; without any, the search keeps `KEEP_METRIC` of the metric. others: fields that name heads."""
+        """Refuse two targets; without any, the search keeps `KEEP_METRIC` of the metric.
+
+        others  fields that name heads instead
+        """
         names = [name for name in (*others, *TARGETS) if getattr(self, name) is not None]
         if len(names) > 1:
             command = type(self).command
