@@ -80,7 +80,8 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--task", "mnly"), f'--task: "mnly" is not a task. Expected {TASKS}'),
     (("--by", "gradiant"), f'--by must be {choices("", ("all", *IMPORTANCES))}, '
      'got "gradiant". Did you mean "gradient"?'),
-    (("--relevance-rules", "atnlrp"), '--relevance-rules must be attnlrp or voita, got "atnlrp". Did you mean "attnlrp"?'),
+    (("--relevance-rules", "atnlrp"), '--relevance-rules must be attnlrp or voita, got "atnlrp". '
+     'Did you mean "attnlrp"?'),
     (("--kind", "heads"), '--kind must be all, head, layer, only, pair, shared or site, got "heads". Did you mean '
      '"head"?'),
     (("--kind", "any"), '--kind must be all, head, layer, only, pair, shared or site, got "any".'),
@@ -100,8 +101,9 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--sequential-test", "0"), "--sequential-test must be above 0 and below 1, got 0."),
     (("--sequential-test", "1"), "--sequential-test must be above 0 and below 1, got 1."),
     (("--sequential-test", "nan"), "--sequential-test must be above 0 and below 1, got nan."),
-    (("bert", "--task", "retrieval", "--data", "squad.json", "--sequential-test", "0.05"), "--sequential-test cannot be used with "
-     "retrieval: its examples depend on each other. Leave --sequential-test out."),
+    (("bert", "--task", "retrieval", "--data", "squad.json", "--sequential-test", "0.05"),
+     "--sequential-test cannot be used with retrieval: its examples depend on each other. "
+     "Leave --sequential-test out."),
     (("--limit", "0"), "--limit must be at least 1, got 0."),
     (("--batch-size", "0"), "--batch-size must be at least 1, got 0."),
     (("--max-length", "65"), "--max-length: 65 tokens are more than classifier can read. Expected at most 64."),

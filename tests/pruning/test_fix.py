@@ -1,4 +1,4 @@
-"""headscope fixed-patterns and finetune --fix from files to models with fixed heads: measured, taken up again, refused."""
+"""headscope fixed-patterns and finetune --fix, from files to models with fixed heads: measured, resumed, refused."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ def test_its_number_is_found_again_and_the_page_tells_of_it(
     row = good.sort_values("fixed").iloc[-1]
     assert told["within"] == row["fixed"]
     assert (
-        f"{row['fixed']} of 4 heads can be fixed within 1 % of the metric on dev:half-a; on dev:half-b that changes it by "
-        f"{row['metric_change']:+.4f}" in " ".join(said.output.split())
+        f"{row['fixed']} of 4 heads can be fixed within 1 % of the metric on dev:half-a; on dev:half-b that changes "
+        f"it by {row['metric_change']:+.4f}" in " ".join(said.output.split())
     )
     page = (here / "fixed" / "study" / "index.html").read_text("utf-8")
     assert "What can be fixed" in page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, print_json, say, showing_progress
+from headscope.commands._options import AsJson, Model, print_json, say, showing_progress
 from headscope.config.command_line import command_line_of
 from headscope.config.evaluate import EvaluateConfig, on_report_split
 from headscope.config.fixed_patterns import FixedPatternsConfig
