@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import typer
 
+
+def examples(*lines: str) -> str:
+    """The examples at the end of a command's help."""
+    return "\n\n".join(["[bold]Examples[/bold]", *lines])
+
+
 app = typer.Typer(
     name="headscope",
     help="Measure what each attention head of a transformer does, which heads a task needs, and prune the rest.",

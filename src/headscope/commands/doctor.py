@@ -6,12 +6,14 @@ from typing import Any
 
 import typer
 
-from headscope.commands._app import app
+from headscope.commands._app import app, examples
 from headscope.commands._flags import to_flags
 from headscope.commands._options import AsJson, print_json
 
 
-@app.command(rich_help_panel="Models")
+@app.command(
+    rich_help_panel="Models", epilog=examples("headscope doctor", "headscope doctor --json")
+)
 def doctor(as_json: AsJson = False) -> None:
     """Print versions, devices and supported families, and run the self-check of downloaded models."""
     import torch

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headscope.commands._app import app
+from headscope.commands._app import app, examples
 from headscope.commands._early import say_first
 from headscope.commands._from_config import command
 from headscope.commands._options import AsJson, Model, argument, print_json, say, showing_progress
@@ -14,21 +14,14 @@ from headscope.config.compare_masks import CompareMasksConfig
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.show_mask import WIDEST, ShowMaskConfig
 
-LISTED = """
-[bold]Examples[/bold]
-
-headscope masks
-
-headscope masks show star --out star.svg
-
-headscope masks compare minilm --task stsb --data stsb_dev.tsv --out masks
-
-headscope masks learn ./minilm-mnli --task mnli --data glue --sparsity 0.8,0.9 --out learned
-
-headscope evaluate minilm --task stsb --data stsb_dev.tsv --mask window:width=8+first-and-last
-
-In Python: headscope.masks.read_mask
-"""
+LISTED = examples(
+    "headscope masks",
+    "headscope masks show star --out star.svg",
+    "headscope masks compare minilm --task stsb --data stsb_dev.tsv --out masks",
+    "headscope masks learn ./minilm-mnli --task mnli --data glue --sparsity 0.8,0.9 --out learned",
+    "headscope evaluate minilm --task stsb --data stsb_dev.tsv --mask window:width=8+first-and-last",
+    "In Python: headscope.masks.read_mask",
+)
 
 masks = typer.Typer(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 app.add_typer(
@@ -48,7 +41,7 @@ def list_by_default(context: typer.Context, as_json: AsJson = False) -> None:
         list_masks(as_json)
 
 
-@masks.command("list")
+@masks.command("list", epilog=examples("headscope masks list", "headscope masks list --json"))
 def list_masks(as_json: AsJson = False) -> None:
     """List the named masks with their parameters and the share of attention they forbid at 128 positions."""
     from headscope.config.masks import format_parameters

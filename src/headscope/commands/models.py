@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headscope.commands._app import app
+from headscope.commands._app import app, examples
 from headscope.commands._from_config import command
 from headscope.commands._options import AsJson, Model, argument, print_json, say
 from headscope.config.shared import Run
@@ -22,6 +22,7 @@ app.add_typer(
     name="models",
     help="List the named models, fetch one, or show how a model reads texts.",
     rich_help_panel="Models",
+    epilog=examples("headscope models", "headscope models show minilm"),
 )
 
 
@@ -32,7 +33,7 @@ def list_by_default(context: typer.Context, as_json: AsJson = False) -> None:
         list_models(as_json)
 
 
-@models.command("list")
+@models.command("list", epilog=examples("headscope models list", "headscope models list --json"))
 def list_models(as_json: AsJson = False) -> None:
     """List the named models, with size and licence, and whether they are downloaded."""
     from headscope.model import zoo
@@ -57,7 +58,9 @@ def list_models(as_json: AsJson = False) -> None:
         typer.echo(f"{'':14} {row['licence']}")
 
 
-@models.command()
+@models.command(
+    epilog=examples("headscope models fetch minilm", "headscope models fetch minilm smollm2")
+)
 def fetch(
     names: Annotated[
         list[str], argument("NAME…", "Names of models, as listed by headscope models")
@@ -83,7 +86,9 @@ def show(model: Model, config: ShowModelConfig, run: Run, as_json: AsJson = Fals
         typer.echo(printable(line))
 
 
-@models.command()
+@models.command(
+    epilog=examples("headscope models verify minilm", "headscope models verify minilm smollm2")
+)
 def verify(
     names: Annotated[list[str], argument("NAME…", "Names of downloaded models")],
 ) -> None:
