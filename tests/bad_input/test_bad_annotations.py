@@ -97,8 +97,8 @@ def test_without_any_data_the_command_says_what_it_wants(run: Run) -> None:
     said = run("analyze", "bert", "--out", "study")
     assert said.status == 2
     assert said.error == (
-        "analyze requires texts. Expected --corpus FILE (wikipedia-pairs with --pairs is bundled), "
-        "--treebank FILE or --coreference FILE."
+        "analyze requires texts. Expected --corpus FILE, --treebank FILE or --coreference FILE. "
+        "For example: headscope analyze minilm --corpus wikipedia-pairs --pairs --out study."
     )
 
 

@@ -114,7 +114,7 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--data", "bert", "--split", "devel"), '--split: "devel" is not a split. Expected dev, test or train; '
      'did you mean "dev"?'),
     (("--columns", "sentence=text"), 'dev.tsv:2: no column "text" among label or sentence. '
-     "Name the column that holds it: --columns text=NAME."),
+     "Name the column that holds it: --columns sentence=NAME."),
 ]  # fmt: skip
 
 

@@ -63,10 +63,7 @@ json.dump(answers, sys.stdout)
 
 ON_TASK = "--task sst2 --data dev.tsv"
 PRUNE = f"prune model {ON_TASK} --out new"
-NO_TARGET = (
-    "prune requires heads (--heads), a plan (--plan), or with --task and --data a target of a search: a number of --heads, "
-    "--sparsity, --keep-metric or --speedup."
-)
+NO_TARGET = "prune requires --heads, --plan, or --task and --data to search for heads with."
 NO_FILE = "cannot be read: No such file or directory. Expected a text file, or one in gzip. Check the path."
 NOT_EMPTY = "full: the directory is neither a study nor empty. Expected the name of a new directory. Choose another --out."
 
@@ -132,7 +129,7 @@ WRONG: dict[str, str] = {
     "evaluate model --task sst2 --data gone.tsv": "gone.tsv: no such file or directory. Expected a file, or a directory with train, dev "
     "and test files.",
     "evaluate model --task sst2 --data full": "full: no file for dev here, only thesis.txt. Expected dev.tsv, say.",
-    "evaluate model --task sst2 --data dev.tsv --split deve": '--split: "deve" is not a split. Expected dev, test or train; '
+    "evaluate model --task sst2 --data dev.tsv --split deve": '--split: "deve" is not a split. Expected dev, dev:half-a, dev:half-b, test or train; '
     'did you mean "dev"?',
     "evaluate model --task sst2 --data dev.tsv --columns a": '--columns must be NAME=NAME,NAME=NAME…, got "a".',
     f"importance model {ON_TASK} --by gradiant --out new": f'--by must be {choices("", ("all", *IMPORTANCES))}, '
@@ -147,10 +144,9 @@ WRONG: dict[str, str] = {
     f"{PRUNE} --remove 2 --form tiny": '--form must be onnx, plain or small, got "tiny".',
     f"{PRUNE} --remove 2 --repair glue": '--repair: "glue" is not a repair. Expected fold or refit.',
     f"{PRUNE} --sparsity 2": "--sparsity must be above 0 and below 1, got 2.",
-    PRUNE: NO_TARGET,
     "prune model --out new": NO_TARGET,
-    f"prune small {ON_TASK} --remove 9 --out new": "--heads: 9 of 8 heads cannot go. Expected at most 8.",
-    f"prune small {ON_TASK} --remove 5 --candidates 1.* --out new": "--heads: 5 of 4 heads cannot go. Expected at most 4.",
+    f"prune small {ON_TASK} --remove 9 --out new": "--remove: 9 of 8 heads cannot go. Expected at most 8.",
+    f"prune small {ON_TASK} --remove 5 --candidates 1.* --out new": "--remove: 5 of 4 heads cannot go. Expected at most 4.",
     "prune small --heads 2.1 --out new": f'heads "2.1": "2.1" is not in this model. Expected {FORM}; this model has '
     "encoder layers 0 to 1 with heads 0 to 3.",
     f"importance small {ON_TASK} --heads 0.4 --out new": f'heads "0.4": "0.4" is not in this model. Expected {FORM}; this '
@@ -177,7 +173,7 @@ WRONG: dict[str, str] = {
     "masks learn model --sparsity 0.5 --out new": "masks learn requires either --task and --data, or --objective "
     "and --corpus.",
     "compare study gone --out new": "gone: there is no such directory. Expected a study that a command wrote.",
-    "fronts study full --out new": "full/run.json: not a study (No such file or directory). Expected a directory written "
+    "report study full --out new.html": "full/run.json: not a study (No such file or directory). Expected a directory written "
     "by headscope analyze, or by another command that makes a study.",
     "report study --out page.png": 'page.png: the name of a page must end in .html, got "page.png".',
     "analyze bert --corpus good.txt --out new.html": (
@@ -209,7 +205,7 @@ NAMED = "prune model --heads 0.1 --out new"
 POOLED = "a task that compares vectors of texts: stsb or retrieval"
 ONE_FILE = "--data DIRECTORY with train, dev and test files: one file is read for every split"
 SEARCH = (
-    "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already"
+    "a search (--remove N, --sparsity, --keep-metric or --speedup): the heads are given already"
 )
 WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{BY_GRADIENT} --kind shared": ("--kind", "--by ablation (or all)"),
@@ -333,7 +329,7 @@ RIGHT: dict[str, str] = {
     "analyze model --checkpoints --corpus good.txt --out new": "reading the checkpoints of model …",
     "finetune model --task sst2 --data two --out new": "loading model …",
     f"fixed-patterns model {ON_TASK} --out new": "loading model …",
-    "fronts study study2 --out new": "reading study and study2 …",
+    "report study study2 --out new.html": "reading study and study2 …",
     "gate model --task sst2 --data two --keep 2 --out new": "loading model …",
     f"importance model {ON_TASK} --out new": "loading model …",
     f"importance model {ON_TASK} --kind pair,layer --heads 0.1,0.2 --out new": "loading model …",

@@ -58,7 +58,7 @@ MASKED = {"mask": "star", "open_special": True}
 SIZED = {
     "from_scratch": True,
     "layers": 2,
-    "remove": 2,
+    "heads": 2,
     "hidden": 8,
     "intermediate": 16,
     "vocabulary": 99,
@@ -128,6 +128,7 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
             "resume": True,
         },
     ),
+    ("analyze", ON_TEXTS | {"revision": "main"}),
     (
         "analyze",
         {"checkpoints": True, "model": "gone", "treebank": ["a"], "thresholds": ["relation=0.2"]},
@@ -335,7 +336,7 @@ def refused(message: str, call: Callable[[], object]) -> None:
 FROZEN = "weights that are trained: leave `freeze_weights` out"
 POOLED = "a task that compares vectors of texts: stsb or retrieval"
 OUTSIDE_SEARCH = (
-    "a search (`heads=NUMBER`, `sparsity`, `keep_metric` or `speedup`): the heads are given already"
+    "a search (`remove=N`, `sparsity`, `keep_metric` or `speedup`): the heads are given already"
 )
 
 

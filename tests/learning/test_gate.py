@@ -23,7 +23,7 @@ from sampling import slow
 from worded import glue, saved, sentiments
 
 FAST = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3}
-FROZEN = {"epochs": 2, "batch_size": 8, "frozen": True}
+FROZEN = {"epochs": 2, "batch_size": 8, "freeze_weights": True}
 WORDS = ("gate", "bert", "--task", "sst2", "--data", "glue", "--epochs", "2", "--batch-size", "8")
 
 
@@ -118,7 +118,7 @@ def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, str], 
 def test_where_all_heads_stay_there_is_nothing_to_cut(here: Path) -> None:
     done = command(*WORDS, "--penalty", "0", "--freeze-weights", "--out", "gated")
     assert done.exit_code == 0, done.output
-    assert "nothing to cut: all 4 heads stay" in done.stderr
+    assert "nothing to prune: all 4 heads are kept" in done.stderr
     assert "cut it" not in done.stderr
     cut = command("prune", "bert", "--plan", "gated/penalty-0/plan.json", "--out", "small")
     assert str(cut.exception) == "gated/penalty-0/plan.json: it removes nothing: all 4 heads stay."

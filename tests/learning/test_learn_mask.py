@@ -25,9 +25,10 @@ from sampling import slow
 from worded import glue, saved, sentiments
 
 FAST = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3}
-FROZEN = {"epochs": 2, "batch_size": 8, "frozen": True}
+FROZEN = {"epochs": 2, "batch_size": 8, "freeze_weights": True}
 WORDS = (
-    "learn-mask",
+    "masks",
+    "learn",
     "bert",
     "--task",
     "sst2",
@@ -142,7 +143,7 @@ def test_the_steps_of_every_aim_are_told_with_its_name(
 
 
 def test_help_says_what_is_limited() -> None:
-    for name in ("gate", "learn-mask"):
+    for name in ("gate", "masks learn"):
         said = " ".join(command(name, "--help").output.replace("│", " ").split())
         assert "Maximum number of training examples" in said
         assert f"at most {MAX_SELECTION} examples of it" in said
@@ -303,7 +304,8 @@ def test_masked_tokens_of_a_corpus_without_splits(here: Path) -> None:
     texts = [text for text, _ in sentiments(80)]
     (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
     words = (
-        "learn-mask",
+        "masks",
+        "learn",
         "mlm",
         "--objective",
         "mlm",
@@ -406,7 +408,7 @@ def test_what_cannot_be_learned_is_refused_in_a_line(
 
 def test_an_unknown_objective_is_refused(here: Path) -> None:
     words = ("--objective", "nsp", "--corpus", "glue/dev.tsv", "--soft", "--out", "masks")
-    done = command("learn-mask", "bert", *words)
+    done = command("masks", "learn", "bert", *words)
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception) == '--objective must be mlm, got "nsp".'
 

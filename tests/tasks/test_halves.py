@@ -30,7 +30,7 @@ def test_every_example_is_in_one_half() -> None:
 def test_examples_that_share_their_longest_text_stay_together() -> None:
     even, odd = (
         {item.texts[1] for item in select_half(items(300), f"dev:{half}")}
-        for half in ("even", "odd")
+        for half in ("half-a", "half-b")
     )
     assert even
     assert not even & odd
@@ -46,7 +46,7 @@ def test_the_order_of_a_file_is_not_the_order_of_the_halves() -> None:
 def test_a_task_reads_one_half_of_a_file(tmp_path: Path) -> None:
     data = table(tmp_path / "dev.tsv", ("sentence", "label"), sentiments(60))
     task = get_task("sst2")
-    even, odd = (task.items(data, f"dev:{half}") for half in ("even", "odd"))
+    even, odd = (task.items(data, f"dev:{half}") for half in ("half-a", "half-b"))
     assert len(even) + len(odd) == 60
     assert not {item.where for item in even} & {item.where for item in odd}
     assert len(task.items(data, "dev:half-a", limit=5)) == 5

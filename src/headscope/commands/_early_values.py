@@ -24,7 +24,7 @@ def check_command(command: str, values: Values) -> None:
 
 def check_models(command: str, values: Values) -> None:
     """Refuse what is neither a named model, a directory nor written as a hub id."""
-    if values.get("model") is not None:
+    if values.get("model") is not None and values.get("checkpoints") is not True:
         read_spec(values["model"], values.get("revision"))
     for model in values.get("models") or ():
         read_spec(model)
@@ -53,6 +53,8 @@ def _check_masks_show(values: Values) -> None:
 def check_fit(values: Mapping[str, Any]) -> None:
     """Refuse heads and lengths that the model does not have. A model that is not on this machine is not checked."""
     if not isinstance(values.get("model"), str) or values.get("from_scratch"):
+        return
+    if values.get("checkpoints") is True:  # a directory of checkpoints need not hold a model
         return
     shape = read_shape(values["model"], values.get("revision"))
     if shape is None:

@@ -38,16 +38,7 @@ def list_models(as_json: AsJson = False) -> None:
     """List the named models, with size and licence, and whether they are downloaded."""
     from headscope.model import zoo
 
-    rows = {
-        name: {
-            "shape": model.shape,
-            "download_mb": model.download_mb,
-            "is_downloaded": zoo.find(name) is not None,
-            "description": model.description,
-            "licence": model.licence,
-        }
-        for name, model in zoo.MODELS.items()
-    }
+    rows = zoo.describe_models()
     if as_json:
         print_json(rows)
         return

@@ -145,7 +145,9 @@ class StoppingRule:
     def choose(self, path: list[SubsetState]) -> SubsetState:
         """The last state of the path that meets the target."""
         if len(path) == 1:
-            raise HeadscopeError("no head may go", where="prune", expected="a smaller `at_least`")
+            raise HeadscopeError(
+                "no head may go", where="prune", expected="a smaller `min_heads_per_layer`"
+            )
         if self.target.keep_metric is not None:
             good = [state for state in path[1:] if self._keeps(state)]
             if not good:

@@ -18,3 +18,17 @@ from headscope.model.zoo.models import MODELS
 from headscope.model.zoo.pins import ZooModel
 
 __all__ = ["MODELS", "ZooModel", "cache_directory", "fetch", "find", "is_damaged", "verify"]
+
+
+def describe_models() -> dict[str, dict[str, Any]]:
+    """Shape, size, source and licence of every named model, and whether it is downloaded."""
+    return {
+        name: {
+            "shape": model.shape,
+            "download_mb": model.download_mb,
+            "is_downloaded": find(name) is not None,
+            "description": model.description,
+            "licence": model.licence,
+        }
+        for name, model in MODELS.items()
+    }
