@@ -65,7 +65,7 @@ LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` take
     "fixed_patterns": lambda model, folder: headscope.fixed_patterns(model, {(0, 1): "previous"}),
     "gate": lambda model, folder: headscope.gate(model, keep=2, epochs=1, **task(folder)),
     "importance": lambda model, folder: headscope.importance(model, by="gradient", **task(folder)),
-    "knock_out": lambda model, folder: headscope.ablate_edges(model, TEXTS[:1]),
+    "ablate_edges": lambda model, folder: headscope.ablate_edges(model, TEXTS[:1]),
     "learn_mask": lambda model, folder: headscope.learn_mask(
         model, sparsity=0.5, epochs=1, **task(folder)
     ),

@@ -99,8 +99,8 @@ def test_a_look_into_a_missing_directory_is_refused_before_a_model_is_loaded(run
     ("words", "message"),
     [
         (("analyse",), "No such command 'analyse'. Did you mean 'analyze'? See headscope --help."),
-        (("analyze", "bert"), "headscope analyze requires --out. For example: headscope analyze minilm --corpus wikipedia-pairs --pairs "
-         "--out study."),
+        (("analyze", "bert"), "headscope analyze requires --out. For example: headscope analyze minilm "
+         "--corpus wikipedia-pairs --pairs --out study."),
         (("look", "bert"), "headscope look requires TEXT. For example: headscope look minilm "
          '"The cat sat on the mat." --out cat.html.'),
         (("look", "bert", ""), "headscope look requires --out. For example: headscope look minilm "

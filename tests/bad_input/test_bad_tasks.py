@@ -111,7 +111,8 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--labels", "a=b,=c"), '--labels must be NAME=NAME,NAME=NAME…, got "=c".'),
     (("--data", "nowhere"), "nowhere: no such file or directory. Expected a file, or a directory with train, dev and "
      "test files."),
-    (("--data", "bert", "--split", "devel"), '--split: "devel" is not a split. Expected dev, test or train; '
+    (("--data", "bert", "--split", "devel"), '--split: "devel" is not a split. Expected dev, '
+     'dev:half-a, dev:half-b, test or train; '
      'did you mean "dev"?'),
     (("--columns", "sentence=text"), 'dev.tsv:2: no column "text" among label or sentence. '
      "Name the column that holds it: --columns sentence=NAME."),

@@ -245,7 +245,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"evaluate model {ON_TASK} --pooling first": ("--pooling", POOLED),
     f"evaluate model {ON_TASK} --prompt query": ("--prompt", POOLED),
     "analyze model --checkpoints --corpus good.txt --open-special --out new": (
-        "--open-special", "a mask: --mask NAME, or that of the training"),
+        "--open-special", "--mask NAME, or checkpoints of a training with a mask"),
     "analyze model --checkpoints --corpus good.txt --threshold relation=0.2 --out new": (
         "--threshold", "--treebank FILE for the threshold relation"),
     "finetune model --task sst2 --data two --pooling first --out new": ("--pooling", POOLED),
@@ -343,6 +343,8 @@ RIGHT: dict[str, str] = {
     "masks learn model --task sst2 --data two --soft --out new": "loading model …",
     "look model text --out new.html": "loading model …",
     "masks": "loading torch …",
+    "masks list": "loading torch …",
+    PRUNE: "loading model …",
     "masks show star": "loading torch …",
     f"masks compare model {ON_TASK} --out new": "loading model …",
     "pretrain --corpus good.txt --out new": "reading good.txt …",

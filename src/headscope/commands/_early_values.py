@@ -46,15 +46,10 @@ def _check_look(values: Values) -> None:
         raise HeadscopeError("there are no tokens in it", where='text ""', expected="some text")
 
 
-def _check_masks_show(values: Values) -> None:
-    check_mask(values["mask"], "MASK")
-
-
 def check_fit(values: Mapping[str, Any]) -> None:
     """Refuse heads and lengths that the model does not have. A model that is not on this machine is not checked."""
-    if not isinstance(values.get("model"), str) or values.get("from_scratch"):
-        return
-    if values.get("checkpoints") is True:  # a directory of checkpoints need not hold a model
+    is_new = values.get("from_scratch") or values.get("checkpoints") is True
+    if not isinstance(values.get("model"), str) or is_new:
         return
     shape = read_shape(values["model"], values.get("revision"))
     if shape is None:
@@ -69,8 +64,8 @@ def check_fit(values: Mapping[str, Any]) -> None:
         HeadSet(heads, among=shape.heads)
 
 
-CHECKS: dict[str, Callable[[Values], None]] = {
+CHECKS: dict[str, Callable[[Values], object]] = {
     "look": _check_look,
-    "masks show": _check_masks_show,
+    "masks show": lambda values: check_mask(values["mask"], "MASK"),
     "prune": _check_prune,
 }

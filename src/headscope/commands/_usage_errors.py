@@ -45,10 +45,10 @@ def usage_message(error: Any) -> str:
 def _bad_number(error: Any, parameter: Any) -> str:
     """`--limit must be a whole number, got "ten"`; empty for another error."""
     words = next((text for kind, text in NUMBERS.items() if kind in str(error)), "")
-    causes = error.__cause__.errors() if hasattr(error.__cause__, "errors") else ()
-    if not words or not causes:
+    if not words or not hasattr(error.__cause__, "errors"):
         return ""
-    return f'{_shown(parameter)} must be {words}, got "{causes[0]["input"]}"'
+    value = error.__cause__.errors()[0]["input"]
+    return f'{_shown(parameter)} must be {words}, got "{value}"'
 
 
 def _shown(parameter: Any) -> str:

@@ -12,6 +12,8 @@ Environment: HEADSCOPE_CACHE (where models are kept), HEADSCOPE_MODELS (a direct
 first), HEADSCOPE_OFFLINE=1 (download nothing). Importing this loads neither torch nor transformers.
 """
 
+from typing import Any
+
 from headscope.model.zoo.acquire import fetch
 from headscope.model.zoo.cache import cache_directory, find, is_damaged, verify
 from headscope.model.zoo.models import MODELS
