@@ -137,7 +137,7 @@ def _raced(
     exact = importance(model, **common)
     begun = time.perf_counter()
     raced = importance(model, sequential_test=options.sequential_test, **common)
-    spent = raced.record["durations"]["race"] + raced.record["durations"]["ablation"]
+    spent = raced.record["durations"]["sequential_test"] + raced.record["durations"]["ablation"]
     of_loss = [
         study.tables["significance"].query("statistic == 'ablation-loss'")
         for study in (exact, raced)
@@ -153,7 +153,7 @@ def _raced(
     tied = all(values[i] - border <= width[i] for i in theirs)
     ours = exact.record["durations"]["ablation"]
     return {
-        "race": options.sequential_test,
+        "sequential_test": options.sequential_test,
         "race_seconds": round(spent, 1),
         "race_whole_seconds": round(time.perf_counter() - begun, 1),
         "race_to_exact": round(ours / spent, 2),

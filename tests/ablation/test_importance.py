@@ -161,7 +161,7 @@ def test_a_race_that_was_stopped_ends_with_the_same_study(
     assert lines(Path("made.partial") / NAME) == 3
     assert command(*words, "--out", "made", "--resume").exit_code == 0
     assert_same_study(here / "made", here / "whole")
-    assert set(Study("made").tables["significance"]["test"]) >= {"race"}
+    assert set(Study("made").tables["significance"]["test"]) >= {"sequential"}
 
 
 def test_units_of_other_examples_are_refused(

@@ -193,7 +193,7 @@ class _Importances:
             model, task, prepared, self.heads, config, seed, log=log, progress=progress
         )
         if config.sequential_test is not None:
-            with self._timed("race"):
+            with self._timed("sequential_test"):
                 inputs.terms = compute_terms(inputs)
             self.ablation.start_sequential_test(inputs.terms, config.sequential_test)
         estimates = []
