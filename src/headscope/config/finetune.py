@@ -34,7 +34,7 @@ class FinetuneConfig(TrainingConfig, NewModelConfig):
     }
     defaults = {"select_on": "dev"}
     helps = {
-        "out": "Directory to write the model to; must not exist yet",
+        "out": "Output directory of the model; must not exist yet",
         "limit": "Maximum number of training examples, evenly spaced over the file",
         "select_on": "Split to evaluate on after every epoch, to select the best epoch",
         "seed": "Random seed (new weights, dropout, order of examples)",

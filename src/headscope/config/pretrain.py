@@ -42,7 +42,7 @@ class PretrainConfig(TrainingConfig, ModelSizes):
         "corpus": "Files of text (one per line), FASTA or tables (csv, tsv, jsonl), also gzipped",
         "column": "Column of a csv, tsv or jsonl corpus that holds the texts, such as smiles",
         "max_length": "Maximum number of tokens per sequence, and number of positions of the model",
-        "out": "Directory to write the model to; must not exist yet",
+        "out": "Output directory of the model; must not exist yet",
         "seed": "Random seed (weights, masked tokens, dropout, order of sequences)",
     }
     required = ("corpus", "out")
