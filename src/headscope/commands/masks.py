@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -49,7 +49,7 @@ def list_masks(as_json: AsJson = False) -> None:
     from headscope.masks.mask_spec import defaults_of
     from headscope.masks.patterns import PATTERNS
 
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         name: {
             "forbidden": sparsity(read_mask(name).at(128)),
             "parameters": format_parameters(defaults_of(make)),
