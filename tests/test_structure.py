@@ -220,6 +220,7 @@ UNTYPED = {  # signatures with `dict[str, Any]` that other packages use, with th
     "analysis/join: Joined.record": JSON,
     "atomic_dir: read_record": JSON,
     "config/edit_record: EditRecord.as_json": JSON,
+    "api/installation: describe_installation": JSON,
     "config/learn_mask: LearnMaskConfig.complete": OPTIONS,
     "config/masks: read_parameters": "arguments of any function of a mask",
     "config/option: Config.complete": OPTIONS,

@@ -80,7 +80,7 @@ class Counts:
 def check_long(long: str) -> None:
     if long not in get_args(Long):
         what, expected = f'"{long}" is not a treatment of long input', choices(long, get_args(Long))
-        raise HeadscopeError(what, where="`long`", expected=expected)
+        raise HeadscopeError(what, where="`long_texts`", expected=expected)
 
 
 class Encoder:
