@@ -377,7 +377,7 @@ def test_a_look_says_which_heads_are_off_and_by_what_attention_was_changed(
     assert (by_edit.off, by_edit.edits) == ("0.1,1.*", ("Uniform(encoder.0.0)",))
     for look in (by_argument, by_edit):
         page = look.page()
-        assert "Heads that are off (ablated): 0.1, 1.*." in page
+        assert "Heads switched off (ablated): 0.1, 1.*." in page
         assert '"off":"0.1,1.*"' in page
     assert "Attention was changed by Uniform(encoder.0.0)." in by_edit.page()
 

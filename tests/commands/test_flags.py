@@ -25,8 +25,8 @@ FLAG = re.compile(r"(?<![\w-])--[a-z]")
 FIELD = re.compile(r"`([a-z_]+)(?:=[^`]+)?`")
 # Flags of pip, and variables of CSS.
 OTHER_FLAGS = ("model/zoo/wheels.py", "report/rendered_figures.py")
-# Words in backticks that are no options: methods.
-NOT_OPTIONS = {"attention_mask", "from_pretrained", "inspected", "stream"}
+# Words in backticks that are not options: methods and attributes.
+NOT_OPTIONS = {"attention_mask", "model", "from_pretrained", "inspected", "stream"}
 
 
 def library_strings() -> Iterator[tuple[str, str]]:
