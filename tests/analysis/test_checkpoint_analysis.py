@@ -244,5 +244,5 @@ def test_nothing_is_written_without_a_directory(here: Path) -> None:
     )
     assert (here / "study" / "index.html").exists()
     assert study.record["config"]["statistics"] == ASKED
-    with pytest.raises(HeadscopeError, match=r"^`open_special` requires a mask"):
+    with pytest.raises(HeadscopeError, match=r"^`open_special` requires `mask=NAME`"):
         analyze_all("trained", open_special=True, **options)

@@ -220,7 +220,7 @@ def test_one_head_is_kept_even_where_all_gates_close_on_the_way(
     alone = headscope.evaluate(
         headscope.prune(
             headscope.load("bert", model_class="AutoModelForSequenceClassification"), plan["heads"]
-        ),
+        ).model,
         task="sst2",
         data="glue",
         split="dev:half-a",

@@ -109,9 +109,9 @@ def test_how_open_a_mask_is_has_one_meaning(here: Path, more: tuple[str, ...]) -
 def test_the_hint_can_be_pasted(here: Path) -> None:
     (here / "glue").rename("my glue")
     words = (
-        *WORDS[:5],
+        *WORDS[:6],
         "my glue",
-        *WORDS[6:],
+        *WORDS[7:],
         "--max-length",
         "12",
         "--sparsity",
@@ -144,9 +144,9 @@ def test_the_steps_of_every_aim_are_told_with_its_name(
 
 def test_help_says_what_is_limited() -> None:
     for name in ("gate", "masks learn"):
-        said = " ".join(command(name, "--help").output.replace("│", " ").split())
+        said = " ".join(command(*name.split(), "--help").output.replace("│", " ").split())
         assert "Maximum number of training examples" in said
-        assert f"at most {MAX_SELECTION} examples of it" in said
+        assert f"at most {MAX_SELECTION} examples" in said
 
 
 def test_soft_masks_over_seeds_have_intervals_and_no_file(here: Path) -> None:

@@ -108,6 +108,7 @@ def test_searches_of_other_tasks_have_no_common_front(made: Path, tmp_path: Path
 
 def test_tables_of_a_report_are_not_overwritten(made: Path, tmp_path: Path) -> None:
     (tmp_path / "fronts").mkdir()
+    (tmp_path / "fronts" / "notes.txt").write_text("mine", "utf-8")
     words = made / "greedy", made / "rank", "--tables", tmp_path / "fronts"
     done = command(*words, "--out", tmp_path / "page.html")
     assert isinstance(done.exception, HeadscopeError)

@@ -173,7 +173,7 @@ def test_a_set_is_recommended_only_if_its_interval_stays_above_the_allowed_loss(
     verdict = told["verdict"].removesuffix(".").partition(": ")[2]
     assert told["advice"].endswith(f": {verdict}"), "the same question has the same answer"
     (cut,) = (line for line in said.splitlines() if line.startswith("cutting "))
-    reason = "to reach the target (heads 3), though not shown to stay within the allowed loss"
+    reason = "to reach the target (remove 3), though not shown to stay within the allowed loss"
     assert cut == f"cutting 3 heads {reason}: {manifest(here / 'small')['removed']}"
     assert words in told["verdict"]
     card = (here / "small" / "README.md").read_text("utf-8")
@@ -480,7 +480,7 @@ def test_a_dry_run_says_what_the_run_would_do(here: Path) -> None:
         said[1]
         == f"size: 3 of 4 heads would go, {sizes}, {before['megabytes']:.1f} to {after['megabytes']:.1f} MB"
     )
-    assert said[2] == "target: heads 3, by the search rank for sst2"
+    assert said[2] == "target: remove 3, by the search rank for sst2"
     accuracy = chosen["metrics"]["accuracy"][1]["value"]
     assert said[3:5] == [
         f"chosen on: dev:half-a, {chosen['selected_on']['examples']} examples",
