@@ -206,7 +206,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", choices=("speed", "search"))
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--task", action="append", default=[], metavar="NAME=DATA")
-    parser.add_argument("--split", default="dev:even")
+    parser.add_argument("--split", default="dev:half-a")
     parser.add_argument("--examples", type=int, default=128)
     parser.add_argument("--heads", type=int, default=12)
     parser.add_argument(

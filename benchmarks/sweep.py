@@ -1,6 +1,6 @@
 """The ablation sweep against the plain masked loop: one JSON line.
 
-    python benchmarks/sweep.py [MODEL] [--data DIR] [--examples 512] [--race 0.05]
+    python benchmarks/sweep.py [MODEL] [--data DIR] [--examples 512] [--sequential-test 0.05]
 
 MODEL is minilm fine-tuned on MNLI (headscope finetune minilm --task mnli ...); without one, minilm with a random
 classifier. Both ways run over the same batches, a site's heads at a time, one way after the other in turns, so that a
@@ -93,7 +93,7 @@ def main() -> None:
         result["seconds_by_batch_size"] = _by_batch_size(
             model, task, prepared, block, groups[-1], sizes
         )
-    if options.race is not None:
+    if options.sequential_test is not None:
         result |= _raced(options, model, task, items, seconds)
     print(json.dumps(result))
 
@@ -137,8 +137,8 @@ def _raced(
     }
     exact = importance(model, **common)
     begun = time.perf_counter()
-    raced = importance(model, race=options.race, **common)
-    spent = raced.record["durations"]["race"] + raced.record["durations"]["ablation"]
+    raced = importance(model, sequential_test=options.sequential_test, **common)
+    spent = raced.record["durations"]["sequential_test"] + raced.record["durations"]["ablation"]
     of_loss = [
         study.tables["significance"].query("statistic == 'ablation-loss'")
         for study in (exact, raced)
@@ -154,7 +154,7 @@ def _raced(
     tied = all(values[i] - border <= width[i] for i in theirs)
     ours = exact.record["durations"]["ablation"]
     return {
-        "race": options.race,
+        "sequential_test": options.sequential_test,
         "race_seconds": round(spent, 1),
         "race_whole_seconds": round(time.perf_counter() - begun, 1),
         "race_to_exact": round(ours / spent, 2),
@@ -190,7 +190,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch-sizes", help="also time these, as in 8,32,128")
-    parser.add_argument("--race", type=float)
+    parser.add_argument("--sequential-test", type=float)
     return parser.parse_args()
 
 

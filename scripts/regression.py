@@ -40,7 +40,7 @@ import pandas as pd
 
 STSB = "--task stsb --data ../data/glue/stsb_dev.tsv.gz"
 SPLITS = "--limit 24 --report-limit 24"  # selection split (or training examples) and report split
-SEARCH = f"{STSB} {SPLITS} --heads 4 --sizes 2,4 --max-length 32 --out small"
+SEARCH = f"{STSB} {SPLITS} --remove 4 --sizes 2,4 --max-length 32 --out small"
 TRAINING = f"--task stsb --data ../data/glue {SPLITS} --epochs 1 --batch-size 8"
 REACTIONS = "../data/uspto50k/uspto15k_plain.txt.gz"
 TREEBANK = "../data/ud/en_ewt-ud-dev.conllu.gz"
@@ -67,16 +67,16 @@ STEPS: dict[str, list[str]] = {
         "prune-rank": f"prune minilm {SEARCH} --search rank --try-repairs fold,refit",
         "prune-random": f"prune minilm {SEARCH} --search random --draws 2",
         "prune-iterative": f"prune minilm {SEARCH} --search iterative --step 0.03 --by relevance",
-        "prune-greedy": f"prune minilm {SEARCH} --search greedy --among '0.*,1.*'",
-        "prune-beam": f"prune minilm {SEARCH} --search beam --width 2 --expansion 4",
+        "prune-greedy": f"prune minilm {SEARCH} --search greedy --candidates '0.*,1.*'",
+        "prune-beam": f"prune minilm {SEARCH} --search beam --beam-width 2 --expansion 4",
         "importance": f"importance minilm {STSB} --limit 24 --max-length 32 --by all --out study",
         "importance-kinds": f"importance rxnmapper --task masked --data {REACTIONS} --limit 6 --max-length 48 "
         "--kind only,layer,shared --mode mean --out study",
-        "fix": f"fix minilm {STSB} {SPLITS} --heads '0.*,1.*' --sizes 4,12 --out fixed",
+        "fix": f"fixed-patterns minilm {STSB} {SPLITS} --heads '0.*,1.*' --sizes 4,12 --out fixed",
         "masks-compare": f"masks compare minilm {STSB} --report-limit 32 --out study",
         "gate": f"gate minilm {TRAINING} --keep 40 --out gated",
-        "learn-mask": f"learn-mask minilm {TRAINING} --sparsity 0.5 --per layer --out study",
-        "knock-out": "knock-out minilm --corpus wikipedia-pairs --column a --limit 2 --max-length 16 --out study",
+        "learn-mask": f"masks learn minilm {TRAINING} --sparsity 0.5 --per layer --out study",
+        "knock-out": "ablate-edges minilm --corpus wikipedia-pairs --column a --limit 2 --max-length 16 --out study",
         "probe": f"probe minilm --treebank {TREEBANK} --limit 40 --epochs 2 --dimensions 20 --out probes",
         "analyze-corpus": f"analyze minilm --corpus {WIKIPEDIA} --limit 30 --max-length 48 --frequency english "
         "--out study",

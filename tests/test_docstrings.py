@@ -37,7 +37,7 @@ WITHOUT_EXAMPLE = {
     },
 }
 # to be given one, and a section on parameters where that is missing; never more than these
-MISSING = {"Masked", "fronts", "join", "knock_out", "preview_prune", "speed"}
+MISSING = {"Masked", "join", "ablate_edges", "preview_prune", "speed"}
 MISSING |= {"ablate_edges", "benchmark"}  # names of the next version
 PUBLIC = {name: getattr(headscope, name) for name in headscope.__all__ if name != "__version__"} | {
     f"{kind.__name__}.{name}": getattr(kind, name)

@@ -218,6 +218,7 @@ PAGE = "JSON for the script of the page"
 UNTYPED = {  # signatures with `dict[str, Any]` that other packages use, with the reason
     "atomic_dir: read_record": JSON,
     "config/edit_record: EditRecord.as_json": JSON,
+    "api/installation: describe_installation": JSON,
     "config/learn_mask: LearnMaskConfig.complete": OPTIONS,
     "config/masks: read_parameters": "arguments of any function of a mask",
     "config/option: Config.complete": OPTIONS,

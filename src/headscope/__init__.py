@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from headscope.config.former_names import FUNCTIONS
 from headscope.hooks import register
 
 __version__ = "0.1.0"
@@ -38,6 +39,8 @@ for _name, _module in {
 
 
 def __getattr__(name: str) -> Any:
+    if name in FUNCTIONS:
+        raise AttributeError(f"headscope.{name} is now called {FUNCTIONS[name]}")
     if name not in _WHERE:
         raise AttributeError(f"module 'headscope' has no attribute {name!r}")
     return getattr(import_module(_WHERE[name]), name)

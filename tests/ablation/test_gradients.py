@@ -144,7 +144,7 @@ def test_without_labels_the_loss_is_against_what_the_model_says() -> None:
     task, prepared = classes_of("bert")
     said = torch.tensor(evaluate(model, task, prepared).scores[:, 1]).long()
     assert not torch.equal(said, prepared.targets)
-    free = gradient_terms(model, task, prepared, labels_free=True).signed
+    free = gradient_terms(model, task, prepared, self_labels=True).signed
     taught = gradient_terms(model, task, replace(prepared, targets=said)).signed
     assert np.array_equal(free, taught)
     assert np.abs(free - gradient_terms(model, task, prepared).signed).max() > 1e-3

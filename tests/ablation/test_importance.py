@@ -145,7 +145,7 @@ def test_a_race_that_was_stopped_ends_with_the_same_study(
     here: Path, unpublished: None, monkeypatch: Any
 ) -> None:
     table(here / "dev.tsv", ("sentence", "label"), sentiments(200))
-    words = (*WORDS, "--race", "0.05")
+    words = (*WORDS, "--sequential-test", "0.05")
     assert command(*words, "--out", "whole").exit_code == 0
     real, calls = Journal.add, []
 
@@ -161,7 +161,7 @@ def test_a_race_that_was_stopped_ends_with_the_same_study(
     assert lines(Path("made.partial") / NAME) == 3
     assert command(*words, "--out", "made", "--resume").exit_code == 0
     assert_same_study(here / "made", here / "whole")
-    assert set(Study("made").tables["significance"]["test"]) >= {"race"}
+    assert set(Study("made").tables["significance"]["test"]) >= {"sequential"}
 
 
 def test_units_of_other_examples_are_refused(
@@ -262,7 +262,10 @@ def test_another_option_is_refused_by_name(
         (("--seed", "1"), "--seed must be as in the run to resume (0), got 1"),
         (("--mode", "mean"), "--mode must be as in the run to resume (zero), got mean"),
         (("--max-length", "16"), "--max-length must be as in the run to resume (null), got 16"),
-        (("--race", "0.1"), "--race must be as in the run to resume (null), got 0.1"),
+        (
+            ("--sequential-test", "0.1"),
+            "--sequential-test must be as in the run to resume (null), got 0.1",
+        ),
         (("--dtype", "float64"), "--dtype must be as in the run to resume (float32), got float64"),
         (("--labels", "2=1"), '--labels must be as in the run to resume (null), got {"2": "1"}'),
         (
@@ -352,9 +355,9 @@ def test_the_race_is_run_on_labels_whatever_the_gradients_are_of(here: Path) -> 
     model = worded(BertForSequenceClassification, num_labels=2)
     table(here / "dev.tsv", ("sentence", "label"), sentiments(120))
     options: dict[str, Any] = {"task": "sst2", "data": "dev.tsv", "by": "ablation,gradient"}
-    free = importance(model, **options, labels_free=True)
-    raced = importance(model, **options, labels_free=True, race=0.05)
-    taught = importance(model, **options, race=0.05)
+    free = importance(model, **options, self_labels=True)
+    raced = importance(model, **options, self_labels=True, sequential_test=0.05)
+    taught = importance(model, **options, sequential_test=0.05)
 
     def of(study: Study, name: str) -> np.ndarray:
         rows = study.heads[study.heads["statistic"].str.startswith(name)]
@@ -376,18 +379,20 @@ def test_without_labels_what_the_model_says_stands_in_for_what_is_right(here: Pa
     table(
         here / "said.tsv", ("sentence", "label"), [(row[0], own[i]) for i, row in enumerate(rows)]
     )
-    bare = importance(model, task="sst2", data="bare.tsv", by="gradient,ablation", labels_free=True)
+    bare = importance(model, task="sst2", data="bare.tsv", by="gradient,ablation", self_labels=True)
     told = importance(model, task="sst2", data="said.tsv", by="gradient,ablation")
     assert np.allclose(bare.heads["value"], told.heads["value"], equal_nan=True)
     assert bare.record["importance"]["labels_by"] == "the model itself"
     assert "labels_by" not in told.record["importance"]
-    with pytest.raises(HeadscopeError, match=r"no column label among .*--labels-free"):
+    with pytest.raises(HeadscopeError, match=r"no column label among .*--self-labels"):
         importance(model, task="sst2", data="bare.tsv", by="gradient")
 
 
 def test_rules_are_refused_where_nothing_goes_by_them(here: Path) -> None:
-    with pytest.raises(HeadscopeError, match=r'^`rules` requires `by="relevance"` \(or all\)'):
-        importance("bert", task="sst2", data="dev.tsv", by="gradient", rules="attnlrp")
+    with pytest.raises(
+        HeadscopeError, match=r'^`relevance_rules` requires `by="relevance"` \(or all\)'
+    ):
+        importance("bert", task="sst2", data="dev.tsv", by="gradient", relevance_rules="attnlrp")
 
 
 def test_all_importances_of_all_heads_are_in_the_study(here: Path) -> None:

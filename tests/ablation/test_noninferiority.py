@@ -96,7 +96,7 @@ def test_an_undefined_interval_is_not_called_too_few_examples() -> None:
 def test_a_set_without_an_interval_is_named_only_if_there_is_no_other() -> None:
     whole, none, few = row(0, 0.0, 0.0, 0.0), row(1, math.nan, math.nan, math.nan), row(3, *FEW)
     said = [
-        advice_of([whole, *rows], MARGIN, 150, "dev:odd") for rows in ([none, few], [few, none])
+        advice_of([whole, *rows], MARGIN, 150, "dev:half-b") for rows in ([none, few], [few, none])
     ]
     assert said[0] == said[1]
     assert "removing 3 heads" in said[0]
@@ -109,17 +109,17 @@ def test_without_a_recommendation_the_set_that_is_cut_has_the_words_of_its_verdi
         row(8, *FEW, is_chosen=True),
         row(2, -0.003, -0.01, 0.004),
     )
-    said = advice_of([whole, narrow, few], MARGIN, 150, "dev:odd")
+    said = advice_of([whole, narrow, few], MARGIN, 150, "dev:half-b")
     assert said == (
-        "no set is recommended: removing 8 heads changes the metric on dev:odd by -0.0192 [-0.0386, +0.0002]: "
+        "no set is recommended: removing 8 heads changes the metric on dev:half-b by -0.0192 [-0.0386, +0.0002]: "
         f"{verdict_of(*FEW, MARGIN, 150).sentence}"
     )
     lost = row(8, -0.1, -0.12, -0.08, is_chosen=True)
-    said = advice_of([whole, narrow, row(1, *FEW), lost], MARGIN, 150, "dev:odd")
+    said = advice_of([whole, narrow, row(1, *FEW), lost], MARGIN, 150, "dev:half-b")
     assert "removing 2 heads" in said
     assert said.endswith(verdict_of(-0.003, -0.01, 0.004, MARGIN, 150).sentence)
     close = row(1, -0.008, -0.009, -0.007, is_chosen=True)
-    said = advice_of([whole, close], MARGIN, 5000, "dev:odd")
+    said = advice_of([whole, close], MARGIN, 5000, "dev:half-b")
     assert "removing 1 head changes" in said
     assert said.endswith(
         "too close to the allowed loss of 0.0085 (1 % of 0.8496) to tell on 5000 examples"
@@ -131,18 +131,18 @@ def test_the_largest_set_within_the_margin_is_recommended_and_none_where_none_is
     clear = row(4, -0.001, -0.005, 0.003)
     assert largest_kept([whole, few], MARGIN, 150) is None
     assert largest_kept([whole, clear, few], MARGIN, 150) == clear
-    said = advice_of([whole, clear, few], MARGIN, 150, "dev:odd")
+    said = advice_of([whole, clear, few], MARGIN, 150, "dev:half-b")
     assert said.startswith(
-        "recommended: removing 4 heads changes the metric on dev:odd by -0.0010 [-0.0050, +0.0030]"
+        "recommended: removing 4 heads changes the metric on dev:half-b by -0.0010 [-0.0050, +0.0030]"
     )
-    assert said.endswith("this set was picked on dev:odd, so judge it on a third split")
+    assert said.endswith("this set was picked on dev:half-b, so judge it on a third split")
     assert "third split" not in advice_of(
-        [whole, clear | {"is_chosen": True}], MARGIN, 150, "dev:odd"
+        [whole, clear | {"is_chosen": True}], MARGIN, 150, "dev:half-b"
     )
     assert "repaired by fold" in advice_of(
-        [whole, clear | {"repair": "fold"}], MARGIN, 150, "dev:odd"
+        [whole, clear | {"repair": "fold"}], MARGIN, 150, "dev:half-b"
     )
     lost = row(9, -0.1, -0.12, -0.08)
-    assert advice_of([whole, lost], MARGIN, 150, "dev:odd").startswith(
+    assert advice_of([whole, lost], MARGIN, 150, "dev:half-b").startswith(
         "no set is recommended: each loses more than"
     )

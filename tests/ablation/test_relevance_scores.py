@@ -169,13 +169,13 @@ def test_a_backward_pass_is_paid_for_once_a_scoring(tmp_path: Path) -> None:
     ("options", "message"),
     [
         (
-            {"search": "rank", "by": "relevance", "rules": "lrp"},
-            "`rules` must be attnlrp or voita",
+            {"search": "rank", "by": "relevance", "relevance_rules": "lrp"},
+            "`relevance_rules` must be attnlrp or voita",
         ),
         ({"search": "rank", "by": "relevence"}, "`by` must be ablation, confidence, "),
     ],
 )
 def test_unknown_rules_and_importances_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(HeadscopeError) as error:
-        SearchConfig(heads=1, **options)
+        SearchConfig(remove=1, **options)
     assert str(error.value).startswith(message)

@@ -238,7 +238,11 @@ def test_the_head_that_carries_the_label_has_the_highest_relevance(
     tmp_path: Path, rules: Rules
 ) -> None:
     study = importance(
-        classifier(), task="sst2", data=examples(tmp_path, 60), by="relevance", rules=rules
+        classifier(),
+        task="sst2",
+        data=examples(tmp_path, 60),
+        by="relevance",
+        relevance_rules=rules,
     )
     for statistic in ("relevance", "relevance-signed"):
         rows = study.heads[study.heads["statistic"] == statistic]
@@ -282,10 +286,14 @@ def test_of_twins_each_has_half(tmp_path: Path) -> None:
 
 def test_rules_that_do_not_exist_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        HeadscopeError, match='`rules` must be attnlrp or voita, got "lrp"'
+        HeadscopeError, match='`relevance_rules` must be attnlrp or voita, got "lrp"'
     ) as error:
         importance(
-            classifier(), task="sst2", data=examples(tmp_path, 10), by="relevance", rules="lrp"
+            classifier(),
+            task="sst2",
+            data=examples(tmp_path, 10),
+            by="relevance",
+            relevance_rules="lrp",
         )  # type: ignore[arg-type]
     assert "attnlrp" in str(error.value)
 

@@ -238,7 +238,7 @@ def test_settled_heads_stand_in_the_tables_with_their_estimates() -> None:
         for h in range(4)
     ]
     tests = {(row["statistic"], row["head"]): row for row in test.significance(table)}
-    assert tests[LOSS, head.head]["test"] == "race"
+    assert tests[LOSS, head.head]["test"] == "sequential"
     assert tests[LOSS, head.head]["settled_at"] == one.count
     assert tests[LOSS, head.head]["p"] == one.p
     for name in (LOSS, METRIC):

@@ -12,7 +12,7 @@ from transformers import BertForMaskedLM
 from typer.testing import CliRunner
 
 import headscope
-from headscope import Study, film
+from headscope import Study
 from headscope.commands import app
 from headscope.config.edit_record import EditRecord
 from headscope.errors import HeadscopeError
@@ -23,6 +23,11 @@ from worded import sentiments, worded
 
 STEPS = (0, 4, 30)
 ASKED = ["previous", "entropy"]
+
+
+def analyze_all(trained: str, **options: Any) -> Study:
+    """The analysis of every checkpoint."""
+    return headscope.analyze(trained, checkpoints=True, **options)
 
 
 @pytest.fixture
@@ -42,8 +47,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_step_has_the_numbers_of_an_analysis_of_its_own(here: Path) -> None:
     words = [
-        "film",
+        "analyze",
         "trained",
+        "--checkpoints",
         "--corpus",
         "texts.txt",
         "--statistics",
@@ -93,7 +99,7 @@ def test_every_step_has_the_numbers_of_an_analysis_of_its_own(here: Path) -> Non
 def test_a_killed_run_goes_on_with_the_next_checkpoint_to_the_same_tables(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    film("trained", corpus="texts.txt", statistics=ASKED, out="whole")
+    analyze_all("trained", corpus="texts.txt", statistics=ASKED, out="whole")
     told: list[str] = []
 
     def stop(line: str) -> None:
@@ -102,11 +108,15 @@ def test_a_killed_run_goes_on_with_the_next_checkpoint_to_the_same_tables(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        film("trained", corpus="texts.txt", statistics=ASKED, out="made", log=stop)
+        analyze_all("trained", corpus="texts.txt", statistics=ASKED, out="made", log=stop)
     with pytest.raises(HeadscopeError, match="`limit` must be as in the run to resume"):
-        film("trained", corpus="texts.txt", statistics=ASKED, out="made", resume=True, limit=9)
+        analyze_all(
+            "trained", corpus="texts.txt", statistics=ASKED, out="made", resume=True, limit=9
+        )
     again: list[str] = []
-    film("trained", corpus="texts.txt", statistics=ASKED, out="made", resume=True, log=again.append)
+    analyze_all(
+        "trained", corpus="texts.txt", statistics=ASKED, out="made", resume=True, log=again.append
+    )
     assert [line for line in again if line.startswith("step")] == ["step 30 (3 of 3)"]
     for name in ("film.csv", "film_roles.csv", "heads.csv", "heads.parquet"):
         assert (here / "whole" / name).read_bytes() == (here / "made" / name).read_bytes(), name
@@ -114,8 +124,10 @@ def test_a_killed_run_goes_on_with_the_next_checkpoint_to_the_same_tables(
 
 def test_thresholds_may_be_a_mapping(here: Path) -> None:
     options: dict[str, Any] = {"corpus": "texts.txt", "limit": 4, "statistics": ["sink"]}
-    mapped = film("trained", out="mapped", thresholds={"sink": 0.01}, **options)
-    whole = film("trained", out="whole", thresholds=headscope.Thresholds(sink=0.01), **options)
+    mapped = analyze_all("trained", out="mapped", thresholds={"sink": 0.01}, **options)
+    whole = analyze_all(
+        "trained", out="whole", thresholds=headscope.Thresholds(sink=0.01), **options
+    )
     assert mapped.tables["film_roles"].equals(whole.tables["film_roles"])
 
 
@@ -129,16 +141,16 @@ def test_a_film_is_under_the_mask_of_the_training_unless_another_is_named(here: 
     trained_under(here, repr(headscope.Masked("window:width=1", open_special=True)))
     options: dict[str, Any] = {"corpus": "texts.txt", "statistics": ASKED}
     said: list[str] = []
-    own = film("trained", out="own", log=said.append, **options)
+    own = analyze_all("trained", out="own", log=said.append, **options)
     assert (
         said[0]
         == 'under the mask of its training: window:width=1 with special tokens open (without: `mask="dense"`)'
     )
-    named = film("trained", out="named", mask="window:width=1", open_special=True, **options)
+    named = analyze_all("trained", out="named", mask="window:width=1", open_special=True, **options)
     pd.testing.assert_frame_equal(own.heads, named.heads)
     other: list[str] = []
-    star = film("trained", out="star", mask="star", log=other.append, **options)
-    dense = film("trained", out="dense", mask="dense", **options)
+    star = analyze_all("trained", out="star", mask="star", log=other.append, **options)
+    dense = analyze_all("trained", out="dense", mask="dense", **options)
     assert not any("mask" in line for line in other)
     assert [one.record["model"]["edits"] for one in (star, dense)] == [
         [{"kind": "Masked", "mask": "star", "open_special": False}],
@@ -157,7 +169,7 @@ def test_other_edits_are_not_read_as_masks(edit: str) -> None:
 
 def test_how_roles_changed_is_told_among_the_first(here: Path) -> None:
     """Two heads of four become positional, the first at step 4; one is broad all the while, one no longer for sure."""
-    study = film("trained", corpus="texts.txt", statistics=ASKED, out="study")
+    study = analyze_all("trained", corpus="texts.txt", statistics=ASKED, out="study")
     held = [
         (0, 0, 0, "broad"),
         (4, 0, 0, "broad"),
@@ -204,7 +216,7 @@ REFUSED = [
         ".: a trained model must have two checkpoints or more, got no checkpoints. Train it with --checkpoints N.",
     ),
     (("trained", "--corpus", "nowhere.txt"), "nowhere.txt: there is no such file here."),
-    (("trained",), "film requires texts. Expected --corpus FILE"),
+    (("trained",), "analyze requires texts. Expected --corpus FILE"),
     (("trained", "--corpus", "-"), "-: this can be read only once."),
     (("trained", "--corpus", "texts.txt", "--statistics", "entropi"), '"entropi" is no'),
     (("trained", "--corpus", "texts.txt", "--pairs"), "texts.txt:1: 1 column."),
@@ -216,7 +228,7 @@ REFUSED = [
 def test_what_cannot_be_filmed_is_refused_in_a_line(
     words: tuple[str, ...], message: str, here: Path
 ) -> None:
-    done = CliRunner().invoke(app, ["film", *words, "--out", "study"])
+    done = CliRunner().invoke(app, ["analyze", *words, "--checkpoints", "--out", "study"])
     assert isinstance(done.exception, HeadscopeError), done.output
     assert message in str(done.exception)
     assert not list(here.glob("study*"))
@@ -225,12 +237,12 @@ def test_what_cannot_be_filmed_is_refused_in_a_line(
 def test_nothing_is_written_without_a_directory(here: Path) -> None:
     options: dict[str, Any] = {"corpus": "texts.txt", "statistics": ASKED}
     before = sorted(path.name for path in here.iterdir())
-    study = film("trained", **options)
+    study = analyze_all("trained", **options)
     assert sorted(path.name for path in here.iterdir()) == before
     pd.testing.assert_frame_equal(
-        study.tables["film"], film("trained", out="study", **options).tables["film"]
+        study.tables["film"], analyze_all("trained", out="study", **options).tables["film"]
     )
     assert (here / "study" / "index.html").exists()
     assert study.record["config"]["statistics"] == ASKED
-    with pytest.raises(HeadscopeError, match=r"^`open_special` requires a mask"):
-        film("trained", open_special=True, **options)
+    with pytest.raises(HeadscopeError, match=r"^`open_special` requires `mask=NAME`"):
+        analyze_all("trained", open_special=True, **options)

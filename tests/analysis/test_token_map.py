@@ -145,7 +145,7 @@ def test_a_norm_is_weight_times_length() -> None:
 
 
 def test_knock_out_of_texts_is_a_study_of_rows() -> None:
-    study = headscope.knock_out(worded(BertModel), texts=[TEXT, SECOND], statistics=["special"])
+    study = headscope.ablate_edges(worded(BertModel), texts=[TEXT, SECOND], statistics=["special"])
     wanted = {"value-zeroing", "knock-out", "knock-out-gone", "special@value-zeroing"}
     assert wanted <= set(study.heads["statistic"])
     assert study.record["knock_out"]["texts"] == 2

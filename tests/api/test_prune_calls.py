@@ -12,7 +12,7 @@ from transformers import BertForSequenceClassification
 from typer.testing import CliRunner
 
 import headscope
-from headscope import FixConfig, HeadscopeError, PruneConfig, Run, TaskData
+from headscope import FixedPatternsConfig, HeadscopeError, PruneConfig, Run, TaskData
 from headscope.commands import app
 from worded import glue, saved, sentiments, table
 
@@ -45,10 +45,10 @@ def same_tables(one: Path, other: Path, name: str) -> None:
 
 
 def test_prune_with_a_task_is_the_command(here: Path) -> None:
-    words = "prune bert --task sst2 --data dev.tsv --heads 2 --search rank --batch-size 8"
+    words = "prune bert --task sst2 --data dev.tsv --remove 2 --search rank --batch-size 8"
     done = CliRunner().invoke(app, [*words.split(), "--out", "typed"])
     assert done.exit_code == 0, done.output
-    options = {"heads": 2, "search": "rank", "batch_size": 8}
+    options = {"remove": 2, "search": "rank", "batch_size": 8}
     before = files(here)
     result = headscope.prune("bert", **DATA, **options)
     assert files(here) == before, "without `out` nothing is written"
@@ -69,7 +69,7 @@ def test_prune_with_a_task_is_the_command(here: Path) -> None:
             assert chosen[name] == typed["chosen"][name], name
     record = json.loads((here / "typed" / "study" / "run.json").read_text("utf-8"))
     assert record["config"] == typed["chosen"]["config"]
-    assert {"heads": 2, "search": "rank", "task": "sst2", "select_on": "dev:even"}.items() <= (
+    assert {"remove": 2, "search": "rank", "task": "sst2", "select_on": "dev:half-a"}.items() <= (
         record["config"].items()
     )
     assert not {"out", "resume", "overwrite"} & set(record["config"])
@@ -105,7 +105,7 @@ def test_repairs_and_training_work_without_a_directory(here: Path) -> None:
     assert list(result.record["stages"]) == ["cut", "fold", "recovered"]
     assert files(here) == before
     folder = result.write("small")
-    said = headscope.evaluate(folder, task="sst2", data="glue", split="dev:odd")
+    said = headscope.evaluate(folder, task="sst2", data="glue", split="dev:half-b")
     assert said["metrics"] == result.record["stages"]["recovered"]["metrics"]
 
 
@@ -113,7 +113,7 @@ def test_a_preview_writes_nothing(here: Path) -> None:
     before = files(here)
     plan = headscope.preview_prune("bert", **DATA, sparsity=0.5, search="rank")
     assert len(plan.plan.heads) == 2
-    options = "--task sst2 --data dev.tsv --split dev:odd"
+    options = "--task sst2 --data dev.tsv --split dev:half-b"
     assert plan.measured_on == options.split()
     assert files(here) == before
 
@@ -121,12 +121,12 @@ def test_a_preview_writes_nothing(here: Path) -> None:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"heads": "0.1", "task": "sst2"}, "prune requires `data`"),
     ({"heads": "0.1", "report_on": "dev"}, "`report_on` requires `task` and `data`"),
-    ({"heads": 2, "out": "x"}, "a search for heads requires `task` and `data`"),
+    ({"remove": 2, "out": "x"}, "a search for heads requires `task` and `data`"),
     ({"heads": "0.1", "split": "test", **DATA}, "`split` has no effect in prune"),
     ({"heads": "0.1", "mask": "star"}, "`mask` has no effect in prune"),
-    ({"heads": 0, **DATA}, "`heads` must be a whole number, at least 1, got 0"),
-    ({"heads": 2, "swaps": -1, **DATA}, "`swaps` must be at least 0, got -1"),
-    ({"heads": 2, "sizes": [0, 1], **DATA}, "`sizes` must be at least 1, got 0"),
+    ({"remove": 0, **DATA}, "`remove` must be at least 1, got 0"),
+    ({"remove": 2, "swaps": -1, **DATA}, "`swaps` must be at least 0, got -1"),
+    ({"remove": 2, "sizes": [0, 1], **DATA}, "`sizes` must be at least 1, got 0"),
 ]
 
 
@@ -145,35 +145,33 @@ def test_an_unknown_option_is_a_type_error() -> None:
 
 
 def test_fix_with_a_task_is_the_command(here: Path) -> None:
-    words = "fix bert --task sst2 --data dev.tsv --sizes 1,2 --batch-size 8 --out typed"
+    words = "fixed-patterns bert --task sst2 --data dev.tsv --sizes 1,2 --batch-size 8 --out typed"
     done = CliRunner().invoke(app, words.split())
     assert done.exit_code == 0, done.output
-    data, config = TaskData(**DATA), FixConfig(sizes=(1, 2), batch_size=8)
-    result = headscope.fix("bert", data, config)
+    data, config = TaskData(**DATA), FixedPatternsConfig(sizes=(1, 2), batch_size=8)
+    result = headscope.fixed_patterns("bert", data, config)
     assert not (here / "later").exists()
     result.write("later")
     assert files(here / "later") == files(here / "typed")
     assert weights(here / "later") == weights(here / "typed")
     same_tables(here / "later", here / "typed", "fixing.csv")
     assert result.model.fixed == dict(sorted(result.patterns.items()))
-    named = headscope.fix("bert", {(0, 1): "previous"}, data=data, sizes=(1,))
+    named = headscope.fixed_patterns("bert", {(0, 1): "previous"}, data=data, sizes=(1,))
     assert {str(head): name for head, name in named.patterns.items()} == {"encoder.0.1": "previous"}
-    alone = headscope.fix("bert", {(0, 1): "previous"})
+    alone = headscope.fixed_patterns("bert", {(0, 1): "previous"})
     assert (alone.patterns, alone.study) == (named.patterns, None)
     assert alone.record == {"how": "Patterns were named."}
     alone.write("alone")
     assert headscope.load("alone").fixed == alone.model.fixed
-    twice = headscope.fix(alone.model, "1.0=first")
+    twice = headscope.fixed_patterns(alone.model, "1.0=first")
     assert {str(head) for head in twice.patterns} == {"encoder.1.0"}
 
 
-def test_fronts_and_speed_return_what_the_commands_print(here: Path) -> None:
+def test_join_and_speed_return_what_the_commands_print(here: Path) -> None:
     for name in ("rank", "greedy"):
-        headscope.prune("bert", **DATA, heads=1, search=name, sizes=(1,), out=name)
-    study = headscope.fronts(["rank", "greedy"], out="fronts")
-    assert (here / "fronts" / "index.html").exists()
-    assert set(study.tables["fronts"]["search"]) == {"rank by gradient-second", "greedy"}
-    assert study.record["config"] == {"studies": ["rank", "greedy"], "roles": None}
+        headscope.prune("bert", **DATA, remove=1, search=name, sizes=(1,), out=name)
+    joined = headscope.join(["rank", "greedy"])
+    assert set(joined.tables["fronts"]["search"]) == {"rank by gradient-second", "greedy"}
     result = headscope.speed("rank", against="bert", batch_size=1, length=8, repeats=2)
     assert [model.name for model in result.models] == ["bert", "rank"]
     assert result.layers is not None

@@ -62,10 +62,10 @@ LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` take
     "encode": lambda model, folder: list(headscope.encode(model, TEXTS)),
     "evaluate": lambda model, folder: headscope.evaluate(model, **task(folder)),
     "finetune": lambda model, folder: headscope.finetune(model, epochs=1, **task(folder)),
-    "fix": lambda model, folder: headscope.fix(model, {(0, 1): "previous"}),
+    "fixed_patterns": lambda model, folder: headscope.fixed_patterns(model, {(0, 1): "previous"}),
     "gate": lambda model, folder: headscope.gate(model, keep=2, epochs=1, **task(folder)),
     "importance": lambda model, folder: headscope.importance(model, by="gradient", **task(folder)),
-    "knock_out": lambda model, folder: headscope.knock_out(model, TEXTS[:1]),
+    "ablate_edges": lambda model, folder: headscope.ablate_edges(model, TEXTS[:1]),
     "learn_mask": lambda model, folder: headscope.learn_mask(
         model, sparsity=0.5, epochs=1, **task(folder)
     ),
@@ -77,7 +77,7 @@ LIVE: dict[str, Call] = {  # those that take a loaded model, or what `load` take
     "prune": lambda model, folder: headscope.prune(model, "0.1"),
     "search": lambda model, folder: headscope.search(
         model,
-        heads=1,
+        remove=1,
         search="random",
         draws=1,
         **task(folder),
@@ -220,7 +220,7 @@ def test_importance_takes_tuples_and_patterns_by_name(folder: Path) -> None:
                 )
             )
     assert kept == [("0.1,1.0", None), ("0.1", {"encoder.0.1": "first"})] * 2
-    assert headscope.SearchConfig(heads=1, among=[(0, 1), "1.*"]).among == "0.1,1.*"
+    assert headscope.SearchConfig(remove=1, candidates=[(0, 1), "1.*"]).candidates == "0.1,1.*"
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def test_a_look_says_which_heads_are_off_and_by_what_attention_was_changed(
     assert (by_edit.off, by_edit.edits) == ("0.1,1.*", ("Uniform(encoder.0.0)",))
     for look in (by_argument, by_edit):
         page = look.page()
-        assert "Heads that are off (ablated): 0.1, 1.*." in page
+        assert "Heads switched off (ablated): 0.1, 1.*." in page
         assert '"off":"0.1,1.*"' in page
     assert "Attention was changed by Uniform(encoder.0.0)." in by_edit.page()
 

@@ -97,8 +97,8 @@ def test_without_any_data_the_command_says_what_it_wants(run: Run) -> None:
     said = run("analyze", "bert", "--out", "study")
     assert said.status == 2
     assert said.error == (
-        "analyze requires texts. Expected --corpus FILE (wikipedia-pairs with --pairs is bundled), "
-        "--treebank FILE or --coreference FILE."
+        "analyze requires texts. Expected --corpus FILE, --treebank FILE or --coreference FILE. "
+        "For example: headscope analyze minilm --corpus wikipedia-pairs --pairs --out study."
     )
 
 
@@ -183,8 +183,10 @@ def test_documents_that_are_all_malformed_leave_nothing_to_ask(here: Path, run: 
 
 
 def test_an_unknown_way_to_join_pieces_is_refused(run: Run) -> None:
-    said = run("analyze", "bert", "--corpus", "good.txt", "--pool", "last", "--out", "study")
+    said = run(
+        "analyze", "bert", "--corpus", "good.txt", "--word-pooling", "last", "--out", "study"
+    )
     assert (said.status, said.error) == (
         2,
-        '--pool must be first, max or mean, got "last".',
+        '--word-pooling must be first, max or mean, got "last".',
     )

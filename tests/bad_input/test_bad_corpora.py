@@ -157,20 +157,20 @@ BAD: dict[str, tuple[str, bytes, tuple[str, ...], str]] = {
     "all too long": (
         "c.txt",
         LONG,
-        ("--long", "skip"),
+        ("--long-texts", "skip"),
         "c.txt: none of the 1 texts could be used (1 too long). Expected texts of 1 to 64 tokens.",
     ),
     "too long": (
         "c.txt",
         b"the cat\n" + LONG,
-        ("--long", "error"),
-        "c.txt:2: 500002 tokens. Expected at most 64. Shorten it, or choose --long truncate, window or skip.",
+        ("--long-texts", "error"),
+        "c.txt:2: 500002 tokens. Expected at most 64. Shorten it, or choose --long-texts truncate, window or skip.",
     ),
     "windows of a pair": (
         "c.tsv",
         b"a\t" + b"b " * 99,
-        ("--pairs", "--long", "window"),
-        "--long window: a pair cannot be cut into windows. Choose truncate or skip for pairs.",
+        ("--pairs", "--long-texts", "window"),
+        "--long-texts window: a pair cannot be cut into windows. Choose truncate or skip for pairs.",
     ),
     "no room for a pair": (
         "c.tsv",
@@ -293,7 +293,7 @@ def test_a_line_of_a_million_characters_is_tokenized_a_few_times_and_counted(
     here: Path, analyze: Run, long: str, text: bytes, tokenized: list[int]
 ) -> None:
     (here / "c.txt").write_bytes(b"the cat\n" + text + b"\n")
-    said = analyze("bert", "c.txt", "--long", long)
+    said = analyze("bert", "c.txt", "--long-texts", long)
     assert said.status == 0, said.err
     assert max(tokenized) == len(text)
     assert len(tokenized) <= 10, "a few times as a whole, however long it is"
@@ -309,7 +309,7 @@ def test_a_line_of_a_million_characters_is_tokenized_a_few_times_and_counted(
 
 def test_a_long_line_in_windows_is_used_to_its_end(here: Path, analyze: Run) -> None:
     (here / "c.txt").write_text("[CLS] a 一 b " * 1_000)  # special and unknown tokens in its middle
-    said = analyze("bert", "c.txt", "--long", "window")
+    said = analyze("bert", "c.txt", "--long-texts", "window")
     assert said.status == 0, said.err
     data = record(here)
     assert (data["windowed"], data["truncated"], data["used"]) == (1, 0, 1)

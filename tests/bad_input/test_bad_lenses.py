@@ -64,7 +64,7 @@ def test_flow_says_how_long_a_text_may_be(run: Run, monkeypatch: pytest.MonkeyPa
 def test_knock_out_refuses_before_a_model_is_loaded(
     run: Run, options: tuple[str, ...], message: str
 ) -> None:
-    said = run("knock-out", "no/such-model", "--corpus", "good.txt", "--out", "study", *options)
+    said = run("ablate-edges", "no/such-model", "--corpus", "good.txt", "--out", "study", *options)
     assert (said.status, said.error) == (2, message)
     assert not Path("study").exists()
 

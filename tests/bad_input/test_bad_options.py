@@ -42,7 +42,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (("--limit", "0"), "--limit must be at least 1, got 0."),
     (("--statistics", "entropi"), f'--statistics: "entropi" is not a statistic. Expected {STATISTICS}'),
     (("--statistics", ""), f'--statistics: "" is not a statistic. Expected {choices("", OF_TEXTS)}.'),
-    (("--long", "trunkate"), '--long must be error, skip, truncate or window, got "trunkate". Did you mean '
+    (("--long-texts", "trunkate"), '--long-texts must be error, skip, truncate or window, got "trunkate". Did you mean '
      '"truncate"?'),
     (("--column", "a,b"), "--column: 2 columns given: a, b. Expected one; or add --pairs."),
     (("--column", "a", "--pairs"), "--column: 1 column given: a. Expected two for --pairs, as in a,b."),
@@ -50,8 +50,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
         ("--column", "text"),
         "--column: no file of the corpus has columns: good.txt. Expected a .csv, .tsv or .jsonl file.",
     ),
-    (("--max-length", "many"), "Invalid value for '--max-length': Input should be a valid integer, unable to parse "
-     "string as an integer. See headscope analyze --help."),
+    (("--max-length", "many"), '--max-length must be a whole number, got "many". See headscope analyze --help.'),
     (("--bach-size", "3"), "No such option: --bach-size (Possible options: --batch-size). "
      "See headscope analyze --help."),
 ]  # fmt: skip
@@ -70,7 +69,7 @@ def test_a_bad_option_is_refused_as_typed(
     ("options", "start"),
     [
         (("--corpus", "good.txt", "--statistics", "entropi"), "--statistics: "),
-        (("--corpus", "good.txt", "--long", "trunkate"), "--long must be "),
+        (("--corpus", "good.txt", "--long-texts", "trunkate"), "--long-texts must be "),
         (("--corpus", "good.txt", "--limit", "0"), "--limit must be "),
         (("--corpus", "gone.txt",), "gone.txt: "),
     ],
@@ -100,9 +99,12 @@ def test_a_look_into_a_missing_directory_is_refused_before_a_model_is_loaded(run
     ("words", "message"),
     [
         (("analyse",), "No such command 'analyse'. Did you mean 'analyze'? See headscope --help."),
-        (("analyze", "bert"), "Missing option '--out'. See headscope analyze --help."),
-        (("look", "bert"), "Missing argument 'TEXT'. See headscope look --help."),
-        (("look", "bert", ""), "Missing option '--out'. See headscope look --help."),
+        (("analyze", "bert"), "headscope analyze requires --out. For example: headscope analyze minilm "
+         "--corpus wikipedia-pairs --pairs --out study."),
+        (("look", "bert"), "headscope look requires TEXT. For example: headscope look minilm "
+         '"The cat sat on the mat." --out cat.html.'),
+        (("look", "bert", ""), "headscope look requires --out. For example: headscope look minilm "
+         '"The cat sat on the mat." --out cat.html.'),
         (("look", "bert", "", "--out", "p.html"), 'text "": there are no tokens in it. Expected some text.'),
         (("look", "bert", "\u200b", "--out", "p.html"),
          'text "\\u200b": there are no tokens in it. Expected some text.'),
@@ -120,8 +122,8 @@ def test_a_look_into_a_missing_directory_is_refused_before_a_model_is_loaded(run
          "Got unexpected extra argument(s) (The cat sat.). For one text use look: headscope look MODEL "
          '"The cat sat." --out look.html.'),
         (("analyze", "bert", "--out", "s"),
-         "analyze requires texts. Expected --corpus FILE (wikipedia-pairs with --pairs is bundled), "
-         "--treebank FILE or --coreference FILE."),
+         "analyze requires texts. Expected --corpus FILE, --treebank FILE or --coreference FILE. For example: "
+         "headscope analyze minilm --corpus wikipedia-pairs --pairs --out study."),
         (("look", "bert", "the cat", "--out", "p.png"),
          'p.png: the name of a page must end in .html, got "p.png".'),
         (("look", "bert", "the cat", "--out", "bert"),

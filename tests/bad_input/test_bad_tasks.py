@@ -80,7 +80,8 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--task", "mnly"), f'--task: "mnly" is not a task. Expected {TASKS}'),
     (("--by", "gradiant"), f'--by must be {choices("", ("all", *IMPORTANCES))}, '
      'got "gradiant". Did you mean "gradient"?'),
-    (("--rules", "atnlrp"), '--rules must be attnlrp or voita, got "atnlrp". Did you mean "attnlrp"?'),
+    (("--relevance-rules", "atnlrp"), '--relevance-rules must be attnlrp or voita, got "atnlrp". '
+     'Did you mean "attnlrp"?'),
     (("--kind", "heads"), '--kind must be all, head, layer, only, pair, shared or site, got "heads". Did you mean '
      '"head"?'),
     (("--kind", "any"), '--kind must be all, head, layer, only, pair, shared or site, got "any".'),
@@ -89,19 +90,20 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
      'Did you mean "mean"?'),
     (("--kind", "pair"), "--kind pair: pairs of all heads are too many. Name some: --heads 3.2,4.*."),
     (
-        ("--by", "gradient", "--race", "0.05"),
-        "--race requires --by ablation (or all). It has no effect otherwise.",
+        ("--by", "gradient", "--sequential-test", "0.05"),
+        "--sequential-test requires --by ablation (or all). It has no effect otherwise.",
     ),
     (
         ("--kind", "layer,site", "--heads", "0.1"),
         "--heads requires --kind head or pair. It has no effect otherwise.",
     ),
     (("--kind", "shared"), "--kind shared: no two layers of classifier share their heads. Expected e.g. ALBERT."),
-    (("--race", "0"), "--race must be above 0 and below 1, got 0."),
-    (("--race", "1"), "--race must be above 0 and below 1, got 1."),
-    (("--race", "nan"), "--race must be above 0 and below 1, got nan."),
-    (("bert", "--task", "retrieval", "--data", "squad.json", "--race", "0.05"), "--race cannot be used with "
-     "retrieval: its examples depend on each other. Leave --race out."),
+    (("--sequential-test", "0"), "--sequential-test must be above 0 and below 1, got 0."),
+    (("--sequential-test", "1"), "--sequential-test must be above 0 and below 1, got 1."),
+    (("--sequential-test", "nan"), "--sequential-test must be above 0 and below 1, got nan."),
+    (("bert", "--task", "retrieval", "--data", "squad.json", "--sequential-test", "0.05"),
+     "--sequential-test cannot be used with retrieval: its examples depend on each other. "
+     "Leave --sequential-test out."),
     (("--limit", "0"), "--limit must be at least 1, got 0."),
     (("--batch-size", "0"), "--batch-size must be at least 1, got 0."),
     (("--max-length", "65"), "--max-length: 65 tokens are more than classifier can read. Expected at most 64."),
@@ -109,10 +111,11 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--labels", "a=b,=c"), '--labels must be NAME=NAME,NAME=NAME…, got "=c".'),
     (("--data", "nowhere"), "nowhere: no such file or directory. Expected a file, or a directory with train, dev and "
      "test files."),
-    (("--data", "bert", "--split", "devel"), '--split: "devel" is not a split. Expected dev, test or train; '
+    (("--data", "bert", "--split", "devel"), '--split: "devel" is not a split. Expected dev, '
+     'dev:half-a, dev:half-b, test or train; '
      'did you mean "dev"?'),
     (("--columns", "sentence=text"), 'dev.tsv:2: no column "text" among label or sentence. '
-     "Name the column that holds it: --columns text=NAME."),
+     "Name the column that holds it: --columns sentence=NAME."),
 ]  # fmt: skip
 
 

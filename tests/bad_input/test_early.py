@@ -63,10 +63,7 @@ json.dump(answers, sys.stdout)
 
 ON_TASK = "--task sst2 --data dev.tsv"
 PRUNE = f"prune model {ON_TASK} --out new"
-NO_TARGET = (
-    "prune requires heads (--heads), a plan (--plan), or with --task and --data a target of a search: a number of --heads, "
-    "--sparsity, --keep-metric or --speedup."
-)
+NO_TARGET = "prune requires --heads, --plan, or --task and --data to search for heads with."
 NO_FILE = "cannot be read: No such file or directory. Expected a text file, or one in gzip. Check the path."
 NOT_EMPTY = "full: the directory is neither a study nor empty. Expected the name of a new directory. Choose another --out."
 
@@ -108,7 +105,7 @@ WRONG: dict[str, str] = {
     "such as sink=0.3.",
     "analyze model --corpus good.txt --batch-size 0 --out new": "--batch-size must be at least 1, got 0.",
     "analyze model --corpus good.txt --max-length 0 --out new": "--max-length must be at least 1, got 0.",
-    "analyze model --corpus good.txt --long cut --out new": '--long must be error, skip, truncate or window, '
+    "analyze model --corpus good.txt --long-texts cut --out new": '--long-texts must be error, skip, truncate or window, '
     'got "cut".',
     "analyze model --corpus good.txt --dtype float31 --out new": '--dtype must be bfloat16, float16, float32 or '
     'float64, got "float31". Did you mean "float32"?',
@@ -120,7 +117,7 @@ WRONG: dict[str, str] = {
     "analyze model --corpus good.txt --mask window:height=2 --out new": '--mask "window:height=2": "height" is no '
     "parameter of this mask. Expected width=4.",
     "analyze model --corpus good.txt --mask gone.npz --out new": "gone.npz: not there. Expected a mask that headscope "
-    "learn-mask wrote, or an .npy file with n x n of true and false.",
+    "masks learn wrote, or an .npy file with n x n of true and false.",
     "look model text --lens rolout --out new.html": f'--lens must be {choices("", (*LENSES, *TOKEN_MAPS))}, '
     'got "rolout". Did you mean "rollout"?',
     'look model "" --out new.html': 'text "": there are no tokens in it. Expected some text.',
@@ -132,7 +129,7 @@ WRONG: dict[str, str] = {
     "evaluate model --task sst2 --data gone.tsv": "gone.tsv: no such file or directory. Expected a file, or a directory with train, dev "
     "and test files.",
     "evaluate model --task sst2 --data full": "full: no file for dev here, only thesis.txt. Expected dev.tsv, say.",
-    "evaluate model --task sst2 --data dev.tsv --split deve": '--split: "deve" is not a split. Expected dev, test or train; '
+    "evaluate model --task sst2 --data dev.tsv --split deve": '--split: "deve" is not a split. Expected dev, dev:half-a, dev:half-b, test or train; '
     'did you mean "dev"?',
     "evaluate model --task sst2 --data dev.tsv --columns a": '--columns must be NAME=NAME,NAME=NAME…, got "a".',
     f"importance model {ON_TASK} --by gradiant --out new": f'--by must be {choices("", ("all", *IMPORTANCES))}, '
@@ -140,31 +137,30 @@ WRONG: dict[str, str] = {
     f"importance model {ON_TASK} --heads 3.x --out new": f'heads "3.x": "3.x" does not name a head. Expected {FORM}.',
     f"importance model {ON_TASK} --kind pair --out new": "--kind pair: pairs of all heads are too many. Name some: "
     "--heads 3.2,4.*.",
-    f"importance model {ON_TASK} --race 2 --out new": "--race must be above 0 and below 1, got 2.",
+    f"importance model {ON_TASK} --sequential-test 2 --out new": "--sequential-test must be above 0 and below 1, got 2.",
     f"{PRUNE} --heads 3.x": f'heads "3.x": "3.x" does not name a head. Expected {FORM}.',
-    f"{PRUNE} --heads 2 --search bean": f'--search must be {choices("", SEARCHES)}, got "bean". '
+    f"{PRUNE} --remove 2 --search bean": f'--search must be {choices("", SEARCHES)}, got "bean". '
     'Did you mean "beam"?',
-    f"{PRUNE} --heads 2 --form tiny": '--form must be onnx, plain or small, got "tiny".',
-    f"{PRUNE} --heads 2 --repair glue": '--repair: "glue" is not a repair. Expected fold or refit.',
+    f"{PRUNE} --remove 2 --form tiny": '--form must be onnx, plain or small, got "tiny".',
+    f"{PRUNE} --remove 2 --repair glue": '--repair: "glue" is not a repair. Expected fold or refit.',
     f"{PRUNE} --sparsity 2": "--sparsity must be above 0 and below 1, got 2.",
-    PRUNE: NO_TARGET,
     "prune model --out new": NO_TARGET,
-    f"prune small {ON_TASK} --heads 9 --out new": "--heads: 9 of 8 heads cannot go. Expected at most 8.",
-    f"prune small {ON_TASK} --heads 5 --among 1.* --out new": "--heads: 5 of 4 heads cannot go. Expected at most 4.",
+    f"prune small {ON_TASK} --remove 9 --out new": "--remove: 9 of 8 heads cannot go. Expected at most 8.",
+    f"prune small {ON_TASK} --remove 5 --candidates 1.* --out new": "--remove: 5 of 4 heads cannot go. Expected at most 4.",
     "prune small --heads 2.1 --out new": f'heads "2.1": "2.1" is not in this model. Expected {FORM}; this model has '
     "encoder layers 0 to 1 with heads 0 to 3.",
     f"importance small {ON_TASK} --heads 0.4 --out new": f'heads "0.4": "0.4" is not in this model. Expected {FORM}; this '
     "model has encoder layers 0 to 1 with heads 0 to 3.",
     "analyze small --corpus good.txt --max-length 99 --out new": "--max-length: 99 tokens are more than small can read. "
     "Expected at most 64.",
-    "prune model --heads 3 --dry-run": "a search for heads requires --task and --data.",
+    "prune model --remove 3 --dry-run": "a search for heads requires --task and --data.",
     "prune model --plan gone.json --out new": "gone.json: cannot be read: No such file or directory. Expected a plan "
     "that headscope wrote.",
     f"prune model {ON_TASK} --out new --keep-metric 99": "--keep-metric: must be the share of the unpruned metric to keep, "
     "got 99. Did you mean 0.99?",
     f"prune model {ON_TASK} --out new --keep-metric 0": "--keep-metric: must be the share of the unpruned metric to keep, "
     "got 0. Expected 0.99, say.",
-    f"fix model {ON_TASK} --out new --keep-metric 99": "--keep-metric: must be the share of the unpruned metric to keep, "
+    f"fixed-patterns model {ON_TASK} --out new --keep-metric 99": "--keep-metric: must be the share of the unpruned metric to keep, "
     "got 99. Did you mean 0.99?",
     "prune model --heads 0.1": "prune requires --out.",
     "finetune model --task sst2 --data two --epochs 0 --out new": "--epochs must be at least 1, got 0.",
@@ -173,11 +169,11 @@ WRONG: dict[str, str] = {
     "gate model --task sst2 --data two --out new": "gate requires either --keep or --penalty.",
     "gate model --task sst2 --data two --keep some --out new": '--keep must be whole numbers such as 3,10,20, '
     'got "some".',
-    "learn-mask model --task sst2 --data two --out new": "learn-mask requires --penalty, --sparsity or --soft.",
-    "learn-mask model --sparsity 0.5 --out new": "learn-mask requires either --task and --data, or --objective "
+    "masks learn model --task sst2 --data two --out new": "masks learn requires --penalty, --sparsity or --soft.",
+    "masks learn model --sparsity 0.5 --out new": "masks learn requires either --task and --data, or --objective "
     "and --corpus.",
     "compare study gone --out new": "gone: there is no such directory. Expected a study that a command wrote.",
-    "fronts study full --out new": "full/run.json: not a study (No such file or directory). Expected a directory written "
+    "report study full --out new.html": "full/run.json: not a study (No such file or directory). Expected a directory written "
     "by headscope analyze, or by another command that makes a study.",
     "report study --out page.png": 'page.png: the name of a page must end in .html, got "page.png".',
     "analyze bert --corpus good.txt --out new.html": (
@@ -192,11 +188,12 @@ WRONG: dict[str, str] = {
     "masks show stra": 'MASK "stra": "stra" is no mask. Expected bigbird, dense, diagonal, first-and-last, fixed, '
     'logsparse, longformer, no-diagonal, random, star, strided or window; did you mean "star"?',
     "masks show star --out star.gif": 'star.gif: the name of a picture must end in .svg or .png, got ".gif".',
-    "film gone --corpus good.txt --out new": "gone: there is no such directory. Expected a model trained by headscope.",
+    "analyze gone --checkpoints --corpus good.txt --out new": "gone: there is no such directory. Expected a model that "
+    "headscope trained with --checkpoints N.",
     "pretrain --corpus gone.txt --out new": "gone.txt: there is no such file here. Expected a file, or a corpus that "
     "comes with headscope: wikipedia-pairs.",
     "probe model --treebank gone.conllu --out new": f"gone.conllu: {NO_FILE}",
-    "knock-out model --corpus good.txt --to specials --out new": '--to must be classification, content, punctuation, '
+    "ablate-edges model --corpus good.txt --to specials --out new": '--to must be classification, content, punctuation, '
     'separator or special, got "specials". Did you mean "special"?',
 }  # fmt: skip
 
@@ -208,7 +205,7 @@ NAMED = "prune model --heads 0.1 --out new"
 POOLED = "a task that compares vectors of texts: stsb or retrieval"
 ONE_FILE = "--data DIRECTORY with train, dev and test files: one file is read for every split"
 SEARCH = (
-    "a search (--heads NUMBER, --sparsity, --keep-metric or --speedup): the heads are given already"
+    "a search (--remove N, --sparsity, --keep-metric or --speedup): the heads are given already"
 )
 WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{BY_GRADIENT} --kind shared": ("--kind", "--by ablation (or all)"),
@@ -219,23 +216,23 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{BY_GRADIENT} --kind head": ("--kind", "--by ablation (or all)"),
     f"{BY_GRADIENT} --mode mean": ("--mode", "--by ablation (or all)"),
     f"{BY_GRADIENT} --heads 0.1": ("--heads", "--by ablation (or all)"),
-    f"{BY_GRADIENT} --race 0.05": ("--race", "--by ablation (or all)"),
-    f"importance model {ON_TASK} --race 0.05 --kind site --out new": ("--race", "--kind head"),
+    f"{BY_GRADIENT} --sequential-test 0.05": ("--sequential-test", "--by ablation (or all)"),
+    f"importance model {ON_TASK} --sequential-test 0.05 --kind site --out new": ("--sequential-test", "--kind head"),
     f"importance model {ON_TASK} --heads 0.1 --kind layer,site --out new": ("--heads", "--kind head or pair"),
     f"importance model {ON_TASK} --pooling first --out new": ("--pooling", POOLED),
     f"importance model {ON_TASK} --normalized --out new": ("--normalized", "--by gradient (or all)"),
-    f"importance model {ON_TASK} --rules voita --out new": ("--rules", "--by relevance (or all)"),
+    f"importance model {ON_TASK} --relevance-rules voita --out new": ("--relevance-rules", "--by relevance (or all)"),
     f"importance model {ON_TASK} --open-special --out new": ("--open-special", "--mask NAME"),
     f"{TEXT} --control": ("--control", "--treebank FILE"),
     f"{TEXT} --lenient": ("--lenient", "--treebank FILE or --coreference FILE"),
-    f"{TEXT} --pool mean": ("--pool", "--treebank, --coreference or --frequency"),
-    f"{TEXT} --open-special": ("--open-special", "--mask NAME"),
+    f"{TEXT} --word-pooling mean": ("--word-pooling", "--treebank, --coreference or --frequency"),
+    f"{TEXT} --open-special": ("--open-special", "--mask NAME, or checkpoints of a training with a mask"),
     f"{TEXT} --statistics entropy --all-rows": ("--all-rows", "--statistics with twin-distance, or all statistics"),
     f"{TEXT} --threshold relation=0.2": ("--threshold", "--treebank FILE for the threshold relation"),
     f"{TEXT} --threshold rare=0.2": ("--threshold", "--frequency LIST for the threshold rare"),
     f"{TEXT} --pooling first": ("--pooling", "--lens with gradient"),
     f"{TREE} --pairs": ("--pairs", "--corpus FILE"),
-    f"{TREE} --long skip": ("--long", "--corpus FILE"),
+    f"{TREE} --long-texts skip": ("--long-texts", "--corpus FILE"),
     "analyze model --coreference tree.conllu --frequency english --out new": (
         "--frequency", "--corpus FILE or --treebank FILE"),
     "compare study study2 --corpus good.txt --out new": ("--corpus", "--models A B"),
@@ -247,39 +244,39 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"evaluate model {ON_TASK} --open-special": ("--open-special", "--mask NAME"),
     f"evaluate model {ON_TASK} --pooling first": ("--pooling", POOLED),
     f"evaluate model {ON_TASK} --prompt query": ("--prompt", POOLED),
-    "film model --corpus good.txt --open-special --out new": (
-        "--open-special", "a mask: --mask NAME, or that of the training"),
-    "film model --corpus good.txt --threshold relation=0.2 --out new": (
+    "analyze model --checkpoints --corpus good.txt --open-special --out new": (
+        "--open-special", "--mask NAME, or checkpoints of a training with a mask"),
+    "analyze model --checkpoints --corpus good.txt --threshold relation=0.2 --out new": (
         "--threshold", "--treebank FILE for the threshold relation"),
     "finetune model --task sst2 --data two --pooling first --out new": ("--pooling", POOLED),
-    f"fix model {ON_TASK} --pooling first --out new": ("--pooling", POOLED),
+    f"fixed-patterns model {ON_TASK} --pooling first --out new": ("--pooling", POOLED),
     "gate model --task sst2 --data two --keep 2 --prompt query --out new": ("--prompt", POOLED),
-    "learn-mask model --objective mlm --corpus good.txt --soft --pooling first --out new": ("--pooling", POOLED),
+    "masks learn model --objective mlm --corpus good.txt --soft --pooling first --out new": ("--pooling", POOLED),
     f"masks compare model {ON_TASK} --pooling first --out new": ("--pooling", POOLED),
     f"evaluate model {ON_TASK} --split test": ("--split", ONE_FILE),
     f"importance model {ON_TASK} --split train --out new": ("--split", ONE_FILE),
-    f"fix model {ON_TASK} --report-on test --out new": ("--report-on", ONE_FILE),
+    f"fixed-patterns model {ON_TASK} --report-on test --out new": ("--report-on", ONE_FILE),
     f"masks compare model {ON_TASK} --report-on test --out new": ("--report-on", ONE_FILE),
-    f"{PRUNE} --heads 2 --select-on train": ("--select-on", ONE_FILE),
-    "film model --treebank tree.conllu --pairs --out new": ("--pairs", "--corpus FILE"),
+    f"{PRUNE} --remove 2 --select-on train": ("--select-on", ONE_FILE),
+    "analyze model --checkpoints --treebank tree.conllu --pairs --out new": ("--pairs", "--corpus FILE"),
     "finetune model --task sst2 --data two --layers 2 --out new": ("--layers", "--from-scratch"),
     "finetune model --task sst2 --data two --vocabulary 900 --out new": ("--vocabulary", "--from-scratch"),
     "finetune model --task sst2 --data two --open-special --out new": ("--open-special", "--mask NAME"),
-    f"fix model {ON_TASK} --heads 0.1 --patterns 0.1=first --out new": (
+    f"fixed-patterns model {ON_TASK} --heads 0.1 --patterns 0.1=first --out new": (
         "--heads", "that --patterns is left out: they name heads"),
     "gate model --task sst2 --data two --keep 2 --hidden 8 --out new": ("--hidden", "--from-scratch"),
-    "gate model --task sst2 --data two --keep 2 --frozen --learning-rate 1e-4 --out new": (
-        "--learning-rate", "weights that are trained: leave --frozen out"),
-    "gate model --task sst2 --data two --keep 2 --frozen --settle 0.5 --out new": (
-        "--settle", "weights that are trained: leave --frozen out"),
-    "gate model --task sst2 --data two --keep 2 --frozen --from-scratch --out new": (
-        "--frozen", "trained weights: leave --from-scratch out"),
-    "knock-out model --corpus good.txt --open-special --out new": ("--open-special", "--mask NAME"),
-    "learn-mask model --task sst2 --data two --soft --settle 0.5 --out new": (
+    "gate model --task sst2 --data two --keep 2 --freeze-weights --learning-rate 1e-4 --out new": (
+        "--learning-rate", "weights that are trained: leave --freeze-weights out"),
+    "gate model --task sst2 --data two --keep 2 --freeze-weights --settle 0.5 --out new": (
+        "--settle", "weights that are trained: leave --freeze-weights out"),
+    "gate model --task sst2 --data two --keep 2 --freeze-weights --from-scratch --out new": (
+        "--freeze-weights", "trained weights: leave --from-scratch out"),
+    "ablate-edges model --corpus good.txt --open-special --out new": ("--open-special", "--mask NAME"),
+    "masks learn model --task sst2 --data two --soft --settle 0.5 --out new": (
         "--settle", "a mask that becomes 0 or 1: leave --soft out"),
-    "learn-mask model --task sst2 --data two --sparsity 0.5 --frozen --learning-rate 1e-4 --out new": (
-        "--learning-rate", "weights that are trained: leave --frozen out"),
-    "learn-mask model --objective mlm --corpus good.txt --soft --report-on test --out new": (
+    "masks learn model --task sst2 --data two --sparsity 0.5 --freeze-weights --learning-rate 1e-4 --out new": (
+        "--learning-rate", "weights that are trained: leave --freeze-weights out"),
+    "masks learn model --objective mlm --corpus good.txt --soft --report-on test --out new": (
         "--report-on", "a directory with train and dev files"),
     "look model text --target 1 --lens raw,rollout --out new.html": (
         "--target", "--lens with one that takes gradients: gradient, gradient-rollout, relevance"),
@@ -296,25 +293,25 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     "pretrain --corpus good.txt --open-special --out new": ("--open-special", "--mask NAME"),
     f"{NAMED} --search beam": ("--search", SEARCH),
     f"{NAMED} --search rank": ("--search", SEARCH),
-    f"{NAMED} --width 3": ("--width", SEARCH),
-    f"{NAMED} --width 4": ("--width", SEARCH),
+    f"{NAMED} --beam-width 3": ("--beam-width", SEARCH),
+    f"{NAMED} --beam-width 4": ("--beam-width", SEARCH),
     f"{NAMED} --step 0.2": ("--step", SEARCH),
-    f"{NAMED} --teacher": ("--teacher", "--recover N, as in --recover 1"),
+    f"{NAMED} --distil": ("--distil", "--recover N, as in --recover 1"),
     f"{NAMED} --report-on dev": ("--report-on", "--task NAME and --data PATH"),
     f"{NAMED} --columns a=b": ("--columns", "--task NAME and --data PATH"),
     f"{NAMED} --max-length 9": ("--max-length", "--task NAME and --data PATH"),
     f"{NAMED} --batch-size 32": ("--batch-size", "--task NAME and --data PATH"),
     f"{NAMED} --learning-rate 5e-5": ("--learning-rate", "--recover N, as in --recover 1"),
-    f"{NAMED} --select-on dev:even": ("--select-on", "a search, --repair or --recover"),
+    f"{NAMED} --select-on dev:half-a": ("--select-on", "a search, --repair or --recover"),
     f"{NAMED} --seed 1": ("--seed", "a search or --recover"),
-    f"{PRUNE} --heads 2 --by gradient-second": ("--by", to_flags(SEARCH_BY)),
-    f"{PRUNE} --heads 2 --step 0.1": ("--step", "--search iterative"),
-    f"{PRUNE} --heads 2 --search rank --expansion 12": ("--expansion", "--search beam"),
-    f"{PRUNE} --heads 2 --width 4 --search greedy": ("--width", "--search beam"),
-    f"{PRUNE} --heads 2 --draws 3": ("--draws", "--search random"),
-    f"{PRUNE} --heads 2 --rules voita": ("--rules", f"{to_flags(SEARCH_BY)} with --by relevance"),
-    f"prune model {ON_TASK} --heads 2 --dry-run --resume": ("--resume", "--out DIR: --dry-run writes nothing"),
-    f"prune model {ON_TASK} --heads 2 --dry-run --repair fold": ("--repair", "that --dry-run is left out"),
+    f"{PRUNE} --remove 2 --by gradient-second": ("--by", to_flags(SEARCH_BY)),
+    f"{PRUNE} --remove 2 --step 0.1": ("--step", "--search iterative"),
+    f"{PRUNE} --remove 2 --search rank --expansion 12": ("--expansion", "--search beam"),
+    f"{PRUNE} --remove 2 --beam-width 4 --search greedy": ("--beam-width", "--search beam"),
+    f"{PRUNE} --remove 2 --draws 3": ("--draws", "--search random"),
+    f"{PRUNE} --remove 2 --relevance-rules voita": ("--relevance-rules", f"{to_flags(SEARCH_BY)} with --by relevance"),
+    f"prune model {ON_TASK} --remove 2 --dry-run --resume": ("--resume", "--out DIR: --dry-run writes nothing"),
+    f"prune model {ON_TASK} --remove 2 --dry-run --repair fold": ("--repair", "that --dry-run is left out"),
     "serve model --open-special": ("--open-special", "--mask NAME"),
     "speed model --mask star --against model": ("--against", "that --mask is left out"),
     "speed model --out new.svg": ("--out", "--mask NAME"),
@@ -327,30 +324,33 @@ RIGHT: dict[str, str] = {
     "demo --out new": "loading minilm …",
     "doctor": "loading torch …",
     f"evaluate model {ON_TASK}": "loading model …",
-    f"evaluate model {ON_TASK} --split dev:odd": "loading model …",
+    f"evaluate model {ON_TASK} --split dev:half-b": "loading model …",
     "evaluate model --task sst2 --data tested/test.tsv --split test": "loading model …",
-    "film model --corpus good.txt --out new": "reading the checkpoints of model …",
+    "analyze model --checkpoints --corpus good.txt --out new": "reading the checkpoints of model …",
     "finetune model --task sst2 --data two --out new": "loading model …",
-    f"fix model {ON_TASK} --out new": "loading model …",
-    "fronts study study2 --out new": "reading study and study2 …",
+    f"fixed-patterns model {ON_TASK} --out new": "loading model …",
+    "report study study2 --out new.html": "reading study and study2 …",
     "gate model --task sst2 --data two --keep 2 --out new": "loading model …",
     f"importance model {ON_TASK} --out new": "loading model …",
+    "head study 0.1": "reading study …",
     f"importance model {ON_TASK} --kind pair,layer --heads 0.1,0.2 --out new": "loading model …",
-    f"prune small {ON_TASK} --heads 8 --out new": "loading small …",
+    f"prune small {ON_TASK} --remove 8 --out new": "loading small …",
     "prune small --heads 1.3,0.* --out new": "loading small …",
     "analyze small --corpus good.txt --max-length 64 --out new": "loading small …",
     "finetune small --task sst2 --data two --from-scratch --max-length 99 --out new": "loading small …",
-    f"prune cut {ON_TASK} --heads 9 --out new": "loading cut …",
+    f"prune cut {ON_TASK} --remove 9 --out new": "loading cut …",
     "prune model --heads 0.1 --task sst2 --data tested --report-on test --out new": "loading model …",
-    "knock-out model --corpus good.txt --out new": "loading model …",
-    "learn-mask model --task sst2 --data two --soft --out new": "loading model …",
+    "ablate-edges model --corpus good.txt --out new": "loading model …",
+    "masks learn model --task sst2 --data two --soft --out new": "loading model …",
     "look model text --out new.html": "loading model …",
     "masks": "loading torch …",
+    "masks list": "loading torch …",
+    PRUNE: "loading model …",
     "masks show star": "loading torch …",
     f"masks compare model {ON_TASK} --out new": "loading model …",
     "pretrain --corpus good.txt --out new": "reading good.txt …",
     "probe model --treebank tree.conllu --out new": "loading model …",
-    f"{PRUNE} --heads 2": "loading model …",
+    f"{PRUNE} --remove 2": "loading model …",
     "report study --out new.html": "reading study …",
     "serve model": "loading model …",
     "speed model": "loading model …",

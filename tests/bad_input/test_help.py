@@ -76,7 +76,9 @@ def test_the_length_of_texts_that_become_vectors_is_the_model_s(
     )
 
 
-@pytest.mark.parametrize("command", ["evaluate", "importance", "finetune", "fix", "gate"])
+@pytest.mark.parametrize(
+    "command", ["evaluate", "importance", "finetune", "fixed-patterns", "gate"]
+)
 def test_the_help_names_every_task(run: Run, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     shown = run(command, "--help").out

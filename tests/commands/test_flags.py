@@ -25,8 +25,8 @@ FLAG = re.compile(r"(?<![\w-])--[a-z]")
 FIELD = re.compile(r"`([a-z_]+)(?:=[^`]+)?`")
 # Flags of pip, and variables of CSS.
 OTHER_FLAGS = ("model/zoo/wheels.py", "report/rendered_figures.py")
-# Words in backticks that are no options: methods.
-NOT_OPTIONS = {"attention_mask", "from_pretrained", "inspected", "stream"}
+# Words in backticks that are not options: methods and attributes.
+NOT_OPTIONS = {"attention_mask", "model", "from_pretrained", "inspected", "stream"}
 
 
 def library_strings() -> Iterator[tuple[str, str]]:
@@ -112,10 +112,10 @@ def test_a_command_line_is_quoted_and_leaves_out_what_is_not_given() -> None:
 
 
 def test_a_command_line_is_made_of_the_options_that_differ_from_their_defaults() -> None:
-    data = TaskData("sst2", "my data", split="dev:odd", columns={"sentence": "text"})
+    data = TaskData("sst2", "my data", split="dev:half-b", columns={"sentence": "text"})
     configs = EvaluateConfig(batch_size=8), data, Reading(mask="star"), Run(device="cpu")
     assert command_line_of(*configs, arguments=("small",)) == (
-        "headscope evaluate small --task sst2 --data 'my data' --split dev:odd --columns sentence=text --mask star "
+        "headscope evaluate small --task sst2 --data 'my data' --split dev:half-b --columns sentence=text --mask star "
         "--device cpu --batch-size 8"
     )
     texts = TextData(corpus=["a.txt", "b.txt"], max_length=128)  # 128 is the default of pretrain

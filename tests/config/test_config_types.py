@@ -26,8 +26,8 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "TaskData": {"task": "stsb", "data": "x.tsv"},
     "GateConfig": {"keep": (3,)},
     "LearnMaskConfig": {"soft": True},
-    "SearchConfig": {"heads": 3},
-    "PruneConfig": {"heads": 3},
+    "SearchConfig": {"remove": 3},
+    "PruneConfig": {"remove": 3},
 }
 ANYTHING = {("LoadConfig", "model_class")}  # transformers refuses what is not a class
 # Heads and masks of other types than text have forms of their own.
@@ -139,9 +139,5 @@ def test_functions_without_a_config_refuse_wrong_types() -> None:
         HeadscopeError, match=r"^studies: must be studies or their directories, got 5"
     ):
         headscope.join(5)  # type: ignore[arg-type]
-    with pytest.raises(
-        HeadscopeError, match=r"^studies: must be directories of prune or gate, got 5"
-    ):
-        headscope.fronts([5])  # type: ignore[list-item]
     with pytest.raises(HeadscopeError, match=r"^`batch_size` must be a whole number, got 'x'"):
         headscope.encode("minilm", ["a"], batch_size="x")  # type: ignore[arg-type]

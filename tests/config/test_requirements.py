@@ -66,7 +66,13 @@ SIZED = {
 READ = {"task": "stsb", "pooling": "first", "prompt": "query: "}
 ON_TEXTS = {"corpus": ["texts.txt"], "pairs": True, "column": "a,b"}
 SPLIT = {"task": "sst2", "data": "glue", "select_on": "dev", "report_on": "test"}
-SEARCHED = {"task": "sst2", "data": "glue", "objective": "loss", "at_least": 1, "among": "0.*"}
+SEARCHED = {
+    "task": "sst2",
+    "data": "glue",
+    "objective": "loss",
+    "min_heads_per_layer": 1,
+    "candidates": "0.*",
+}
 SEARCHED |= {
     "limit": 9,
     "sizes": "1,2",
@@ -82,7 +88,7 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
         "analyze",
         MASKED
         | ON_TEXTS
-        | {"long": "skip", "frequency": "english", "pool": "max", "all_rows": True},
+        | {"long_texts": "skip", "frequency": "english", "word_pooling": "max", "all_rows": True},
     ),
     (
         "analyze",
@@ -90,13 +96,16 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
             "treebank": ["a.conllu"],
             "control": True,
             "lenient": True,
-            "pool": "max",
+            "word_pooling": "max",
             "frequency": "english",
         },
     ),
-    ("analyze", {"coreference": ["a.conll"], "lenient": True, "pool": "max"}),
-    ("analyze", {"sentences": ["a"], "control": True, "pool": "max", "frequency": "english"}),
-    ("analyze", {"corpus": ["a"], "treebank": ["b"], "pairs": True, "long": "window"}),
+    ("analyze", {"coreference": ["a.conll"], "lenient": True, "word_pooling": "max"}),
+    (
+        "analyze",
+        {"sentences": ["a"], "control": True, "word_pooling": "max", "frequency": "english"},
+    ),
+    ("analyze", {"corpus": ["a"], "treebank": ["b"], "pairs": True, "long_texts": "window"}),
     ("analyze", {"texts": ["a"], "statistics": "entropy,twin-distance", "all_rows": True}),
     ("analyze", {"treebank": ["a"], "thresholds": ["relation=0.2"]}),
     ("analyze", {"corpus": ["a"], "frequency": "english", "thresholds": ["rare=0.2,sink=0.1"]}),
@@ -108,41 +117,61 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("evaluate", {"data": "glue", "split": "test"}),
     ("evaluate", READ | {"task": "retrieval"}),
     ("evaluate", READ | {"task": "similarity"}),
-    ("film", ON_TEXTS | {"trained": "gone", "mask": "star", "open_special": True}),
-    ("film", {"trained": "gone", "treebank": ["a"], "thresholds": ["relation=0.2"]}),
+    (
+        "analyze",
+        ON_TEXTS
+        | {
+            "checkpoints": True,
+            "model": "gone",
+            "mask": "star",
+            "open_special": True,
+            "resume": True,
+        },
+    ),
+    ("analyze", ON_TEXTS | {"revision": "main"}),
+    (
+        "analyze",
+        {"checkpoints": True, "model": "gone", "treebank": ["a"], "thresholds": ["relation=0.2"]},
+    ),
     ("finetune", MASKED | SIZED | READ | SAVED),
-    ("fix", {"heads": "0.*", **READ}),
-    ("fix", {"data": "glue", "select_on": "train", "report_on": "test"}),
+    ("fixed-patterns", {"heads": "0.*", **READ}),
+    ("fixed-patterns", {"data": "glue", "select_on": "train", "report_on": "test"}),
     ("gate", SIZED | SPLIT | {"learning_rate": 1e-4, "settle": 0.5}),
-    ("gate", SPLIT | {"frozen": True}),
+    ("gate", SPLIT | {"freeze_weights": True}),
     ("gate", READ),
     ("gate", {"out": "gated", "resume": True, "overwrite": True}),
     ("gate", SPLIT | {"task": "mlm", "data": "datasets:owner/name"}),
     ("importance", MASKED | {"kind": "pair,layer", "heads": "0.1,0.2"}),
-    ("importance", {"kind": "head,layer", "heads": "0.1", "race": 0.05, "mode": "mean"}),
+    ("importance", {"kind": "head,layer", "heads": "0.1", "sequential_test": 0.05, "mode": "mean"}),
     (
         "importance",
-        {"by": "all", "kind": "pair", "heads": "0.*", "normalized": True, "rules": "attnlrp"},
+        {
+            "by": "all",
+            "kind": "pair",
+            "heads": "0.*",
+            "normalized": True,
+            "relevance_rules": "attnlrp",
+        },
     ),
     ("importance", {"by": "gradient", "normalized": True}),
     (
         "importance",
         {
             "by": "ablation,relevance",
-            "rules": "voita",
+            "relevance_rules": "voita",
             "mode": "fixed",
             "patterns": {"0.1": "first"},
         },
     ),
     ("importance", READ),
     ("importance", {"data": "glue", "split": "train"}),
-    ("knock-out", MASKED),
-    ("learn-mask", SPLIT | {"learning_rate": 1e-4, "settle": 0.5}),
-    ("learn-mask", SPLIT | {"soft": True, "learning_rate": 1e-4}),
-    ("learn-mask", SPLIT | {"frozen": True}),
-    ("learn-mask", READ | {"soft": True}),
-    ("learn-mask", {"objective": "mlm", "corpus": "texts.txt", "data": None}),
-    ("learn-mask", {"out": "masks", "resume": True, "overwrite": True}),
+    ("ablate-edges", MASKED),
+    ("masks learn", SPLIT | {"learning_rate": 1e-4, "settle": 0.5}),
+    ("masks learn", SPLIT | {"soft": True, "learning_rate": 1e-4}),
+    ("masks learn", SPLIT | {"freeze_weights": True}),
+    ("masks learn", READ | {"soft": True}),
+    ("masks learn", {"objective": "mlm", "corpus": "texts.txt", "data": None}),
+    ("masks learn", {"out": "masks", "resume": True, "overwrite": True}),
     ("look", MASKED | {"lens": "raw,relevance", "target": 1}),
     ("look", {"lens": "gradient", "target": 1, "pooling": "first"}),
     ("look", {"lens": "rollout,gradient-rollout", "pooling": "first"}),
@@ -161,20 +190,24 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
     ("masks compare", {"data": "glue", "report_on": "test"}),
     ("pretrain", MASKED | SAVED | {"epochs": 2}),
     ("pretrain", {"steps": 10}),
-    ("prune", SEARCHED | {"heads": "3", "search": "beam", "width": 2, "expansion": 4, "swaps": 2}),
     (
         "prune",
-        SEARCHED | {"keep_metric": 0.99, "search": "rank", "by": "relevance", "rules": "attnlrp"},
+        SEARCHED | {"remove": 3, "search": "beam", "beam_width": 2, "expansion": 4, "swaps": 2},
+    ),
+    (
+        "prune",
+        SEARCHED
+        | {"keep_metric": 0.99, "search": "rank", "by": "relevance", "relevance_rules": "attnlrp"},
     ),
     ("prune", SEARCHED | {"sparsity": 0.3, "search": "iterative", "by": "norm", "step": 0.2}),
     ("prune", SEARCHED | {"speedup": 1.2, "search": "random", "draws": 5}),
     (
         "prune",
         {
-            "heads": "3",
+            "remove": 3,
             "task": "sst2",
             "recover": 1,
-            "teacher": True,
+            "distil": True,
             "learning_rate": 1e-4,
             "repair": "fold",
         },
@@ -190,7 +223,7 @@ USEFUL: list[tuple[str, dict[str, Any]]] = [
             "report_on": "test",
         },
     ),
-    ("prune", {"heads": "3", "task": "sst2", "dry_run": True, "search": "greedy"}),
+    ("prune", {"remove": 3, "task": "sst2", "dry_run": True, "search": "greedy"}),
     (
         "prune",
         {"heads": "0.1", "pooling": "first", "prompt": "query: "},
@@ -215,18 +248,18 @@ def test_every_option_of_the_table_has_a_case_in_which_it_has_an_effect(command:
     assert options <= {name for one, given in USEFUL if one == command for name in given}
 
 
-def test_film_may_open_special_tokens_under_the_mask_of_the_training(tmp_path: Path) -> None:
-    options = {"trained": tmp_path, "corpus": ["a"], "open_special": True, "mask": None}
+def test_checkpoints_may_open_special_tokens_under_the_mask_of_the_training(tmp_path: Path) -> None:
+    options = {"checkpoints": True, "model": tmp_path, "corpus": ["a"], "open_special": True}
     with pytest.raises(
         HeadscopeError,
-        match=r"^`open_special` requires a mask: `mask=NAME`, or that of the training",
+        match=r"^`open_special` requires `mask=NAME`, or checkpoints of a training with a mask",
     ):
-        check_effects("film", options, {"open_special"})
+        check_effects("analyze", options, {"open_special"})
     record = {"schema": 1, "model": {"edits": ["Masked('star')"]}}
     (tmp_path / "training.json").write_text(json.dumps(record), "utf-8")
-    check_effects("film", options, {"open_special"})
-    with pytest.raises(HeadscopeError, match=r"^`open_special` requires a mask"):
-        check_effects("film", options | {"mask": "dense"}, {"open_special"})
+    check_effects("analyze", options, {"open_special"})
+    with pytest.raises(HeadscopeError, match=r"^`open_special` requires `mask=NAME`, or"):
+        check_effects("analyze", options | {"mask": "dense"}, {"open_special"})
 
 
 def never() -> AttentionModel:
@@ -242,10 +275,10 @@ IMPORTANCE: list[tuple[dict[str, Any], str]] = [
     ({"by": ["gradient"], "kind": ["only", "site"]}, '`kind` requires `by="ablation"`'),
     ({"by": "gradient", "mode": "mean"}, '`mode` requires `by="ablation"`'),
     ({"by": "gradient", "heads": "0.1"}, '`heads` requires `by="ablation"`'),
-    ({"by": "gradient", "race": 0.05}, '`race` requires `by="ablation"`'),
+    ({"by": "gradient", "sequential_test": 0.05}, '`sequential_test` requires `by="ablation"`'),
     ({"normalized": True}, '`normalized` requires `by="gradient"`'),
-    ({"rules": "voita"}, '`rules` requires `by="relevance"`'),
-    ({"labels_free": True}, '`labels_free` requires `by="gradient"`'),
+    ({"relevance_rules": "voita"}, '`relevance_rules` requires `by="relevance"`'),
+    ({"self_labels": True}, '`self_labels` requires `by="gradient"`'),
     (
         {"patterns": {headscope.Head("encoder", 0, 0): "first"}},
         '`patterns` requires `mode="fixed"`',
@@ -265,7 +298,7 @@ def test_importance_refuses_options_without_effect(
 ANALYZE: list[tuple[dict[str, Any], str]] = [
     ({"control": True}, "`control` requires `treebank=FILE`"),
     ({"lenient": True}, "`lenient` requires `treebank=FILE`"),
-    ({"pool": "max"}, "`pool` requires `treebank"),
+    ({"word_pooling": "max"}, "`word_pooling` requires `treebank"),
     (
         {"all_rows": True, "statistics": ["entropy"]},
         "`all_rows` requires `statistics` with twin-distance",
@@ -300,10 +333,10 @@ def refused(message: str, call: Callable[[], object]) -> None:
     assert str(error.value) == f"{message}. It has no effect otherwise."
 
 
-FROZEN = "weights that are trained: leave `frozen` out"
+FROZEN = "weights that are trained: leave `freeze_weights` out"
 POOLED = "a task that compares vectors of texts: stsb or retrieval"
 OUTSIDE_SEARCH = (
-    "a search (`heads=NUMBER`, `sparsity`, `keep_metric` or `speedup`): the heads are given already"
+    "a search (`remove=N`, `sparsity`, `keep_metric` or `speedup`): the heads are given already"
 )
 
 
@@ -311,16 +344,16 @@ OUTSIDE_SEARCH = (
     ("options", "message"),
     [
         (
-            {"frozen": True, "settle": 0.5},
+            {"freeze_weights": True, "settle": 0.5},
             f"`settle` requires {FROZEN}",
         ),
         (
-            {"frozen": True, "learning_rate": 1e-3},
+            {"freeze_weights": True, "learning_rate": 1e-3},
             f"`learning_rate` requires {FROZEN}",
         ),
         (
-            {"frozen": True, "from_scratch": True},
-            "`frozen` requires trained weights: leave `from_scratch` out",
+            {"freeze_weights": True, "from_scratch": True},
+            "`freeze_weights` requires trained weights: leave `from_scratch` out",
         ),
         (
             {"task": "mlm", "select_on": "dev"},
@@ -346,7 +379,7 @@ def test_gate_refuses_options_without_effect(
             "`settle` requires a mask that becomes 0 or 1: leave `soft` out",
         ),
         (
-            {"frozen": True, "learning_rate": 1e-3},
+            {"freeze_weights": True, "learning_rate": 1e-3},
             f"`learning_rate` requires {FROZEN}",
         ),
         (
@@ -389,14 +422,14 @@ def test_compare_masks_refuses_options_without_effect(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"search": "greedy", "width": 9}, '`width` requires `search="beam"`'),
+        ({"search": "greedy", "beam_width": 9}, '`beam_width` requires `search="beam"`'),
         ({"search": "rank", "swaps": 1}, '`swaps` requires `search="beam"`'),
         ({"by": "norm"}, f"`by` requires {SEARCH_BY}"),
         ({"search": "rank", "step": 0.2}, '`step` requires `search="iterative"`'),
         ({"draws": 9}, '`draws` requires `search="random"`'),
         (
-            {"search": "rank", "by": "gradient", "rules": "attnlrp"},
-            f'`rules` requires {SEARCH_BY} with `by="relevance"`',
+            {"search": "rank", "by": "gradient", "relevance_rules": "attnlrp"},
+            f'`relevance_rules` requires {SEARCH_BY} with `by="relevance"`',
         ),
     ],
 )
@@ -405,19 +438,19 @@ def test_search_refuses_options_without_effect(
 ) -> None:
     refused(
         message,
-        lambda: headscope.search("gone", task="sst2", data=tmp_path / "gone", heads=1, **options),
+        lambda: headscope.search("gone", task="sst2", data=tmp_path / "gone", remove=1, **options),
     )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"at_least": 1}, f"`at_least` requires {OUTSIDE_SEARCH}"),
+        ({"min_heads_per_layer": 1}, f"`min_heads_per_layer` requires {OUTSIDE_SEARCH}"),
         ({"search": "rank", "by": "norm"}, f"`search` requires {OUTSIDE_SEARCH}"),
         ({"sizes": (1, 2)}, f"`sizes` requires {OUTSIDE_SEARCH}"),
         ({"try_repairs": ("fold",)}, f"`try_repairs` requires {OUTSIDE_SEARCH}"),
         ({"seed": 1}, "`seed` requires a search or `recover`"),
-        ({"teacher": True}, "`teacher` requires `recover=N`, as in `recover=1`"),
+        ({"distil": True}, "`distil` requires `recover=N`, as in `recover=1`"),
         ({"learning_rate": 1e-4}, "`learning_rate` requires `recover=N`, as in `recover=1`"),
     ],
 )
@@ -428,21 +461,29 @@ def test_prune_refuses_options_without_effect(
     assert not (tmp_path / "new").exists()
 
 
-def test_film_fix_and_pretrain_refuse_options_without_effect(tmp_path: Path) -> None:
+def test_checkpoints_fixed_patterns_and_pretrain_refuse_options_without_effect(
+    tmp_path: Path,
+) -> None:
     new = tmp_path / "new"
     refused(
         "`pairs` requires `corpus=FILE`",
-        lambda: headscope.film(tmp_path, out=new, treebank=tmp_path / "a.conllu", pairs=True),
+        lambda: headscope.analyze(
+            tmp_path, checkpoints=True, out=new, treebank=tmp_path / "a.conllu", pairs=True
+        ),
     )
     refused(
         "`thresholds` requires `treebank=FILE` for the threshold relation",
-        lambda: headscope.film(
-            tmp_path, out=new, corpus="a.txt", thresholds=headscope.Thresholds(relation=0.2)
+        lambda: headscope.analyze(
+            tmp_path,
+            checkpoints=True,
+            out=new,
+            corpus="a.txt",
+            thresholds=headscope.Thresholds(relation=0.2),
         ),
     )
     refused(
         "`heads` requires that `patterns` is left out: they name heads",
-        lambda: headscope.fix(
+        lambda: headscope.fixed_patterns(
             "gone", "0.1=first", heads="0.1", task="sst2", data=tmp_path, out=new
         ),
     )
@@ -478,7 +519,7 @@ def test_one_file_has_no_other_split(tmp_path: Path, split: str) -> None:
 @pytest.mark.parametrize(
     ("data", "split"),
     [
-        ("dev.tsv", "dev:odd"),
+        ("dev.tsv", "dev:half-b"),
         ("pairs.tsv", "dev"),
         ("sst2_test.tsv", "test"),
         ("newstest2014.tsv", "test"),
@@ -505,13 +546,13 @@ def test_texts_may_be_an_array_or_a_column() -> None:
 
 def test_an_option_that_is_given_with_its_default_is_refused_in_python_and_the_shell() -> None:
     task = {"task": "sst2", "data": "gone"}
-    message = r"^`width` requires `search=\"beam\""
+    message = r"^`beam_width` requires `search=\"beam\""
     with pytest.raises(HeadscopeError, match=message):
-        headscope.search("no-such-model", **task, heads=3, search="greedy", width=3)
-    words = ["prune", "no-such-model", "--task", "sst2", "--data", "gone", "--heads", "3"]
-    words += ["--search", "greedy", "--width", "3", "--out", "gone"]
+        headscope.search("no-such-model", **task, remove=3, search="greedy", beam_width=3)
+    words = ["prune", "no-such-model", "--task", "sst2", "--data", "gone", "--remove", "3"]
+    words += ["--search", "greedy", "--beam-width", "3", "--out", "gone"]
     result = CliRunner().invoke(app, words)
-    assert str(result.exception).startswith("--width requires --search beam")
+    assert str(result.exception).startswith("--beam-width requires --search beam")
 
 
 def test_missing_texts_are_refused_alike_in_python_and_the_shell(tmp_path: Path) -> None:

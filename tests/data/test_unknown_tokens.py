@@ -185,7 +185,7 @@ def test_a_treebank_a_task_and_packed_texts_are_warned_about_once_each(tmp_path:
             word_model(BertForSequenceClassification),
             task="sst2",
             data=tmp_path / "t.tsv",
-            heads=1,
+            remove=1,
             search="random",
             draws=1,
         )

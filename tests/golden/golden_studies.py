@@ -125,26 +125,29 @@ _add(
     "importance-only",
     f"importance bert {SST2} --kind only --mode mean {DOUBLE} --out importance-only",
 )
-_add("importance-race", f"importance bert {SST2} --race 0.05 {DOUBLE} --out importance-race")
+_add(
+    "importance-race",
+    f"importance bert {SST2} --sequential-test 0.05 {DOUBLE} --out importance-race",
+)
 for _search in ("beam", "greedy", "iterative", "rank", "random"):
     _add(
         f"prune-{_search}",
-        f"prune bert {SST2} --heads 2 --search {_search} {DOUBLE} --out prune-{_search}",
+        f"prune bert {SST2} --remove 2 --search {_search} {DOUBLE} --out prune-{_search}",
     )
 _add("gate", f"gate bert {SST2} --keep 2 --epochs 1 --out gate", is_trained=True)
 _add(
     "gate-frozen",
-    f"gate bert {SST2} --penalty 0.05 --frozen --epochs 2 --out gate-frozen",
+    f"gate bert {SST2} --penalty 0.05 --freeze-weights --epochs 2 --out gate-frozen",
     is_trained=True,
 )
 _add(
     "learn-mask",
-    f"learn-mask bert {SST2} --sparsity 0.5 --frozen --epochs 1 --out learn-mask",
+    f"masks learn bert {SST2} --sparsity 0.5 --freeze-weights --epochs 1 --out learn-mask",
     is_trained=True,
 )
 _add(
     "learn-mask-mlm",
-    "learn-mask masked --objective mlm --corpus texts.txt --penalty 0.1 --structured --epochs 1 --batch-size 8 "
+    "masks learn masked --objective mlm --corpus texts.txt --penalty 0.1 --structured --epochs 1 --batch-size 8 "
     "--max-length 16 --out learn-mask-mlm",
     is_trained=True,
 )
@@ -154,7 +157,7 @@ _add(
     is_trained=True,
 )
 _add("masks-show", "masks show star --length 8")
-_add("fix", f"fix bert {SST2} --sizes 1,2 {DOUBLE} --out fix")
+_add("fix", f"fixed-patterns bert {SST2} --sizes 1,2 {DOUBLE} --out fix")
 _add(
     "probe",
     f"probe bert --treebank trees.conllu --test test.conllu --dimensions 4 --epochs 1 {DOUBLE} --out probe",
@@ -162,7 +165,7 @@ _add(
 )
 _add(
     "knock-out",
-    f"knock-out bert --corpus texts.txt --limit 4 --statistics entropy,sep {DOUBLE} --out knock-out",
+    f"ablate-edges bert --corpus texts.txt --limit 4 --statistics entropy,sep {DOUBLE} --out knock-out",
 )
 _add("evaluate", f"evaluate bert {SST2} {DOUBLE}")
 _add("evaluate-json", f"evaluate bert {SST2} {DOUBLE} --json")
@@ -189,7 +192,7 @@ _add("look", f"look bert 'the good cat sat' --lens raw,norm,rollout {DOUBLE} --o
 _add("speed", f"speed bert --batch-size 2 --length 8 --repeats 2 {DOUBLE}")
 _add(
     "fronts",
-    "fronts prune-greedy prune-rank gate-frozen --roles analyze --out fronts",
+    "report prune-greedy prune-rank gate-frozen analyze --tables fronts-tables --out fronts.html",
     "analyze",
     "gate-frozen",
     "prune-greedy",
@@ -208,7 +211,7 @@ _add(
 )
 _add(
     "film",
-    "film pretrain --corpus texts.txt --statistics entropy,previous --out film",
+    "analyze pretrain --checkpoints --corpus texts.txt --statistics entropy,previous --out film",
     "pretrain",
     is_trained=True,
 )

@@ -23,7 +23,7 @@ from sampling import slow
 from worded import glue, saved, sentiments
 
 FAST = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3}
-FROZEN = {"epochs": 2, "batch_size": 8, "frozen": True}
+FROZEN = {"epochs": 2, "batch_size": 8, "freeze_weights": True}
 WORDS = ("gate", "bert", "--task", "sst2", "--data", "glue", "--epochs", "2", "--batch-size", "8")
 
 
@@ -56,7 +56,7 @@ def test_gates_become_a_plan_of_the_trained_model(here: Path) -> None:
     cut = command("prune", "gated/keep-2", "--plan", "gated/keep-2/plan.json", "--out", "small")
     assert cut.exit_code == 0, cut.output
     assert len(headscope.load("small").heads) == 2
-    found = headscope.evaluate("small", task="sst2", data="glue", split="dev:odd")
+    found = headscope.evaluate("small", task="sst2", data="glue", split="dev:half-b")
     assert found["metrics"]["loss"]["value"] == pytest.approx(front.loc[1, "loss"], rel=1e-9)
 
 
@@ -70,7 +70,7 @@ def test_the_figure_names_what_the_heads_that_stay_do(here: Path) -> None:
     roles[["layer", "head"]] = heads
     roles["role"] = [f"role {layer}{head}" for layer, head in heads]
     roles.to_csv("study/roles.csv", index=False)
-    done = command(*WORDS, "--keep", "1", "--frozen", "--roles", "study", "--out", "gated")
+    done = command(*WORDS, "--keep", "1", "--freeze-weights", "--roles", "study", "--out", "gated")
     assert done.exit_code == 0, done.output
     study = Study("gated")
     [kept] = study.heads.query("value == 1")[["layer", "head"]].itertuples(index=False)
@@ -103,7 +103,7 @@ def test_frozen_weights_leave_a_plan_of_the_model_itself(here: Path) -> None:
 @pytest.mark.parametrize("aim", [("--keep", "2"), ("--penalty", "0.05")])
 @pytest.mark.parametrize("rate", ["0.01", slow("0.6")])
 def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, str], rate: str) -> None:
-    done = command(*WORDS, *aim, "--frozen", "--gate-rate", rate, "--out", "gated")
+    done = command(*WORDS, *aim, "--freeze-weights", "--gate-rate", rate, "--out", "gated")
     assert done.exit_code == 0, done.output
     name = "-".join(aim).removeprefix("--")
     note = f"{name}: gates had hardly moved in 12 steps: train on more examples or epochs, or raise `gate_rate`"
@@ -116,9 +116,9 @@ def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, str], 
 
 
 def test_where_all_heads_stay_there_is_nothing_to_cut(here: Path) -> None:
-    done = command(*WORDS, "--penalty", "0", "--frozen", "--out", "gated")
+    done = command(*WORDS, "--penalty", "0", "--freeze-weights", "--out", "gated")
     assert done.exit_code == 0, done.output
-    assert "nothing to cut: all 4 heads stay" in done.stderr
+    assert "nothing to prune: all 4 heads are kept" in done.stderr
     assert "cut it" not in done.stderr
     cut = command("prune", "bert", "--plan", "gated/penalty-0/plan.json", "--out", "small")
     assert str(cut.exception) == "gated/penalty-0/plan.json: it removes nothing: all 4 heads stay."
@@ -210,7 +210,7 @@ def test_one_head_is_kept_even_where_all_gates_close_on_the_way(
     monkeypatch.setattr(
         Gates, "__init__", lambda self, *given, **told: plain(self, *given, **told, start=-4.0)
     )
-    done = command(*WORDS, "--keep", "1", "--seed", str(seed), "--frozen", "--out", "gated")
+    done = command(*WORDS, "--keep", "1", "--seed", str(seed), "--freeze-weights", "--out", "gated")
     assert done.exit_code == 0, done.output
     study = Study("gated")
     assert study.tables["front"]["left"].tolist() == [4, 1]
@@ -219,7 +219,7 @@ def test_one_head_is_kept_even_where_all_gates_close_on_the_way(
     plan = json.loads((here / "gated" / "keep-1" / "plan.json").read_text("utf-8"))
     whole = headscope.load("bert", model_class="AutoModelForSequenceClassification")
     cut = headscope.prune(whole, plan["heads"]).model
-    alone = headscope.evaluate(cut, task="sst2", data="glue", split="dev:even")
+    alone = headscope.evaluate(cut, task="sst2", data="glue", split="dev:half-a")
     last = study.record["gates"]["epochs"]["keep-1"][-1]
     assert last["dev_loss"] == pytest.approx(alone["metrics"]["loss"]["value"], rel=1e-5), (
         "judged as it will be cut"
@@ -259,7 +259,7 @@ def test_a_penalty_that_closes_everything_at_once_leaves_nothing(here: Path) -> 
         "2",
         "--penalty",
         "1000",
-        "--frozen",
+        "--freeze-weights",
     )
     done = command(*WORDS, *words, "--out", "gated")
     assert isinstance(done.exception, HeadscopeError)
@@ -274,14 +274,16 @@ def test_gates_that_end_below_a_half_are_closed_ones(
     monkeypatch.setattr(
         Gates, "__init__", lambda self, *given, **told: plain(self, *given, **told, start=-1.0)
     )
-    done = command(*WORDS, "--penalty", "0", "--gate-rate", "1e-6", "--frozen", "--out", "gated")
+    done = command(
+        *WORDS, "--penalty", "0", "--gate-rate", "1e-6", "--freeze-weights", "--out", "gated"
+    )
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith("--penalty 0: all heads are closed at step 12 of 12.")
 
 
 def test_a_sweep_goes_on_after_a_penalty_that_is_too_high(here: Path) -> None:
     done = command(
-        *WORDS, "--epochs", "10", "--penalty", "1000,0.0001", "--frozen", "--out", "gated"
+        *WORDS, "--epochs", "10", "--penalty", "1000,0.0001", "--freeze-weights", "--out", "gated"
     )
     assert done.exit_code == 0, done.output
     study = Study("gated")
@@ -379,8 +381,8 @@ REFUSED = [
     (("--keep", "9", "--out", "gated"), "--keep must be 1 to 4, got 9."),
     (("--keep", "2", "--layers", "1", "--out", "gated"), "--layers requires --from-scratch."),
     (
-        ("--keep", "2", "--from-scratch", "--frozen", "--out", "gated"),
-        "--frozen requires trained weights",
+        ("--keep", "2", "--from-scratch", "--freeze-weights", "--out", "gated"),
+        "--freeze-weights requires trained weights",
     ),
     (("--keep", "2,2", "--out", "gated"), "--keep must not repeat a value, got 2 twice."),
     (("--penalty", "1,1", "--out", "gated"), "--penalty must not repeat a value, got 1.0 twice."),
@@ -395,7 +397,7 @@ REFUSED = [
         "--settle must be above 0 and at most 1, got 0.",
     ),
     (("--keep", "2", "--gate-rate", "0", "--out", "gated"), "--gate-rate must be above 0, got 0."),
-    (("--keep", "2", "--report-on", "dev:even", "--out", "gated"), "--report-on: "),
+    (("--keep", "2", "--report-on", "dev:half-a", "--out", "gated"), "--report-on: "),
     (
         ("--keep", "2", "--data", "glue/dev.tsv", "--out", "gated"),
         "glue/dev.tsv: there is no train file.",

@@ -1,4 +1,4 @@
-"""headscope learn-mask: from a task to a mask file that every --mask takes; killed and resumed; bad input."""
+"""headscope masks learn: from a task to a mask file that every --mask takes; killed and resumed; bad input."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from sampling import slow
 from worded import glue, saved, sentiments
 
 FAST = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3}
-FROZEN = {"epochs": 2, "batch_size": 8, "frozen": True}
+FROZEN = {"epochs": 2, "batch_size": 8, "freeze_weights": True}
 WORDS = (
-    "learn-mask",
+    "masks",
+    "learn",
     "bert",
     "--task",
     "sst2",
@@ -61,9 +62,9 @@ def test_a_mask_is_learned_written_and_taken_by_evaluate(here: Path) -> None:
     place = "masks/sparsity-0.5-seed-0"
     worn = headscope.load(place, model_class="AutoModelForSequenceClassification")
     worn.edit_permanently(headscope.Masked(f"{place}/mask.npz"))
-    found = headscope.evaluate(worn, task="sst2", data="glue", split="dev:odd")
+    found = headscope.evaluate(worn, task="sst2", data="glue", split="dev:half-b")
     assert found["metrics"]["loss"]["value"] == pytest.approx(row["loss"], rel=1e-6)
-    without = headscope.evaluate(place, task="sst2", data="glue", split="dev:odd")
+    without = headscope.evaluate(place, task="sst2", data="glue", split="dev:half-b")
     assert without["metrics"]["loss"]["value"] != pytest.approx(row["loss"], rel=1e-4)
     assert (study.heads["statistic"] == "mask-open-sparsity-0.5-seed-0").sum() == 4
     assert "Which positions need to attend to which" in (here / "masks" / "index.html").read_text(
@@ -77,7 +78,7 @@ def test_a_mask_is_learned_written_and_taken_by_evaluate(here: Path) -> None:
 )
 def test_how_open_a_mask_is_has_one_meaning(here: Path, more: tuple[str, ...]) -> None:
     """Every pair of positions of every text that is learned from, one by one: the same in all three tables."""
-    done = command(*WORDS, "--sparsity", "0.6", "--frozen", *more, "--out", "masks")
+    done = command(*WORDS, "--sparsity", "0.6", "--freeze-weights", *more, "--out", "masks")
     assert done.exit_code == 0, done.output
     study, model = Study("masks"), headscope.load("bert")
     rows = (here / "glue" / "train.tsv").read_text("utf-8").splitlines()[1:]
@@ -108,21 +109,21 @@ def test_how_open_a_mask_is_has_one_meaning(here: Path, more: tuple[str, ...]) -
 def test_the_hint_can_be_pasted(here: Path) -> None:
     (here / "glue").rename("my glue")
     words = (
-        *WORDS[:5],
+        *WORDS[:6],
         "my glue",
-        *WORDS[6:],
+        *WORDS[7:],
         "--max-length",
         "12",
         "--sparsity",
         "0.5",
-        "--frozen",
+        "--freeze-weights",
         "--out",
         "masks",
     )
     done = command(*words)
     assert done.exit_code == 0, done.output
     [hint] = [line for line in done.stderr.splitlines() if line.startswith("use it: headscope ")]
-    assert "--data 'my glue' --split dev:odd --max-length 12" in hint
+    assert "--data 'my glue' --split dev:half-b --max-length 12" in hint
     pasted = command(*shlex.split(hint)[3:], "--json")
     assert pasted.exit_code == 0, pasted.output
     row = Study("masks").tables["learned_masks"].iloc[0]
@@ -135,17 +136,17 @@ def test_the_steps_of_every_aim_are_told_with_its_name(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headscope.progress.time.monotonic", iter(range(0, 10**6, 20)).__next__)
-    done = command(*WORDS, "--sparsity", "0.5,0.8", "--frozen", "--out", "masks")
+    done = command(*WORDS, "--sparsity", "0.5,0.8", "--freeze-weights", "--out", "masks")
     assert done.exit_code == 0, done.output
     for aim in ("sparsity-0.5-seed-0", "sparsity-0.8-seed-0"):
         assert f"bert on sst2, {aim}, steps: 2 of " in done.stderr
 
 
 def test_help_says_what_is_limited() -> None:
-    for name in ("gate", "learn-mask"):
-        said = " ".join(command(name, "--help").output.replace("│", " ").split())
+    for name in ("gate", "masks learn"):
+        said = " ".join(command(*name.split(), "--help").output.replace("│", " ").split())
         assert "Maximum number of training examples" in said
-        assert f"at most {MAX_SELECTION} examples of it" in said
+        assert f"at most {MAX_SELECTION} examples" in said
 
 
 def test_soft_masks_over_seeds_have_intervals_and_no_file(here: Path) -> None:
@@ -217,7 +218,7 @@ def test_open_ends_are_open_in_the_map_and_the_table(here: Path) -> None:
 
 def test_a_penalty_that_closes_everything_is_said(here: Path) -> None:
     for name, penalty, said in (("high", "10000", True), ("low", "0", False)):
-        words = ("--epochs", "10", "--penalty", penalty, "--frozen", "--structured")
+        words = ("--epochs", "10", "--penalty", penalty, "--freeze-weights", "--structured")
         done = command(*WORDS, *words, "--out", name)
         assert done.exit_code == 0, done.output
         assert ("closes everything; only what is always open is left" in done.output) == said
@@ -227,7 +228,7 @@ def test_a_penalty_that_closes_everything_is_said(here: Path) -> None:
 @pytest.mark.parametrize("aim", [("--sparsity", "0.5"), ("--penalty", "1"), ("--soft",)])
 @pytest.mark.parametrize("rate", ["0.01", slow("0.9")])
 def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, ...], rate: str) -> None:
-    done = command(*WORDS, *aim, "--frozen", "--mask-rate", rate, "--out", "masks")
+    done = command(*WORDS, *aim, "--freeze-weights", "--mask-rate", rate, "--out", "masks")
     assert done.exit_code == 0, done.output
     note = f"{'-'.join(aim).removeprefix('--')}-seed-0: the mask had hardly moved in 12 steps"
     assert (f"note: {note}" in done.stderr) == (rate == "0.01")
@@ -290,7 +291,7 @@ def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(
 def test_a_corpus_is_held_out_in_the_blocks_of_pretrain(here: Path) -> None:
     texts = [text for text, _ in sentiments(430)]
     (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
-    data = TaskData("masked", "texts.txt", select_on="dev:even", report_on="dev:odd")
+    data = TaskData("masked", "texts.txt", select_on="dev:half-a", report_on="dev:half-b")
     _, train, select, report = read_splits(get_task("masked"), data)
     blocks = [texts[:20], texts[200:220], texts[400:420]]
     assert [item.texts[0] for item in select] == [text for block in blocks for text in block[:10]]
@@ -303,7 +304,8 @@ def test_masked_tokens_of_a_corpus_without_splits(here: Path) -> None:
     texts = [text for text, _ in sentiments(80)]
     (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
     words = (
-        "learn-mask",
+        "masks",
+        "learn",
         "mlm",
         "--objective",
         "mlm",
@@ -370,12 +372,12 @@ def test_a_killed_run_goes_on_to_the_same_bytes(here: Path) -> None:
     ).read_bytes()
 
 
-SOURCE = "learn-mask requires either --task and --data, or --objective and --corpus."
+SOURCE = "masks learn requires either --task and --data, or --objective and --corpus."
 REFUSED = [
-    ((), "learn-mask requires --penalty, --sparsity or --soft."),
+    ((), "masks learn requires --penalty, --sparsity or --soft."),
     (
         ("--sparsity", "0.5", "--penalty", "1"),
-        "learn-mask requires either --penalty or --sparsity, got both.",
+        "masks learn requires either --penalty or --sparsity, got both.",
     ),
     (("--sparsity", "0.5,0.5"), "--sparsity must not repeat a value, got 0.5 twice."),
     (("--sparsity", "0.5", "--seeds", "1,1"), "--seeds must not repeat a value, got 1 twice."),
@@ -406,7 +408,7 @@ def test_what_cannot_be_learned_is_refused_in_a_line(
 
 def test_an_unknown_objective_is_refused(here: Path) -> None:
     words = ("--objective", "nsp", "--corpus", "glue/dev.tsv", "--soft", "--out", "masks")
-    done = command("learn-mask", "bert", *words)
+    done = command("masks", "learn", "bert", *words)
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception) == '--objective must be mlm, got "nsp".'
 

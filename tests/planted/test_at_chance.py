@@ -52,7 +52,7 @@ def test_a_search_of_an_untrained_classifier_names_it_first(tmp_path: Path) -> N
         untrained(),
         task="sst2",
         data=examples(tmp_path, 80),
-        heads=2,
+        remove=2,
         **RANK,
         run=Run(log=said.append),
     )
@@ -68,7 +68,7 @@ def test_a_classifier_that_knows_its_task_is_not_named(tmp_path: Path) -> None:
     said: list[str] = []
     data = examples(tmp_path, 80)
     study = importance(classifier(), task="sst2", data=data, by="confidence", log=said.append)
-    found = search(classifier(), task="sst2", data=data, heads=2, **RANK, run=Run(log=said.append))
+    found = search(classifier(), task="sst2", data=data, remove=2, **RANK, run=Run(log=said.append))
     assert "knows_nothing" not in study.record["importance"]
     assert "knows_nothing" not in found.study.record["pruning"]
     assert not [line for line in said if "knows nothing" in line]

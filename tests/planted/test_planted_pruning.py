@@ -74,7 +74,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def paths_of(search: str, selection: SubsetEvaluator) -> list[Iterator[SubsetState]]:
-    config = SearchConfig(heads=1, search=search, **OPTIONS.get(search, {}))
+    config = SearchConfig(remove=1, search=search, **OPTIONS.get(search, {}))
     return paths(selection, config, seed=0)
 
 
@@ -340,7 +340,7 @@ def test_a_choice_that_fits_its_own_examples_is_told() -> None:
     assert said is not None
     assert "0.9000 of the metric is left on odd, not 0.99" in said
     assert warning_of(target, [row(0, 0.8), row(30, 0.795)], "odd") is None
-    assert warning_of(SearchConfig(heads=30), [row(0, 0.8), row(30, 0.1)], "odd") is None
+    assert warning_of(SearchConfig(remove=30), [row(0, 0.8), row(30, 0.1)], "odd") is None
 
 
 def test_a_search_reports_on_what_it_did_not_choose_on(tmp_path: Path) -> None:
@@ -356,8 +356,8 @@ def test_a_search_reports_on_what_it_did_not_choose_on(tmp_path: Path) -> None:
     assert len(found.plan.heads) == 7
     told = found.plan.chosen
     assert [told[side]["split"] for side in ("selected_on", "reported_on")] == [
-        "dev:even",
-        "dev:odd",
+        "dev:half-a",
+        "dev:half-b",
     ]
     assert sum(told[side]["examples"] for side in ("selected_on", "reported_on")) == 200
     assert list(found.front["removed"]) == list(range(8))
@@ -367,9 +367,9 @@ def test_a_search_reports_on_what_it_did_not_choose_on(tmp_path: Path) -> None:
 
 
 REFUSED = [
-    ({"heads": 8}, "`heads`: 8 of 8 heads cannot go. Expected at most 7."),
+    ({"remove": 8}, "`remove`: 8 of 8 heads cannot go. Expected at most 7."),
     (
-        {"heads": 5, "at_least": 2},
+        {"remove": 5, "min_heads_per_layer": 2},
         "`heads`: 5 of 8 heads cannot go. Expected at most 4, as 2",
     ),
     (
@@ -377,22 +377,22 @@ REFUSED = [
         "`keep_metric`: no set keeps 3 of the metric. Expected at most 1.0",
     ),
     (
-        {"heads": 1, "search": "magic"},
+        {"remove": 1, "search": "magic"},
         f'`search` must be {choices("", SEARCHES)}, got "magic"',
     ),
-    ({"heads": 1, "search": "rank", "by": "luck"}, f"`by` must be {choices('', SCORES)}"),
-    ({"heads": 1, "report_on": "dev:even"}, "`report_on`: "),
+    ({"remove": 1, "search": "rank", "by": "luck"}, f"`by` must be {choices('', SCORES)}"),
+    ({"remove": 1, "report_on": "dev:half-a"}, "`report_on`: "),
     (
-        {"heads": 5, "among": "0.*"},
+        {"remove": 5, "candidates": "0.*"},
         "`heads`: 5 of 4 heads cannot go. Expected at most 4.",
     ),
-    ({"heads": 1, "among": "7.*"}, 'heads "7.*": "7.*" is not in this model.'),
+    ({"remove": 1, "candidates": "7.*"}, 'heads "7.*": "7.*" is not in this model.'),
     (
         {},
         "search requires one of `heads`, `sparsity`, `keep_metric` and `speedup`, got none",
     ),
     (
-        {"heads": 3, "sparsity": 0.5},
+        {"remove": 3, "sparsity": 0.5},
         "search requires one of `heads`, `sparsity`, `keep_metric` and `speedup`, got `heads` and `sparsity`",
     ),
     (

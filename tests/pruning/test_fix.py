@@ -1,4 +1,4 @@
-"""headscope fix and finetune --fix from files to models with fixed heads: measured, taken up again, refused."""
+"""headscope fixed-patterns and finetune --fix, from files to models with fixed heads: measured, resumed, refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headscope.study.study import Study
 from worded import glue, saved, sentiments, table
 
 TASK = ("--task", "sst2", "--data", "dev.tsv")
-FIX = ("fix", "bert", *TASK, "--batch-size", "8", "--sizes", "1,2")
+FIX = ("fixed-patterns", "bert", *TASK, "--batch-size", "8", "--sizes", "1,2")
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def there(ran: tuple[Path, Result], monkeypatch: pytest.MonkeyPatch) -> Path:
 def fixed(out: str, **options: Any) -> dict[str, Any]:
     """The same from Python."""
     defaults = {"task": "sst2", "data": "dev.tsv", "batch_size": 8, "sizes": (1, 2)}
-    return headscope.fix("bert", out=out, **(defaults | options)).record
+    return headscope.fixed_patterns("bert", out=out, **(defaults | options)).record
 
 
 def command(*words: str) -> Result:
@@ -73,9 +73,9 @@ def metrics_by_hand(patterns: dict[Any, str]) -> dict[str, Any]:
     model = headscope.load("bert", model_class="AutoModelForSequenceClassification")
     if patterns:
         model.edit_permanently(headscope.Fixed(patterns))
-    found: dict[str, Any] = headscope.evaluate(model, task="sst2", data="dev.tsv", split="dev:odd")[
-        "metrics"
-    ]
+    found: dict[str, Any] = headscope.evaluate(
+        model, task="sst2", data="dev.tsv", split="dev:half-b"
+    )["metrics"]
     return found
 
 
@@ -115,7 +115,7 @@ def test_its_number_is_found_again_and_the_page_tells_of_it(
 ) -> None:
     here, said = ran
     told = json.loads((here / "fixed" / "cut.json").read_text("utf-8"))["chosen"]
-    check = "--split", "dev:odd", "--batch-size", "8", "--json"
+    check = "--split", "dev:half-b", "--batch-size", "8", "--json"
     again = json.loads(done("evaluate", "fixed", *TASK, *check).stdout)
     assert again["metrics"] == {name: after for name, (_, after) in told["metrics"].items()}
     before, after = told["speed"]
@@ -127,8 +127,8 @@ def test_its_number_is_found_again_and_the_page_tells_of_it(
     row = good.sort_values("fixed").iloc[-1]
     assert told["within"] == row["fixed"]
     assert (
-        f"{row['fixed']} of 4 heads can be fixed within 1 % of the metric on dev:even; on dev:odd that changes it by "
-        f"{row['metric_change']:+.4f}" in " ".join(said.output.split())
+        f"{row['fixed']} of 4 heads can be fixed within 1 % of the metric on dev:half-a; on dev:half-b that changes "
+        f"it by {row['metric_change']:+.4f}" in " ".join(said.output.split())
     )
     page = (here / "fixed" / "study" / "index.html").read_text("utf-8")
     assert "What can be fixed" in page
@@ -234,7 +234,7 @@ WRONG = {
 def test_what_cannot_be_is_refused_before_anything_is_written(
     here: Path, words: tuple[str, ...]
 ) -> None:
-    said = command("fix", "bert", *TASK, *words, "--out", "fixed")
+    said = command("fixed-patterns", "bert", *TASK, *words, "--out", "fixed")
     assert isinstance(said.exception, HeadscopeError), said.output
     assert WRONG[words] in str(said.exception)
     assert "\n" not in str(said.exception)
@@ -246,7 +246,7 @@ def test_a_fixed_model_is_not_written_in_another_form(here: Path) -> None:
     said = command("prune", "fixed", "--heads", "1.1", "--form", "plain", "--out", "plain")
     assert "--form plain: 1 heads follow fixed patterns" in str(said.exception)
     assert not list(here.glob("plain*"))
-    again = command("fix", "fixed", *TASK, "--patterns", "0.0=next", "--out", "again")
+    again = command("fixed-patterns", "fixed", *TASK, "--patterns", "0.0=next", "--out", "again")
     assert "encoder.0.0 is fixed already: previous" in str(again.exception)
 
 

@@ -44,7 +44,7 @@ SEARCH = (
     "sst2",
     "--data",
     "dev.tsv",
-    "--heads",
+    "--remove",
     "3",
     "--batch-size",
     "8",
@@ -73,7 +73,16 @@ def done(*words: str) -> Result:
 
 def evaluated(model: str, data: str, *words: str) -> dict[str, Any]:
     said = done(
-        "evaluate", model, "--task", "sst2", "--data", data, "--split", "dev:odd", "--json", *words
+        "evaluate",
+        model,
+        "--task",
+        "sst2",
+        "--data",
+        data,
+        "--split",
+        "dev:half-b",
+        "--json",
+        *words,
     )
     found: dict[str, Any] = json.loads(said.stdout)
     return found
@@ -98,7 +107,7 @@ def test_a_search_ends_in_a_model_whose_number_can_be_found_again(here: Path, ho
             "--data",
             "dev.tsv",
             "--split",
-            "dev:odd",
+            "dev:half-b",
             "--batch-size",
             "8",
             "--json",
@@ -121,7 +130,7 @@ def test_a_search_ends_in_a_model_whose_number_can_be_found_again(here: Path, ho
     )
 
 
-SPED = ("--heads", "2", "--search", "rank")
+SPED = ("--remove", "2", "--search", "rank")
 
 
 @pytest.mark.parametrize("more", [(), ("--repair", "refit")])
@@ -164,7 +173,7 @@ def test_a_set_is_recommended_only_if_its_interval_stays_above_the_allowed_loss(
     verdict = told["verdict"].removesuffix(".").partition(": ")[2]
     assert told["advice"].endswith(f": {verdict}"), "the same question has the same answer"
     (cut,) = (line for line in said.splitlines() if line.startswith("cutting "))
-    reason = "to reach the target (heads 3), though not shown to stay within the allowed loss"
+    reason = "to reach the target (remove 3), though not shown to stay within the allowed loss"
     assert cut == f"cutting 3 heads {reason}: {manifest(here / 'small')['removed']}"
     assert words in told["verdict"]
     card = (here / "small" / "README.md").read_text("utf-8")
@@ -203,14 +212,22 @@ def test_repairs_and_recovery_are_reported_stage_by_stage(here: Path) -> None:
         "fold,refit",
         "--recover",
         "1",
-        "--teacher",
+        "--distil",
     )
     done("prune", "bert", *words, "--out", "small")
     told = manifest(here / "small")["chosen"]
     assert list(told["stages"]) == ["cut", "fold", "refit", "recovered"]
     said = json.loads(
         done(
-            "evaluate", "small", "--task", "sst2", "--data", "glue", "--split", "dev:odd", "--json"
+            "evaluate",
+            "small",
+            "--task",
+            "sst2",
+            "--data",
+            "glue",
+            "--split",
+            "dev:half-b",
+            "--json",
         ).stdout
     )
     assert said["metrics"] == told["stages"]["recovered"]["metrics"]
@@ -260,7 +277,7 @@ def test_training_between_the_steps_of_iterative(here: Path) -> None:
         "sst2",
         "--data",
         "glue",
-        "--heads",
+        "--remove",
         "2",
         "--search",
         "iterative",
@@ -295,7 +312,7 @@ def test_steps_with_training_are_told_as_any_search_is(here: Path) -> None:
     )
     for heads, out in (("1", "one"), ("2", "two")):
         done("prune", "bert", *words, "--heads", heads, "--recover-steps", "--out", out)
-    done("prune", "bert", *words, "--heads", "2", "--out", "after")
+    done("prune", "bert", *words, "--remove", "2", "--out", "after")
     steps, plain = (Study(here / out / "study") for out in ("two", "after"))
     front = steps.tables["front"]
     assert list(front.columns) == list(plain.tables["front"].columns)
@@ -313,10 +330,10 @@ def test_steps_with_training_are_told_as_any_search_is(here: Path) -> None:
         for out in ("two", "after")
     )
     assert set(chosen) == set(others) | {"in_steps"}
-    assert chosen["in_steps"] == {"recover": 1, "teacher": False, "learning_rate": 5e-5}
+    assert chosen["in_steps"] == {"recover": 1, "distil": False, "learning_rate": 5e-5}
     assert [chosen[side]["split"] for side in ("selected_on", "reported_on")] == [
-        "dev:even",
-        "dev:odd",
+        "dev:half-a",
+        "dev:half-b",
     ]
     assert chosen["evaluations"] == 3 + 2 * 3, (
         "three models, and two backward passes that count as three each"
@@ -341,12 +358,12 @@ def test_a_plan_made_in_steps_says_what_a_model_that_was_only_cut_has_not_had(he
         "--recover",
         "1",
     )
-    done("prune", "bert", *words, "--heads", "1", "--recover-steps", "--out", "one")
+    done("prune", "bert", *words, "--remove", "1", "--recover-steps", "--out", "one")
     done("prune", "bert", "--plan", "one/plan.json", "--out", "again")
     assert "which this model has not had." in manifest(here / "again")["chosen"]["how"]
     refused = command(
         "prune", "bert", "--plan", "one/plan.json", "--task", "sst2", "--data", "glue",
-        "--report-on", "dev:even", "--out", "x",
+        "--report-on", "dev:half-a", "--out", "x",
     )  # fmt: skip
     assert "are chosen on and reported on" in str(refused.exception)
 
@@ -411,7 +428,7 @@ def test_a_search_for_speed_ends_where_the_layers_promise_it(
 
 def test_a_plan_is_not_reported_on_the_half_it_was_chosen_on(here: Path) -> None:
     done(*SEARCH, "--search", "rank", "--out", "small")
-    words = ("--plan", "small/plan.json", *TASK, "--report-on", "dev:even", "--out", "again")
+    words = ("--plan", "small/plan.json", *TASK, "--report-on", "dev:half-a", "--out", "again")
     refused = command("prune", "bert", *words)
     assert "are chosen on and reported on" in str(refused.exception)
     assert not (here / "again").exists()
@@ -463,16 +480,18 @@ def test_a_dry_run_says_what_the_run_would_do(here: Path) -> None:
         said[1]
         == f"size: 3 of 4 heads would go, {sizes}, {before['megabytes']:.1f} to {after['megabytes']:.1f} MB"
     )
-    assert said[2] == "target: heads 3, by the search rank for sst2"
+    assert said[2] == "target: remove 3, by the search rank for sst2"
     accuracy = chosen["metrics"]["accuracy"][1]["value"]
     assert said[3:5] == [
-        f"chosen on: dev:even, {chosen['selected_on']['examples']} examples",
-        f"reported on: dev:odd, {chosen['reported_on']['examples']} examples: accuracy {accuracy:.4f}, change "
+        f"chosen on: dev:half-a, {chosen['selected_on']['examples']} examples",
+        f"reported on: dev:half-b, {chosen['reported_on']['examples']} examples: accuracy {accuracy:.4f}, change "
         f"{chosen['stages']['cut']['change']['value']:+.4f} [{chosen['stages']['cut']['change']['low']:+.4f}, "
         f"{chosen['stages']['cut']['change']['high']:+.4f}]",
     ]
     assert said[5] == chosen["advice"]
-    assert said[6] == "would be measured: --task sst2 --data dev.tsv --split dev:odd --batch-size 8"
+    assert (
+        said[6] == "would be measured: --task sst2 --data dev.tsv --split dev:half-b --batch-size 8"
+    )
     assert [size["parameters"] for size in told["sizes"]] == [
         before["parameters"],
         after["parameters"],
@@ -515,13 +534,13 @@ def test_kills_change_no_plan(here: Path, kills: int) -> None:
 REFUSED = [
     (("--heads", "7.0"), 'heads "7.0": "7.0" is not in this model.'),
     (("--heads", "0.1,0.1"), 'heads "0.1,0.1": encoder.0.1 is given twice.'),
-    (("--heads", "*.*"), "heads: these are all heads of the model."),
+    (("--heads", "*.*"), "--heads: these are all heads of the model."),
     (("--heads", "0.1", "--plan", "plan.json"), "prune takes one target, got --heads and --plan"),
-    (("--heads", "3"), "a search for heads requires --task and --data"),
-    ((), "prune requires heads (--heads), a plan (--plan), or with --task and --data a target"),
+    (("--remove", "3"), "a search for heads requires --task and --data"),
+    ((), "prune requires --heads, --plan, or --task and --data to search for heads with."),
     (
-        ("--heads", "3", "--sparsity", "0.5", "--task", "sst2", "--data", "dev.tsv"),
-        "prune takes one target, got --heads and --sparsity",
+        ("--remove", "3", "--sparsity", "0.5", "--task", "sst2", "--data", "dev.tsv"),
+        "prune takes one target, got --remove and --sparsity",
     ),
     (("--heads", "0.1", "--repair", "fold"), "--repair requires --task and --data"),
     (("--heads", "0.1", "--repair", "glue"), '--repair: "glue" is not a repair.'),
@@ -531,41 +550,44 @@ REFUSED = [
     ),
     (("--plan", "none.json"), "none.json: cannot be read:"),
     (("--plan", "dev.tsv"), "dev.tsv: not a plan ("),
-    (("--heads", "99", "--task", "sst2", "--data", "dev.tsv"), "--heads: 99 of "),
+    (("--remove", "99", "--task", "sst2", "--data", "dev.tsv"), "--remove: 99 of "),
     (
         ("--speedup", "50", "--task", "sst2", "--data", "dev.tsv"),
         "--speedup: 50 times is more than head pruning can give here.",
     ),
     (
-        ("--heads", "3", "--task", "sst2", "--data", "dev.tsv", "--select-on", "dev:third"),
+        ("--remove", "3", "--task", "sst2", "--data", "dev.tsv", "--select-on", "dev:third"),
         '--split: "third" is not a half of dev.',
     ),
     (
-        ("--heads", "3", *TASK, "--select-on", "dev"),
+        ("--remove", "3", *TASK, "--select-on", "dev"),
         "--report-on: 36 examples are chosen on and reported on, dev.tsv:",
     ),
     (("--heads", "0.1", *TASK, "--recover", "1"), "dev.tsv: there is no train file."),
     (
-        ("--heads", "3", *TASK, "--by", "entropy"),
+        ("--remove", "3", *TASK, "--by", "entropy"),
         f"--by requires {to_flags(SEARCH_BY)}. It has no effect otherwise.",
     ),
     (
-        ("--heads", "3", *TASK, "--search", "greedy", "--width", "9"),
-        "--width requires --search beam. It has no effect otherwise.",
+        ("--remove", "3", *TASK, "--search", "greedy", "--beam-width", "9"),
+        "--beam-width requires --search beam. It has no effect otherwise.",
     ),
-    (("--heads", "3", *TASK, "--by", "nonsense"), f"--by must be {choices('', SCORES)}"),
-    (("--heads", "3", *TASK, "--at-least", "-2"), "--at-least must be at least 0, got -2"),
-    (("--heads", "3", *TASK, "--report-limit", "-1"), "--report-limit must be at least 1, got -1"),
+    (("--remove", "3", *TASK, "--by", "nonsense"), f"--by must be {choices('', SCORES)}"),
     (
-        ("--heads", "3", *TASK, "--recover-steps"),
+        ("--remove", "3", *TASK, "--min-heads-per-layer", "-2"),
+        "--min-heads-per-layer must be at least 0, got -2",
+    ),
+    (("--remove", "3", *TASK, "--report-limit", "-1"), "--report-limit must be at least 1, got -1"),
+    (
+        ("--remove", "3", *TASK, "--recover-steps"),
         "--recover-steps requires --search iterative and --recover",
     ),
     (
         ("--keep-metric", "0.9", "--task", "sst2", "--data", "glue", *STEPWISE),
-        "--recover-steps requires a number of --heads or --sparsity",
+        "--recover-steps requires --remove N or --sparsity",
     ),
     (
-        ("--heads", "3", "--task", "sst2", "--data", "glue", *STEPWISE, "--try-repairs", "fold"),
+        ("--remove", "3", "--task", "sst2", "--data", "glue", *STEPWISE, "--try-repairs", "fold"),
         "--try-repairs cannot be combined with --recover-steps",
     ),
     (("--heads", "0.1", "--task", "sst2"), "prune requires --data"),
@@ -657,7 +679,7 @@ def test_what_was_trained_is_not_lost_when_writing_fails(
         "sst2",
         "--data",
         "glue",
-        "--heads",
+        "--remove",
         "2",
         "--search",
         "iterative",
@@ -686,10 +708,10 @@ def test_what_was_trained_is_not_lost_when_writing_fails(
 
 
 NOT_TOGETHER = [
-    (("--heads", "0.1", "--at-least", "1"), "--at-least requires a search"),
-    (("--heads", "0.1", "--among", "0.*"), "--among requires a search"),
+    (("--heads", "0.1", "--min-heads-per-layer", "1"), "--min-heads-per-layer requires a search"),
+    (("--heads", "0.1", "--candidates", "0.*"), "--candidates requires a search"),
     (("--heads", "0.1", "--search", "rank"), "--search requires a search"),
-    (("--heads", "0.1", "--teacher"), "--teacher requires --recover N, as in --recover 1."),
+    (("--heads", "0.1", "--distil"), "--distil requires --recover N, as in --recover 1."),
     (("--heads", "0.1", "--recover", "-1", *TASK), "--recover must be at least 0, got -1"),
     (
         (
@@ -707,7 +729,7 @@ NOT_TOGETHER = [
         "--dtype: training is",
     ),
     (
-        ("--heads", "1", "--try-repairs", "refit+fold", *TASK),
+        ("--remove", "1", "--try-repairs", "refit+fold", *TASK),
         '--try-repairs must be some of fold, refit and fold+refit, got "refit+fold"',
     ),
     (
@@ -748,7 +770,7 @@ def test_an_edited_plan_is_refused(here: Path) -> None:
 
 
 def test_a_cut_model_that_is_cut_again_tells_its_history(here: Path) -> None:
-    done(*SEARCH, "--search", "rank", "--heads", "1", "--repair", "fold", "--out", "small")
+    done(*SEARCH, "--search", "rank", "--remove", "1", "--repair", "fold", "--out", "small")
     first = manifest(here / "small")["removed"]
     left = str(headscope.load("small").heads[0]).removeprefix("encoder.")
     done("prune", "small", "--heads", left, "--out", "smaller")

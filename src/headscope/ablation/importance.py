@@ -69,7 +69,7 @@ def importance(
     if config.patterns is not None:
         config = replace(config, patterns=patterns_by_head(config.patterns, model.heads))
     prepared = task.prepare(model, items, max_length=data.max_length)
-    is_labelled = prepared.items[0].target is not None or not config.labels_free
+    is_labelled = prepared.items[0].target is not None or not config.self_labels
     if not is_labelled:
         run.log("note: the data has no labels: the model's own predictions are the labels")
         predictions = answers(model, task, prepared, batch_size=config.batch_size)
@@ -107,7 +107,7 @@ def _describe_run(
         "unknown": asdict(counts.unknown),
         "mode": config.mode,
         **({} if is_labelled else {"labels_by": "the model itself"}),
-        **({"rules": config.rules or "voita"} if "relevance" in config.by else {}),
+        **({"rules": config.relevance_rules or "voita"} if "relevance" in config.by else {}),
         "intact": intact,
         **({} if chance is None else {"knows_nothing": chance}),
         "metric": work.task.metrics[0],
@@ -118,19 +118,19 @@ def _describe_run(
 
 
 def _read_items(config: ImportanceConfig, data: TaskData) -> tuple[Task, list[Item]]:
-    """The task, which needs no labels with `labels_free`, and its examples."""
+    """The task, which needs no labels with `self_labels`, and its examples."""
     task = task_of(data)
-    if config.race is not None and task.is_coupled:
+    if config.sequential_test is not None and task.is_coupled:
         raise HeadscopeError(
-            f"`race` cannot be used with {task.name}: its examples depend on each other",
-            fix="Leave `race` out",
+            f"`sequential_test` cannot be used with {task.name}: its examples depend on each other",
+            fix="Leave `sequential_test` out",
         )
-    if config.labels_free:
+    if config.self_labels:
         task = copy(task)  # the caller's is not changed
         task.needs_labels = False
     items = task.items(data.data, data.split, limit=data.limit)
-    if config.labels_free and "gradient" not in config.by and items[0].target is not None:
-        raise without_effect("labels_free", '`by="gradient"` (or all), or data without labels')
+    if config.self_labels and "gradient" not in config.by and items[0].target is not None:
+        raise without_effect("self_labels", '`by="gradient"` (or all), or data without labels')
     return task, items
 
 
@@ -183,10 +183,10 @@ class _Importances:
         inputs = EstimateInputs(
             model, task, prepared, self.heads, config, seed, log=log, progress=progress
         )
-        if config.race is not None:
-            with self._timed("race"):
+        if config.sequential_test is not None:
+            with self._timed("sequential_test"):
                 inputs.terms = compute_terms(inputs)
-            self.ablation.start_sequential_test(inputs.terms, config.race)
+            self.ablation.start_sequential_test(inputs.terms, config.sequential_test)
         estimates = []
         for name in ESTIMATES:
             if name in config.by:

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headscope.config.knock_out import KnockOutConfig
+from headscope.config.ablate_edges import AblateEdgesConfig
 from headscope.config.option import record_options
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
@@ -60,7 +60,7 @@ FORMS = ("knock-out", "knock-out-gone", "knock-out-random", "knock-out-random-go
 
 def knock_out(
     model: ModelSource,
-    config: KnockOutConfig,
+    config: AblateEdgesConfig,
     data: TextData,
     reading: Reading,
     run: Run,

@@ -179,7 +179,7 @@ class SequentialTest:
             estimate = self._estimate(row["statistic"], head)
             if estimate is not None:
                 row |= estimate.columns
-                row |= {"p": estimate.p, "test": "race", "count": estimate.count}
+                row |= {"p": estimate.p, "test": "sequential", "count": estimate.count}
                 row["settled_at"] = estimate.count if row["statistic"] == LOSS else None
         for name in (LOSS, METRIC):
             tests = [row for row in table if row["statistic"] == name]

@@ -128,7 +128,7 @@ def analyze(
     options = {
         "statistics": sorted(set(study.heads["statistic"])),
         "batch_size": config.batch_size,
-        "pool": config.pool,
+        "pool": config.word_pooling,
         "all_rows": config.all_rows,
         "thresholds": asdict(thresholds),
     }
@@ -248,7 +248,7 @@ class _Passes:
 
     def plan(self, statistics: list[Statistic]) -> list[Pass]:
         """All passes in order. Statistics of plain texts are computed in the first one."""
-        model, pool = self.model, self.config.pool
+        model, pool = self.model, self.config.word_pooling
         corpus, annotations = self.corpus, self.annotations
         if annotations.frequency == "corpus":
             annotations.frequencies = count_word_frequencies(
@@ -259,7 +259,7 @@ class _Passes:
                 statistic.rows = None
         passes = []
         if corpus is not None:
-            encoder = Encoder(model, max_length=self.data.max_length, long=self.data.long)
+            encoder = Encoder(model, max_length=self.data.max_length, long=self.data.long_texts)
             passes.append(Pass("corpus", corpus.name, corpus, corpus.total, statistics, encoder))
         if annotations.sentences:
             relations = self.relations(model, "treebank")
@@ -293,7 +293,7 @@ class _Passes:
         relations = Relations(
             annotations.sentences,
             seed=self.seed,
-            pool=self.config.pool,
+            pool=self.config.word_pooling,
             whole=bool(annotations.treebanks),
             own=annotations.own,
         )

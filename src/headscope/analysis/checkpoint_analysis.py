@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,8 @@ from headscope.analysis.analyze import analyze
 from headscope.atomic_dir import atomic_directory, read_record
 from headscope.config.analyze import AnalyzeConfig
 from headscope.config.edit_record import mask_of_training
-from headscope.config.film import FilmConfig
 from headscope.config.option import record_options
-from headscope.config.requirements import FILM_MASK, without_effect
+from headscope.config.requirements import ANALYZE_MASK, without_effect
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
 from headscope.data.bundled import corpus_path
@@ -35,10 +35,11 @@ HEADER, DENSE = "header.json", "dense"
 HEADS, ROLES = "film", "film_roles"  # the tables by step
 
 
-def film(
+def analyze_checkpoints(
     trained: str | Path,
-    config: FilmConfig,
+    config: AnalyzeConfig,
     data: TextData,
+    reading: Reading,
     run: Run,
     write: Callable[[Study, Path], None],
 ) -> Study:
@@ -47,21 +48,21 @@ def film(
     The result is the study of the last checkpoint with two more tables: the statistics and the roles by step.
     """
     checkpoints = read_checkpoints(trained)
-    reading = _reading(Path(trained), config, run)
+    options = record_options(config, data, reading, run)
+    reading = _with_mask_of_training(Path(trained), reading, run)
     _check_files(data)
     weights = [file for _, path in checkpoints for file in sorted(path.glob("*.safetensors"))]
     header = {
-        "config": record_options(config, data, run),
+        "config": options,
         "checkpoints": describe_files(weights),
         "corpus": describe_files(data.corpus),
         "treebank": describe_files(data.treebank),
+        "coreference": describe_files(data.coreference),
         "mask": [reading.mask, reading.open_special],
         "versions": versions(),
     }
-    statistics = AnalyzeConfig(
-        statistics=config.statistics, batch_size=config.batch_size, thresholds=config.thresholds
-    )
-    step_run = Run(seed=run.seed, device=run.device, progress=run.progress)
+    step_config = replace(config, checkpoints=False)
+    step_run = Run(seed=run.seed, device=run.device, dtype=run.dtype, progress=run.progress)
     names = [path.name for _, path in checkpoints]
     with atomic_directory(
         run.out, overwrite=run.overwrite, resume=run.resume, keep=[HEADER, *names]
@@ -72,14 +73,14 @@ def film(
             if (folder / path.name / "run.json").exists():
                 continue
             run.log(f"step {step} ({number + 1} of {len(checkpoints)})")
-            study = analyze(path, statistics, data, reading, step_run)
+            study = analyze(path, step_config, data, reading, step_run)
             check_or_write_header(folder / HEADER, header)  # from now on the run can be resumed
             (folder / path.name).mkdir(exist_ok=True)
             write_tables(study, folder / path.name)
         study = combine([(step, Study(folder / path.name)) for step, path in checkpoints])
         study.record |= {
             "command": run.typed,
-            "config": record_options(config, data, run),
+            "config": options,
             "film": _describe_training(Path(trained), [step for step, _ in checkpoints]),
         }
         study.record["model"]["name"] = str(trained)
@@ -93,28 +94,28 @@ def film(
 
 def _check_files(data: TextData) -> None:
     """Refuse what the first analysis would refuse, and files that cannot be read for every checkpoint."""
-    for file in [*data.corpus, *data.treebank]:
+    for file in [*data.corpus, *data.treebank, *data.coreference]:
         if not can_be_read_again(corpus_path(file)):
             expected = "a file: every checkpoint reads it"
             raise HeadscopeError("this can be read only once", where=file, expected=expected)
-    if data.corpus or not data.treebank:
+    if data.corpus:
         Corpus(data.corpus, (), data.pairs, data.column, data.limit)
     read_annotations(data)
 
 
-def _reading(trained: Path, config: FilmConfig, run: Run) -> Reading:
-    """How checkpoints are read: with the mask of the config, else with that of the training."""
-    mask, open_special = config.mask, config.open_special
+def _with_mask_of_training(trained: Path, reading: Reading, run: Run) -> Reading:
+    """How checkpoints are read: with the mask that is stated, else with that of the training."""
+    mask, open_special = reading.mask, reading.open_special
     if mask is None and (edit := mask_of_training(trained)) is not None:
         mask = str(edit.mask)
         open_special = open_special or edit.is_open_special
         described = f"{mask}{' with special tokens open' if open_special else ''}"
         run.log(f'under the mask of its training: {described} (without: `mask="dense"`)')
     if mask in (None, DENSE):
-        if config.open_special:
-            raise without_effect("open_special", FILM_MASK.requires)
-        return Reading()
-    return Reading(mask=mask, open_special=open_special)
+        if reading.open_special:
+            raise without_effect("open_special", ANALYZE_MASK.requires)
+        return replace(reading, mask=None)
+    return replace(reading, mask=mask, open_special=open_special)
 
 
 def _describe_training(trained: Path, steps: list[int]) -> Section:

@@ -160,11 +160,13 @@ def _fit_all(
         ({"distance-and-words": distance}, lambda: None),
         (
             {"random-attention": random},
-            lambda: WordMaps(control_with_embeddings(model, run.seed), heads, config.pool, memory),
+            lambda: WordMaps(
+                control_with_embeddings(model, run.seed), heads, config.word_pooling, memory
+            ),
         ),
         (
             {"attention-only": only, "attention-and-words": words},
-            lambda: WordMaps(model, heads, config.pool, memory),
+            lambda: WordMaps(model, heads, config.word_pooling, memory),
         ),
     ]
     for probes, open_maps in turns:

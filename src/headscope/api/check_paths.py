@@ -18,6 +18,7 @@ from headscope.data.text_lines import can_be_read_again, read_lines
 from headscope.errors import HeadscopeError
 
 Values = Mapping[str, Any]
+TRAINED_MODEL = "a model that headscope trained with `checkpoints=N`"
 RECORDS = ("run.json", "cut.json")  # of directories that hold a study
 
 
@@ -50,12 +51,9 @@ def check_files(main: type[Config], values: Values) -> None:
     for study in (*(values.get("studies") or ()), *(values.get("study") or ()), roles):
         if study is not None:
             _check_study(Path(study))
-    if main.command == "film" and not Path(values["trained"]).is_dir():
-        raise HeadscopeError(
-            "there is no such directory",
-            where=values["trained"],
-            expected="a model trained by headscope",
-        )
+    trained = values["model"] if values.get("checkpoints") is True else None
+    if trained is not None and not Path(trained).is_dir():
+        raise HeadscopeError("there is no such directory", where=trained, expected=TRAINED_MODEL)
     _check_data(main, main.complete(values))
 
 
@@ -111,6 +109,8 @@ def check_out(main: type[Config], values: Values) -> None:
         from headscope.report.page_file import check_page_path, page_path
 
         check_page_path(page_path(out), overwrite=overwrite or main.command == "look")
+        if values.get("tables") is not None:
+            check_free(values["tables"], overwrite=overwrite)
     elif main.command == "demo":
         check_free(out, overwrite=is_demo(Path(out)))
     elif main.output is None:

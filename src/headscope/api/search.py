@@ -17,8 +17,8 @@ def search(
 ) -> SearchResult:
     """Find the heads that a task can do without; nothing is cut.
 
-    One of `heads`, `sparsity`, `keep_metric` and `speedup` is the target. Heads are selected on `select_on` and
-    reported on `report_on`, by default two halves of the dev split.
+    The target is one of `remove`, `sparsity`, `keep_metric` (0.99 by default) and `speedup`. Heads are selected on
+    `select_on` and reported on `report_on`, by default two halves of the dev split.
 
     Returns
     -------

@@ -11,7 +11,7 @@ from headscope.api.check_paths import is_added_to
 from headscope.atomic_dir import atomic_directory
 from headscope.config.option import Config
 from headscope.config.shared import Run
-from headscope.report.rendered_figures import progress_callbacks
+from headscope.report.rendered_figures import progress_callbacks, without_figures
 from headscope.report.write import write_into, write_report
 from headscope.study.study import Study
 
@@ -65,7 +65,11 @@ def report_writer(run: Run) -> Callable[[Study, Path], None]:
 
 @contextmanager
 def drawing_figures(run: Run) -> Iterator[None]:
-    """Log that figures are drawn, and show progress."""
+    """Log that figures are drawn, and show progress; with `run.no_figures` none are drawn."""
+    if run.no_figures:
+        with without_figures():
+            yield
+        return
     run.log("drawing figures")
     with progress_callbacks(lambda done, total: run.progress(done, total, "figures"), run.log):
         yield

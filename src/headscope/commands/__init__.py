@@ -16,13 +16,10 @@ import typer
 
 from headscope.commands._app import app
 from headscope.commands._flags import SEVERAL, to_flags
+from headscope.commands._usage_errors import check_former_command, usage_message
 from headscope.errors import HeadscopeError, HeadscopeWarning
 
 WITHOUT_MODEL = ("pretrain",)  # commands whose first word is an option
-TOO_MANY_WORDS = {
-    "headscope look": 'Put the text in quotes: headscope look MODEL "The cat sat." --out look.html',
-    "headscope analyze": 'For one text use look: headscope look MODEL "The cat sat." --out look.html',
-}
 
 
 def _version(is_requested: bool) -> None:
@@ -43,13 +40,41 @@ def _options(
         bool, typer.Option("--verbose", "-v", help="Show the traceback of an error")
     ] = False,
 ) -> None:
-    """See what every attention head of a transformer attends to, measured over a corpus, with intervals."""
+    """Measure what each attention head of a transformer does, which heads a task needs, and prune the rest."""
 
 
 for _module in sorted(
     module.name for module in iter_modules(__path__) if not module.name.startswith("_")
 ):
     import_module(f"{__name__}.{_module}")
+
+
+# The order of the help; commands that are not listed come last.
+ORDER = [
+    "demo",
+    "look",
+    "serve",
+    "analyze",
+    "head",
+    "report",
+    "evaluate",
+    "importance",
+    "compare",
+    "probe",
+    "ablate-edges",
+    "prune",
+    "fixed-patterns",
+    "speed",
+    "gate",
+    "masks",
+    "models",
+    "finetune",
+    "pretrain",
+    "doctor",
+]
+app.registered_commands.sort(
+    key=lambda command: ORDER.index(command.name) if command.name in ORDER else len(ORDER)
+)
 
 
 def _check_early() -> None:
@@ -77,6 +102,7 @@ def main() -> None:
         signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
     )  # clean up, as after Ctrl-C
     try:
+        check_former_command(sys.argv[1:])
         with _warnings_in_one_line():
             status = app(prog_name="headscope", standalone_mode=False)
     except HeadscopeError as error:
@@ -88,7 +114,7 @@ def main() -> None:
         # typer's own errors, whose class has moved between its versions: wrong options and arguments
         if verbose or not hasattr(error, "format_message"):
             raise
-        _complain(_usage(error))
+        _complain(usage_message(error))
         sys.exit(2)
     if status == 130:  # typer's word for Ctrl-C
         _complain("stopped")
@@ -139,14 +165,3 @@ def _spread(words: list[str]) -> list[str]:
 
 def _complain(line: str) -> None:
     print(f"headscope: {line}", file=sys.stderr)
-
-
-def _usage(error: Any) -> str:
-    """A wrong option or argument in one line, with the command whose help says more."""
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "headscope"
-    message = error.format_message()
-    hint = (
-        TOO_MANY_WORDS.get(command) if message.startswith("Got unexpected extra argument") else None
-    )
-    return str(HeadscopeError(message, fix=hint or f"See {command} --help"))

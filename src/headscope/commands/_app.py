@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import typer
 
+
+def examples(*lines: str) -> str:
+    """The examples at the end of a command's help."""
+    return "\n\n".join(["[bold]Examples[/bold]", *lines])
+
+
 app = typer.Typer(
     name="headscope",
-    help="See what every attention head of a transformer attends to, measured over a corpus, with intervals.",
+    help="Measure what each attention head of a transformer does, which heads a task needs, and prune the rest.",
     epilog="Start with: headscope demo. Exit status: 0 done, 1 could not finish, 2 wrong usage or input.",
     no_args_is_help=True,
     add_completion=False,

@@ -14,8 +14,8 @@ from headscope.commands._options import say
 FIRST = {
     "demo": "loading minilm …",
     "doctor": "loading torch …",
-    "film": "reading the checkpoints of {trained} …",
     "masks": "loading torch …",
+    "masks list": "loading torch …",
     "masks show": "loading torch …",
     "pretrain": "reading {corpus} …",
 }
@@ -67,6 +67,8 @@ def check_early(command: str, values: Mapping[str, Any], typed: set[str]) -> Non
 def say_first(command: str, values: Mapping[str, Any]) -> None:
     """Print one line on stderr: the model or files that are being read."""
     line = FIRST.get(command, "")
+    if command == "analyze" and values["checkpoints"]:
+        line = "reading the checkpoints of {model} …"
     if not line and not command.startswith("models"):  # which need no torch
         line = next(
             (f"{verb} {{{name}}} …" for name, verb in VERBS.items() if values.get(name)), ""

@@ -24,11 +24,11 @@ def check_command(command: str, values: Values) -> None:
 
 def check_models(command: str, values: Values) -> None:
     """Refuse what is neither a named model, a directory nor written as a hub id."""
-    if values.get("model") is not None:
+    if values.get("model") is not None and values.get("checkpoints") is not True:
         read_spec(values["model"], values.get("revision"))
     for model in values.get("models") or ():
         read_spec(model)
-    names = ["against", "start", "teacher", "tokenizer", "architecture"]
+    names = ["against", "start", "distil", "tokenizer", "architecture"]
     for name in [*names, "compare"] if command == "serve" else names:
         model = values.get(name)
         if isinstance(model, str) and not (name == "architecture" and model.endswith(".json")):
@@ -46,31 +46,26 @@ def _check_look(values: Values) -> None:
         raise HeadscopeError("there are no tokens in it", where='text ""', expected="some text")
 
 
-def _check_masks_show(values: Values) -> None:
-    check_mask(values["mask"], "MASK")
-
-
 def check_fit(values: Mapping[str, Any]) -> None:
     """Refuse heads and lengths that the model does not have. A model that is not on this machine is not checked."""
-    if not isinstance(values.get("model"), str) or values.get("from_scratch"):
+    is_new = values.get("from_scratch") or values.get("checkpoints") is True
+    if not isinstance(values.get("model"), str) or is_new:
         return
     shape = read_shape(values["model"], values.get("revision"))
     if shape is None:
         return
     if values.get("max_length") is not None:
         check_length(values["max_length"], shape.longest, values["model"])
-    heads, among = values.get("heads"), values.get("among")
-    allowed = (
-        list(HeadSet(among, among=shape.heads)) if isinstance(among, str) else list(shape.heads)
-    )
-    if isinstance(heads, str) and heads.isdecimal():
-        check_reachable(int(heads), len(allowed), len(allowed), "--heads")
-    elif isinstance(heads, str):
+    heads, candidates = values.get("heads"), values.get("candidates")
+    allowed = list(shape.heads if candidates is None else HeadSet(candidates, among=shape.heads))
+    if values.get("remove") is not None:
+        check_reachable(values["remove"], len(allowed), len(allowed), "`remove`")
+    if isinstance(heads, str):
         HeadSet(heads, among=shape.heads)
 
 
-CHECKS: dict[str, Callable[[Values], None]] = {
+CHECKS: dict[str, Callable[[Values], object]] = {
     "look": _check_look,
-    "masks show": _check_masks_show,
+    "masks show": lambda values: check_mask(values["mask"], "MASK"),
     "prune": _check_prune,
 }

@@ -21,7 +21,7 @@ from typing import Annotated, Any, get_origin
 
 import typer
 
-from headscope.commands._app import app
+from headscope.commands._app import app, examples
 from headscope.commands._configs import CONFIGS, fields_used, make_configs
 from headscope.commands._early import EarlyChecked
 from headscope.config.option import (
@@ -76,7 +76,7 @@ def command(app: typer.Typer = app) -> Callable[[Callable[..., None]], Callable[
 def _epilog(main: type[Config]) -> str | None:
     if not main.examples:
         return None
-    return "\n\n".join(["[bold]Examples[/bold]", *main.examples, f"In Python: {main.python}"])
+    return examples(*main.examples, f"In Python: {main.python}")
 
 
 def _config_in(hint: Any) -> type[Config] | None:
@@ -118,6 +118,7 @@ def _parameter(
         *flags,
         help=main.helps.get(name, declared.help),
         metavar=declared.metavar,
+        rich_help_panel=main.panels.get(name, declared.panel) or None,
         show_default=False if default is MISSING else shown,
     )
     required = default is MISSING

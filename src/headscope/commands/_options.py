@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Iterator
@@ -26,10 +27,15 @@ def argument(metavar: str, help: str) -> Any:
 
 Model = Annotated[
     str,
-    argument("MODEL", "A named model (headscope models), a directory, or a hub id"),
+    argument("MODEL", "Named model (see headscope models), directory or hub id"),
 ]
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object")]
+
+
+def print_json(record: Any) -> None:
+    """Print a result as one JSON object on stdout."""
+    typer.echo(json.dumps(record, ensure_ascii=False, default=str))
 
 
 def typed_command() -> str:
@@ -56,10 +62,14 @@ def showing_progress(name: str, run: Run) -> Iterator[Run]:
 
 
 @contextmanager
-def drawing_figures() -> Iterator[None]:
-    """Print that figures are drawn, with a progress display."""
-    from headscope.report.rendered_figures import progress_callbacks
+def drawing_figures(run: Run | None = None) -> Iterator[None]:
+    """Print that figures are drawn, with a progress display; with `no_figures` of the run none are drawn."""
+    from headscope.report.rendered_figures import progress_callbacks, without_figures
 
+    if run is not None and run.no_figures:
+        with without_figures():
+            yield
+        return
     say("drawing figures")
     with progress("drawing figures") as update, progress_callbacks(update, say):
         yield

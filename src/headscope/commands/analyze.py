@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from headscope.commands._from_config import command
 from headscope.commands._options import (
+    AsJson,
     Model,
     note_few_texts,
+    print_json,
     print_page_path,
     say,
     showing_progress,
@@ -17,9 +19,14 @@ from headscope.config.texts import TextData
 
 @command()
 def analyze(
-    model: Model, data: TextData, config: AnalyzeConfig, reading: Reading, run: Run
+    model: Model,
+    data: TextData,
+    config: AnalyzeConfig,
+    reading: Reading,
+    run: Run,
+    as_json: AsJson = False,
 ) -> None:
-    """Statistics and roles of every head over a corpus: tables with intervals, figures, a page."""
+    """Measure what every head attends to over a corpus: statistics with intervals, roles, figures, a page."""
     import headscope
 
     with showing_progress(model, run) as run:
@@ -30,4 +37,7 @@ def analyze(
         f"{sum(counts['skipped'].values())} skipped"
     )
     note_few_texts(study)
-    print_page_path(run)
+    if as_json:
+        print_json(study.record)
+    else:
+        print_page_path(run)

@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 from headscope.commands._from_config import command
-from headscope.commands._options import argument, print_page_path, say, showing_progress
+from headscope.commands._options import (
+    AsJson,
+    argument,
+    print_json,
+    print_page_path,
+    say,
+    showing_progress,
+)
 from headscope.config.compare import CompareConfig
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
@@ -17,12 +24,17 @@ Studies = Annotated[
 
 
 @command()
-def compare(studies: Studies, config: CompareConfig, data: TextData, run: Run) -> None:
-    """Compare the heads of models: layers side by side, smoothness, roles, matched heads, change by fine-tuning."""
+def compare(
+    studies: Studies, config: CompareConfig, data: TextData, run: Run, as_json: AsJson = False
+) -> None:
+    """Compare the heads of two or more models: roles, matched heads, layers, changes by fine-tuning."""
     import headscope
 
     with showing_progress("maps", run) as run:
         comparison = headscope.compare(studies, data, config, run=run)
     for note in comparison.notes:
         say(f"note: {note}")
-    print_page_path(run)
+    if as_json:
+        print_json(comparison.record)
+    else:
+        print_page_path(run)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import typer
 
 from headscope.commands._flags import to_flags
 from headscope.commands._from_config import command
-from headscope.commands._options import AsJson, Model, say, showing_progress
+from headscope.commands._options import AsJson, Model, print_json, say, showing_progress
 from headscope.config.evaluate import EvaluateConfig
 from headscope.config.shared import Reading, Run, TaskData
 
@@ -22,7 +20,7 @@ def evaluate(
     run: Run,
     as_json: AsJson = False,
 ) -> None:
-    """Metrics and loss of a model on a task, with intervals."""
+    """Evaluate a model on a task: metrics and loss with intervals."""
     import headscope
     from headscope.report.run_facts import ENOUGH_TEXTS
 
@@ -32,7 +30,7 @@ def evaluate(
     if pooling is not None and pooling["stated_by"] is not None:
         pooling["stated_by"] = to_flags(pooling["stated_by"])
     if as_json:
-        typer.echo(json.dumps(result.record, ensure_ascii=False))
+        print_json(result.record)
         return
     for name, metric in result["metrics"].items():
         if metric["value"] is None:

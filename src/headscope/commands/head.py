@@ -13,11 +13,9 @@ from headscope.config.shared import Run
 from headscope.config.texts import TextData
 
 Source = Annotated[
-    str, argument("STUDY|MODEL", "The directory of a study; or a model, analysed for this question")
+    str, argument("STUDY|MODEL", "Directory of a study; or a model, which is analysed first")
 ]
-Name = Annotated[
-    str, argument("HEAD", "The head as LAYER.HEAD, both counted from 0: 3.2, cross.3.2")
-]
+Name = Annotated[str, argument("HEAD", "Head as LAYER.HEAD, both counted from 0: 3.2, cross.3.2")]
 
 
 @command()
@@ -29,7 +27,7 @@ def head(
     run: Run,
     as_json: AsJson = False,
 ) -> None:
-    """Show everything that is known about one head: roles, relations, importance, examples, ranks."""
+    """Show everything known about one head: roles, relations, importance, examples, ranks."""
     import headscope
 
     with showing_progress(f"heads of {source}", run) as run:

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, print_page_path, say, showing_progress
+from headscope.commands._options import (
+    AsJson,
+    Model,
+    print_json,
+    print_page_path,
+    say,
+    showing_progress,
+)
 from headscope.config.importance import ImportanceConfig
 from headscope.config.shared import Reading, Run, TaskData
 
@@ -16,13 +23,21 @@ if TYPE_CHECKING:
 
 @command()
 def importance(
-    model: Model, data: TaskData, config: ImportanceConfig, reading: Reading, run: Run
+    model: Model,
+    data: TaskData,
+    config: ImportanceConfig,
+    reading: Reading,
+    run: Run,
+    as_json: AsJson = False,
 ) -> None:
-    """Exact head ablation and faster estimates of it, for a task: tables with intervals, figures, a page."""
+    """Measure which heads a task needs: exact ablation of every head, and faster estimates."""
     import headscope
 
     with showing_progress(model, run) as run:
         study = headscope.importance(model, data, config, reading=reading, run=run)
+    if as_json:
+        print_json(study.record)
+        return
     for line in _summary(study):
         say(line)
     print_page_path(run)

@@ -24,7 +24,7 @@ def look(
     run: Run,
     second: Second = None,
 ) -> None:
-    """Draw what every head attends to in one text, as an interactive page."""
+    """Draw the attention of every head on one text, as an interactive page."""
     import headscope
     from headscope.report.page_file import page_path
 

@@ -2,69 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from headscope.commands._app import app
+from headscope.commands._app import app, examples
 from headscope.commands._early import say_first
 from headscope.commands._from_config import command
-from headscope.commands._options import Model, argument, say, showing_progress
+from headscope.commands._options import AsJson, Model, argument, print_json, say, showing_progress
 from headscope.config.compare_masks import CompareMasksConfig
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.show_mask import WIDEST, ShowMaskConfig
 
-LISTED = """
-[bold]Examples[/bold]
-
-headscope masks
-
-headscope masks show star --out star.svg
-
-headscope masks compare minilm --task stsb --data stsb_dev.tsv --out masks
-
-headscope evaluate minilm --task stsb --data stsb_dev.tsv --mask window:width=8+first-and-last
-
-In Python: headscope.masks.read_mask
-"""
+LISTED = examples(
+    "headscope masks",
+    "headscope masks show star --out star.svg",
+    "headscope masks compare minilm --task stsb --data stsb_dev.tsv --out masks",
+    "headscope masks learn ./minilm-mnli --task mnli --data glue --sparsity 0.8,0.9 --out learned",
+    "headscope evaluate minilm --task stsb --data stsb_dev.tsv --mask window:width=8+first-and-last",
+    "In Python: headscope.masks.read_mask",
+)
 
 masks = typer.Typer(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 app.add_typer(
     masks,
     name="masks",
-    help="List the named masks of attention, show one, or compare them on a task.",
+    help="List attention masks, show one, compare them on a task, or learn one.",
     epilog=LISTED,
     rich_help_panel="Learn",
 )
 
 
 @masks.callback(invoke_without_command=True)
-def names(context: typer.Context) -> None:
-    """List the named masks, their parameters, and how much of attention at 128 positions they forbid."""
-    if context.invoked_subcommand is not None:
-        return
-    say_first("masks", {})
+def list_by_default(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the named masks with their parameters and the share of attention they forbid at 128 positions."""
+    if context.invoked_subcommand is None:
+        say_first("masks", {})
+        list_masks(as_json)
+
+
+@masks.command("list", epilog=examples("headscope masks list", "headscope masks list --json"))
+def list_masks(as_json: AsJson = False) -> None:
+    """List the named masks with their parameters and the share of attention they forbid at 128 positions."""
     from headscope.config.masks import format_parameters
     from headscope.masks import read_mask, sparsity
     from headscope.masks.mask_spec import defaults_of
     from headscope.masks.patterns import PATTERNS
 
-    typer.echo(
-        f"{'name':14} forbidden  what a position may attend to; the share is of 128 x 128 positions"
-    )
-    for name, make in PATTERNS.items():
-        forbidden = 100 * sparsity(read_mask(name).at(128))
-        typer.echo(f"{name:15} {forbidden:6.1f} %  {(make.__doc__ or '').splitlines()[0]}")
-        if parameters := format_parameters(defaults_of(make)):
-            typer.echo(f"{'':15} {'':8}  {name}:{parameters}")
+    rows: dict[str, dict[str, Any]] = {
+        name: {
+            "forbidden": sparsity(read_mask(name).at(128)),
+            "parameters": format_parameters(defaults_of(make)),
+            "description": (make.__doc__ or "").splitlines()[0],
+        }
+        for name, make in PATTERNS.items()
+    }
+    if as_json:
+        print_json(rows)
+        return
+    typer.echo(f"{'name':14} forbidden  allowed attention; the share is of 128 x 128 positions")
+    for name, row in rows.items():
+        typer.echo(f"{name:15} {100 * row['forbidden']:6.1f} %  {row['description']}")
+        if row["parameters"]:
+            typer.echo(f"{'':15} {'':8}  {name}:{row['parameters']}")
 
 
-Mask = Annotated[str, argument("MASK", "A name, with parameters or not")]
+Mask = Annotated[str, argument("MASK", "Mask by name, e.g. star or window:width=8, or a file")]
 
 
 @command(app=masks)
-def show(mask: Mask, config: ShowMaskConfig) -> None:
-    """What a mask lets attend to what."""
+def show(mask: Mask, config: ShowMaskConfig, as_json: AsJson = False) -> None:
+    """Show which positions a mask lets attend to each other."""
     import headscope
     from headscope.masks import read_mask
     from headscope.masks.mask_spec import check_fits
@@ -72,6 +80,9 @@ def show(mask: Mask, config: ShowMaskConfig) -> None:
     read_mask(mask, "MASK")  # errors name the argument of the shell
     check_fits(mask, config.length, "MASK")
     view = headscope.show_mask(mask, config)
+    if as_json:
+        print_json(view.record)
+        return
     for line in view.sentences() if config.out is not None else view.lines():
         typer.echo(line)
     if config.out is not None:
@@ -82,14 +93,23 @@ def show(mask: Mask, config: ShowMaskConfig) -> None:
 
 @command(app=masks)
 def compare(
-    model: Model, data: TaskData, config: CompareMasksConfig, reading: Reading, run: Run
+    model: Model,
+    data: TaskData,
+    config: CompareMasksConfig,
+    reading: Reading,
+    run: Run,
+    as_json: AsJson = False,
 ) -> None:
-    """What a task loses under each mask: applied to the model, after a short repair, and trained from the start."""
+    """Compare masks on a task: applied to the model, after a short repair, and trained from the start."""
     import headscope
 
     with showing_progress(f"{model} on {data.task}", run) as run:
         study = headscope.compare_masks(model, data, config, reading=reading, run=run)
-    for row in study.tables["mask_table"].to_dict("records"):
+    rows = study.tables["mask_table"].to_dict("records")
+    if as_json:
+        print_json({**study.record, "masks": rows})
+        return
+    for row in rows:
         change = (
             f"{row['metric_change']:+.4f} [{row['change_low']:+.4f}, {row['change_high']:+.4f}]"
         )

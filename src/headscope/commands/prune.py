@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import AsJson, Model, say, showing_progress
+from headscope.commands._options import AsJson, Model, print_json, say, showing_progress
 from headscope.config.command_line import command_line_of
 from headscope.config.evaluate import EvaluateConfig, on_report_split
 from headscope.config.prune import PruneConfig
@@ -27,11 +26,14 @@ def prune(
     run: Run,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Show plan, size and examples to measure on; write nothing"),
+        typer.Option(
+            "--dry-run",
+            help="Show the plan, the sizes and the examples to measure on; write nothing",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Cut attention heads and save a smaller model: named heads, or those that a task can do without."""
+    """Prune attention heads and save a smaller model: heads by name, or those that a task does not need."""
     import headscope
 
     with showing_progress(model, run) as run:
@@ -39,13 +41,14 @@ def prune(
             plan = headscope.preview_prune(
                 model, config=config, data=data, reading=reading, run=run
             )
-            typer.echo(
-                json.dumps(plan.record, ensure_ascii=False) if as_json else "\n".join(plan.lines())
-            )
+            if as_json:
+                print_json(plan.record)
+            else:
+                typer.echo("\n".join(plan.lines()))
             return
         result = headscope.prune(model, config=config, data=data, reading=reading, run=run)
     if as_json:
-        typer.echo(json.dumps(result.record, ensure_ascii=False))
+        print_json(result.record)
         return
     say(_summary(result))
     if data is not None and config.form != "onnx":

@@ -8,21 +8,28 @@ from typing import Annotated
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import argument, drawing_figures
+from headscope.commands._options import argument, drawing_figures, say
 from headscope.config.report import ReportConfig
 from headscope.config.shared import Run
 
 Studies = Annotated[
-    list[Path], argument("STUDY", "Directories that any command wrote, comparisons too")
+    list[Path],
+    argument(
+        "STUDY", "Directories written by headscope analyze, importance, prune, gate, compare …"
+    ),
 ]
 
 
 @command()
 def report(studies: Studies, config: ReportConfig, run: Run) -> None:
-    """One page for a whole study: what several commands found, joined by model, and models compared."""
+    """Write one page for several studies: joined by model, with models and Pareto fronts compared."""
     from headscope.analysis.join import join
+    from headscope.report.write import write_joined_tables
 
     assert run.out is not None
     joined = join(studies, command=run.typed)
-    with drawing_figures():
+    if config.tables is not None:
+        write_joined_tables(joined, config.tables, overwrite=run.overwrite)
+        say(f"tables: {config.tables}")
+    with drawing_figures(run):
         typer.echo(joined.write(run.out, overwrite=run.overwrite))

@@ -14,15 +14,13 @@ from headscope.config.shared import Reading, Run
 
 Model = Annotated[
     str | None,
-    argument(
-        "MODEL", "A named model, a directory, or a hub id; without it smollm2, a small decoder"
-    ),
+    argument("MODEL", "Named model, directory or hub id; by default smollm2, a small decoder"),
 ]
 
 
 @command()
 def serve(config: ServeConfig, reading: Reading, run: Run, model: Model = None) -> None:
-    """Explore a model in the browser: every head on any text, and its predictions without some of them."""
+    """Explore a model in the browser: attention on any text, and predictions with heads ablated."""
     from headscope.explorer.serving import print_line
     from headscope.explorer.serving import serve as start
 

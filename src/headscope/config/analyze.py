@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from headscope.config import names
 from headscope.config.checks import check_choice
-from headscope.config.option import Config, Output, option
+from headscope.config.option import ADVANCED, Config, Output, option
 from headscope.config.parsing import lens_list, name_list
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
@@ -41,37 +41,47 @@ class AnalyzeConfig(Config):
         "headscope analyze opus-mt-en-fr --corpus news.tsv --pairs --statistics entropy,confidence --out study",
         "headscope analyze rxnmapper --corpus reactions.csv --column smiles --out study",
         "headscope analyze minilm --corpus wikipedia-pairs --pairs --lens raw,effective,norm,gradient --out study",
+        "headscope analyze small-bert --checkpoints --corpus wiki.txt.gz --limit 500 --out over-training",
     )
     python = "headscope.analyze"
-    output = Output()
+    output = Output(kept=("header.json",))
     uses = {
         TextData: ("corpus", "treebank", "coreference", "frequency", "lenient", "pairs", "column", "limit",
-                   "max_length", "long"),
+                   "max_length", "long_texts"),
         Reading: ("mask", "open_special", "pooling"),
-        Run: ("out", "seed", "revision", "device", "dtype", "overwrite"),
+        Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite", "no_figures"),
     }  # fmt: skip
     helps = {
         "limit": "Maximum number of texts, from the start of the corpus; without --corpus, of sentences and documents",
         "seed": "Random seed (data split, bootstrap, random-weight control)",
+        "resume": "With --checkpoints: resume a stopped run; the result is the same",
     }
+    panels = {"resume": "Checkpoints"}
     required = ("out",)
 
-    control: bool = option(
-        False, "Measure the relations in a random-weight control of the model as well"
+    checkpoints: bool = option(
+        False,
+        "Analyse every checkpoint of MODEL, the directory of a training by pretrain or finetune with --checkpoints N",
+        panel="Checkpoints",
     )
-    pool: Literal["mean", "first", "max"] = option(
+    control: bool = option(
+        False, "Also measure the relations in a random-weight control of the model"
+    )
+    word_pooling: Literal["mean", "first", "max"] = option(
         "mean",
-        "How the attention rows of a word's tokens are combined: mean, first or max",
+        "Pooling of the attention of a word's tokens: mean, first or max",
         choices=names.POOLS,
+        panel=ADVANCED,
     )
     all_rows: bool = option(
         False,
         "Compute distances between heads from all rows of attention, not from a few of each text (slow)",
+        panel=ADVANCED,
     )
     lens: tuple[str, ...] = option(
         ("raw",),
-        f"Lenses to see attention through, separated by commas: {', '.join(_LENSES)}. "
-        "Raw is always included",
+        f"Lenses (attention maps to compute), separated by commas: {', '.join(_LENSES)}. "
+        "raw is always included",
         parse=lens_list,
     )
     statistics: tuple[str, ...] | None = option(
@@ -81,15 +91,18 @@ class AnalyzeConfig(Config):
         check=check_statistics,
         show_default="all",
     )
-    batch_size: int = option(32, "Sequences per batch; does not change the result", at_least=1)
+    batch_size: int = option(
+        32, "Sequences per batch; does not change the result", at_least=1, panel=ADVANCED
+    )
     thresholds: list[str] | dict[str, float] | None = option(
         None,
         f"Thresholds of roles: {', '.join([*DEFAULTS][:-1])} or {[*DEFAULTS][-1]}, "
-        "such as positional=0.8; several separated by commas, or the option again",
+        "such as positional=0.8; separate several by commas, or repeat the option",
         parse=threshold_values,
         flags=("--threshold",),
         metavar="NAME=VALUE",
         show_default="those of the papers",
+        panel=ADVANCED,
     )
 
     def check_values(self, values: Mapping[str, Any]) -> None:
@@ -97,6 +110,10 @@ class AnalyzeConfig(Config):
         if not any(values[name] for name in inputs):
             raise HeadscopeError(
                 "analyze requires texts",
-                expected="`corpus=FILE` (wikipedia-pairs with `pairs=True` is bundled), `treebank=FILE` or "
-                "`coreference=FILE`",
+                expected="`corpus=FILE`, `treebank=FILE` or `coreference=FILE`",
+                fix=f"For example: {type(self).examples[0]}",
+            )
+        if self.checkpoints and (values["texts"] or values["sentences"]):
+            raise HeadscopeError(
+                "`checkpoints=True` requires files", expected="`corpus=FILE` or `treebank=FILE`"
             )

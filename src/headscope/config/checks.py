@@ -35,7 +35,7 @@ def check_choice(value: str, names: Iterable[str], where: str, what: str) -> Non
 
 
 def check_rules(rules: str) -> None:
-    check_choice(rules, RULES, "`rules`", "are no rules of relevance")
+    check_choice(rules, RULES, "`relevance_rules`", "are no rules of relevance")
 
 
 def check_pairs(kinds: Iterable[str], heads: str | None) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headscope.config.checks import check_model
-from headscope.config.option import Config, Output, option
+from headscope.config.option import ADVANCED, Config, Output, option
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
 
@@ -34,23 +34,26 @@ class CompareConfig(Config):
     output = Output()
     uses = {
         TextData: ("corpus", "pairs", "column", "limit", "max_length"),
-        Run: ("out", "seed", "overwrite"),
+        Run: ("out", "seed", "overwrite", "no_figures"),
     }
     helps = {
-        "out": "Directory to write the comparison into; must not exist yet",
-        "corpus": "Texts for the models, as for analyze",
+        "out": "Output directory; must not exist yet",
+        "corpus": "Files of texts for --models, as for analyze",
         "seed": "Random seed (shuffles, bootstrap)",
     }
     required = ("out",)
 
     models: list[Any] = option(
         (),
-        "Models of two studies, in their order, with the same shape and tokenizer: compares the maps of each head on "
-        "the same texts",
+        "Models of two studies, in the same order. They must share shape and tokenizer; the maps of each head are "
+        "compared on --corpus",
         check=_check_models,
         metavar="MODEL MODEL",
         show_default=False,
     )
     batch_size: int = option(
-        4, "Sequences whose maps are held at a time; does not change the result", at_least=1
+        4,
+        "Sequences per batch; does not change the result",
+        at_least=1,
+        panel=ADVANCED,
     )

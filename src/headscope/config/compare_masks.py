@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from headscope.config.parsing import check_distinct, numbers
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import TrainingConfig
 
+_BETWEEN_MASKS = re.compile(r",(?!\s*\w+=)")
 NAMED = (
     "no-diagonal",
     "random:drop=1",
@@ -25,7 +27,9 @@ NAMED = (
 
 
 def _masks(value: str | Iterable[str]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
+    """`star,window:width=8` is two masks; a comma before a parameter belongs to its mask."""
+    specs = (value,) if isinstance(value, str) else tuple(value)
+    return tuple(spec.strip() for joined in specs for spec in _BETWEEN_MASKS.split(joined))
 
 
 def _check_masks(masks: Iterable[str]) -> None:
@@ -50,22 +54,22 @@ class CompareMasksConfig(TrainingConfig):
     uses = {
         TaskData: ("task", "data", "report_on", "report_limit", "limit", "max_length", "columns", "labels"),
         Reading: ("open_special", "pooling", "prompt"),
-        Run: ("out", "revision", "device", "resume", "overwrite"),
+        Run: ("out", "revision", "device", "resume", "overwrite", "no_figures"),
     }  # fmt: skip
     defaults = {"report_on": "dev"}
     helps = {
         "epochs": "Number of epochs to train the start model under each mask",
         "limit": "Maximum number of training examples, evenly spaced over the file",
-        "open_special": "Special tokens attend to and are attended by all, whatever the mask",
+        "open_special": "Special tokens attend to all tokens, and all tokens attend to them, under every mask",
     }
     required = ("out",)
 
     mask: list[str] | tuple[str, ...] | None = option(
         None,
-        "Mask to compare, a name or a file; may be repeated",
+        "Masks to compare, names or files, separated by commas; may be repeated",
         parse=_masks,
         check=_check_masks,
-        show_default="the named ones",
+        show_default="eight named masks",
     )
     repair: int = option(
         0, "Number of epochs to train the model under each mask; 0 does not train it", at_least=0
@@ -77,7 +81,7 @@ class CompareMasksConfig(TrainingConfig):
     )
     seeds: tuple[int, ...] = option(
         (0,),
-        "Random seeds (training, randomly drawn masks); several are several runs",
+        "Random seeds (training, randomly drawn masks); one run each",
         parse=numbers("seeds"),
     )
 

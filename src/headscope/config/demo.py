@@ -15,6 +15,7 @@ class DemoConfig(Config):
     """A real model on a bundled corpus: statistics, importances, and a page of one sentence."""
 
     command = "demo"
+    group = "Look"
     uses = {Run: ("out",), TextData: ("limit",)}
     defaults = {"out": Path("demo"), "limit": 500}
     helps = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headscope.config.option import Config, option
+from headscope.config.option import ADVANCED, Config, option
 from headscope.config.shared import Reading, Run, TaskData
 
 
@@ -27,7 +27,9 @@ class EvaluateConfig(Config):
         Run: ("revision", "device", "dtype"),
     }
 
-    batch_size: int = option(32, "Sequences per batch; does not change the result", at_least=1)
+    batch_size: int = option(
+        32, "Sequences per batch; does not change the result", at_least=1, panel=ADVANCED
+    )
 
 
 def on_report_split(data: TaskData) -> TaskData:

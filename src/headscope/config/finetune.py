@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from headscope.config.checks import check_model, check_patterns
-from headscope.config.option import TRAINED_STATE, Output, option
+from headscope.config.option import ADVANCED, TRAINED_STATE, Output, option
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import NewModelConfig, TrainingConfig, checkpoints_option
 
 
 @dataclass(frozen=True)
 class FinetuneConfig(TrainingConfig, NewModelConfig):
-    """Train a model on a task and keep its best epoch. `teacher` may be a loaded model in Python."""
+    """Train a model on a task and keep its best epoch. `distil` may be a loaded model in Python."""
 
     command = "finetune"
     group = "Models"
@@ -34,32 +34,33 @@ class FinetuneConfig(TrainingConfig, NewModelConfig):
     }
     defaults = {"select_on": "dev"}
     helps = {
-        "out": "Directory to write the model to; must not exist yet",
+        "out": "Output directory of the model; must not exist yet",
         "limit": "Maximum number of training examples, evenly spaced over the file",
-        "select_on": "Split that is evaluated after every epoch to select the best one",
+        "select_on": "Split to evaluate on after every epoch, to select the best epoch",
         "seed": "Random seed (new weights, dropout, order of examples)",
     }
     required = ("out",)
     python_only = ()
 
     learning_rate: float = option(1e-4, "Maximum learning rate, after the warm-up", above=0)
-    teacher: Any = option(
+    distil: Any = option(
         None,
         "Model to distil from in addition to the labels, such as the unpruned one",
-        check=check_model("teacher"),
+        check=check_model("distil"),
         show_default="none",
     )
     fix: str | None = option(
         None,
-        "Heads that attend by a fixed pattern, without queries and keys: encoder.*.0-6=raganato, "
-        "3.2=previous,4.*=first, or a file with such lines",
+        "Fixed attention patterns by head, e.g. encoder.*.0-6=raganato or 3.2=previous,4.*=first, or a file of such "
+        "lines",
         check=check_patterns("`fix`"),
         show_default="none",
     )
     label_smoothing: float = option(
         0.0,
-        "Share of every target that is spread over all tokens, for translation",
+        "Label smoothing, for translation",
         at_least=0,
         below=1,
+        panel=ADVANCED,
     )
     checkpoints: int | None = checkpoints_option()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headscope.config.option import Output, option
+from headscope.config.option import ADVANCED, Output, option
 from headscope.config.parsing import check_distinct, numbers, pairs
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import NewModelConfig, TrainingConfig
@@ -66,7 +66,7 @@ class GateConfig(TrainingConfig, NewModelConfig):
     group = "Learn"
     examples = (
         "headscope gate ./minilm-mnli --task mnli --data glue --keep 20,40 --out gated",
-        "headscope gate ./minilm-mnli --task mnli --data glue --penalty 0.002 --frozen --out gated",
+        "headscope gate ./minilm-mnli --task mnli --data glue --penalty 0.002 --freeze-weights --out gated",
         "headscope gate opus-mt-en-fr --task translation --data multi30k --from-scratch"
         " --layers 3 --keep 12 --out gated",
         "headscope prune gated/keep-20 --plan gated/keep-20/plan.json --out small",
@@ -78,40 +78,43 @@ class GateConfig(TrainingConfig, NewModelConfig):
         TaskData: ("task", "data", "select_on", "report_on",
                    "report_limit", "limit", "max_length", "columns", "labels"),
         Reading: ("pooling", "prompt"),
-        Run: ("out", "seed", "revision", "device", "resume", "overwrite"),
+        Run: ("out", "seed", "revision", "device", "resume", "overwrite", "no_figures"),
     }  # fmt: skip
-    defaults = {"select_on": "dev:even", "report_on": "dev:odd"}
+    defaults = {"select_on": "dev:half-a", "report_on": "dev:half-b"}
     helps = {
+        "data": "Directory with train and dev files, or data set (datasets:nyu-mll/glue:mnli)",
         "limit": "Maximum number of training examples, evenly spaced over the file",
-        "select_on": "Split that is evaluated after every epoch, at most 500 examples of it",
+        "select_on": "Split to evaluate on after every epoch (at most 500 examples)",
         "seed": "Random seed (gate noise, dropout, new weights, order of examples)",
     }
     required = ("out",)
 
     keep: tuple[int, ...] | None = option(
         None,
-        "Number of heads to keep; several numbers are several runs",
+        "Number of heads to keep; with several numbers, one run each",
         parse=numbers("keep"),
         show_default=False,
     )
     penalty: tuple[float | dict[str, float], ...] | None = option(
         None,
-        "L0 penalty per open head, in nats: 0.001,0.01 are two runs, encoder=0.01,cross=0.002 is one",
+        "L0 penalty per open head, in nats. 0.001,0.01: two runs; encoder=0.01,cross=0.002: one run",
         parse=_penalties,
         show_default=False,
     )
-    frozen: bool = option(False, "Train the gates only, not the weights")
-    gate_rate: float = option(RATE, "Learning rate of the gates", above=0)
+    freeze_weights: bool = option(False, "Train the gates only, not the weights")
+    gate_rate: float = option(RATE, "Learning rate of the gates", above=0, panel=ADVANCED)
     settle: float = option(
         SETTLE,
-        "Share of the steps after which gates are 0 or 1 and only the weights are trained",
+        "Share of the steps after which gates are fixed to 0 or 1 and only the weights are trained",
         above=0,
         at_most=1,
+        panel=ADVANCED,
     )
     roles: Path | None = option(
         None,
-        "Study of the same model by analyze: names the roles of the heads that are kept",
+        "Study of the same model by analyze, to name the roles of the kept heads",
         show_default="none",
+        panel=ADVANCED,
     )
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ class HeadConfig(Config):
         Run: ("seed", "revision", "device", "dtype"),
     }  # fmt: skip
     helps = {
-        "corpus": "Texts to analyse the model with, as for analyze; a study has its own",
-        "limit": f"Maximum number of texts, from the start of the corpus; {BUNDLED_PAIRS} of the bundled pairs of "
-        "Wikipedia paragraphs, which are read if no texts are given",
+        "corpus": "Files of texts to analyse the model on, as for analyze; a study has its own",
+        "limit": f"Maximum number of texts, from the start of the corpus. Without texts, {BUNDLED_PAIRS} bundled pairs "
+        "of Wikipedia paragraphs are read",
     }

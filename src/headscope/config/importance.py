@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from headscope.config import names
 from headscope.config.checks import check_pairs
-from headscope.config.option import Config, Output, option
+from headscope.config.option import ADVANCED, Config, Output, option
 from headscope.config.parsing import name_list
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.heads import check_heads, format_heads
@@ -31,7 +31,8 @@ class ImportanceConfig(Config):
     group = "Measure"
     examples = (
         "headscope importance ./minilm-mnli --task mnli --data glue --by all --out study",
-        "headscope importance minilm --task stsb --data stsb_dev.tsv --by ablation,gradient --race 0.05 --out study",
+        "headscope importance minilm --task stsb --data stsb_dev.tsv --by ablation,gradient"
+        " --sequential-test 0.05 --out study",
         "headscope importance opus-mt-en-fr --task bleu --data test.en,test.fr --heads cross.5.*,cross.4.2 --out study",
         "headscope importance opus-mt-en-fr --task translation --data val.en,val.fr --by"
         " relevance,ablation --out study",
@@ -43,25 +44,25 @@ class ImportanceConfig(Config):
     uses = {
         TaskData: ("task", "data", "split", "columns", "labels", "limit", "max_length"),
         Reading: ("mask", "open_special", "pooling", "prompt"),
-        Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite"),
+        Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite", "no_figures"),
     }
     helps = {
-        "out": "Study to write, or to add to: one of the same model that has no importances yet",
+        "out": "Output directory, or an existing study of the same model to add the importances to",
         "seed": "Random seed (order of examples, bootstrap)",
     }
     required = ("out",)
 
     by: tuple[str, ...] = option(
         ("ablation",),
-        f"Importances, separated by commas: ablation (exact), {', '.join(names.ESTIMATES)}; or all",
+        f"Importance scores, separated by commas: ablation (exact), {', '.join(names.ESTIMATES)}; or all",
         parse=_estimates,
         choices=(*names.IMPORTANCES, "all"),
         is_list=True,
     )
     kind: tuple[str, ...] = option(
         ("head",),
-        "Units to ablate, separated by commas: head, only (all but one of a site), site, layer, all, pair (of --heads) "
-        "or shared",
+        "Units to ablate, separated by commas: head, only (all heads of a site but one), site, layer, all, pair (of "
+        "--heads) or shared (heads with the same weights)",
         parse=name_list("kind"),
         choices=names.KINDS,
         is_list=True,
@@ -79,24 +80,29 @@ class ImportanceConfig(Config):
         check=check_heads,
         show_default="all",
     )
-    race: float | None = option(
+    sequential_test: float | None = option(
         None,
         "Stop evaluating a head once its verdict is clear, at this error rate (e.g. 0.05)",
         above=0,
         below=1,
         show_default="evaluate all heads on all examples",
     )
-    labels_free: bool = option(
-        False, "Take the model's own predictions as labels for the gradients"
+    self_labels: bool = option(
+        False,
+        "Take the model's own predictions as labels for the gradients",
+        panel=ADVANCED,
     )
-    normalized: bool = option(False, "Divide gradients by the norm of their layer's")
-    rules: Literal["voita", "attnlrp"] | None = option(
+    normalized: bool = option(
+        False, "Divide gradient scores by their norm within each layer", panel=ADVANCED
+    )
+    relevance_rules: Literal["voita", "attnlrp"] | None = option(
         None,
-        "Rules of relevance: voita (gating factors are constants) or attnlrp",
+        "Rules of relevance propagation: voita (gating factors are constants) or attnlrp",
         choices=names.RULES,
         show_default="voita",
+        panel=ADVANCED,
     )
-    batch_size: int = option(32, "Sequences per batch", at_least=1)
+    batch_size: int = option(32, "Sequences per batch", at_least=1, panel=ADVANCED)
     patterns: Mapping[Any, str] | None = None
 
     def __post_init__(self) -> None:

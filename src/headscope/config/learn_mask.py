@@ -1,4 +1,4 @@
-"""Options of `learn-mask`."""
+"""Options of `masks learn`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headscope.config.names import MASK_FORMS, PER
-from headscope.config.option import Output, option
+from headscope.config.option import ADVANCED, Output, option
 from headscope.config.parsing import check_distinct, decimals, numbers
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import TrainingConfig
@@ -53,13 +53,13 @@ def _check_sparsities(sparsities: tuple[float, ...]) -> None:
 class LearnMaskConfig(TrainingConfig):
     """Learn which positions need to attend to which: a mask trained with or without the weights."""
 
-    command = "learn-mask"
+    command = "masks learn"
     group = "Learn"
     examples = (
-        "headscope learn-mask ./minilm-mnli --task mnli --data glue --sparsity 0.8,0.9 --out masks",
-        "headscope learn-mask ./minilm-mnli --task mnli --data glue --soft --frozen --seeds"
+        "headscope masks learn ./minilm-mnli --task mnli --data glue --sparsity 0.8,0.9 --out masks",
+        "headscope masks learn ./minilm-mnli --task mnli --data glue --soft --freeze-weights --seeds"
         " 0,1,2 --out which-positions",
-        "headscope learn-mask rxnfp --objective mlm --corpus reactions.txt --penalty 1"
+        "headscope masks learn rxnfp --objective mlm --corpus reactions.txt --penalty 1"
         " --structured --per head --out masks",
         "headscope evaluate ./minilm-mnli --task mnli --data glue --mask masks/sparsity-0.9-seed-0/mask.npz",
     )
@@ -70,13 +70,13 @@ class LearnMaskConfig(TrainingConfig):
         TaskData: ("task", "data", "select_on", "report_on",
                    "report_limit", "limit", "max_length", "columns", "labels"),
         Reading: ("pooling", "prompt"),
-        Run: ("out", "revision", "device", "resume", "overwrite"),
+        Run: ("out", "revision", "device", "resume", "overwrite", "no_figures"),
     }  # fmt: skip
-    defaults = {"select_on": "dev:even", "report_on": "dev:odd"}
+    defaults = {"select_on": "dev:half-a", "report_on": "dev:half-b"}
     helps = {
         "data": "Directory with train and dev files, or data set (datasets:nyu-mll/glue:mnli)",
         "limit": "Maximum number of training examples, evenly spaced over the file",
-        "select_on": "Split that is evaluated after every epoch, at most 500 examples of it",
+        "select_on": "Split to evaluate on after every epoch (at most 500 examples)",
     }
     required = ("out",)
     completed = ("task", "data")
@@ -90,55 +90,57 @@ class LearnMaskConfig(TrainingConfig):
     corpus: str | Path | None = option(None, "File of texts for the objective", show_default=False)
     penalty: tuple[float, ...] | None = option(
         None,
-        "Penalty of a fully open mask, in nats; several are several runs",
+        "Penalty of a fully open mask, in nats; with several values, one run each",
         parse=decimals("penalty"),
         check=_check_penalties,
         show_default=False,
     )
     sparsity: tuple[float, ...] | None = option(
         None,
-        "Share of attention to forbid, e.g. 0.8,0.9; several are several runs",
+        "Share of attention to forbid, e.g. 0.8,0.9; with several values, one run each",
         parse=decimals("sparsity"),
         check=_check_sparsities,
         show_default=False,
     )
     soft: bool = option(
-        False, "Learn how much each pair of positions matters; the mask stays between 0 and 1"
+        False, "Learn a soft mask, with values between 0 and 1 for each pair of positions"
     )
     structured: bool = option(
-        False, "One value per distance; the first and last positions stay open"
+        False, "Learn one value per distance; the first and last positions stay open"
     )
-    without_diagonal: bool = option(False, "Forbid every token to attend to itself")
+    without_diagonal: bool = option(False, "Forbid every token to attend to itself", panel=ADVANCED)
     per: Literal["model", "layer", "head"] = option(
-        "model", "One mask per model, layer or head", choices=PER
+        "model", "Scope of a mask: model, layer or head", choices=PER
     )
     form: str = option(
         "renormalised",
-        "How a mask between 0 and 1 acts on attention: renormalised, additive or multiplicative",
+        "Effect of a soft mask on attention: renormalised, additive or multiplicative",
         choices=MASK_FORMS,
+        panel=ADVANCED,
     )
-    frozen: bool = option(False, "Train the mask only, not the weights")
-    mask_rate: float = option(RATE, "Learning rate of the mask", above=0)
+    freeze_weights: bool = option(False, "Train the mask only, not the weights")
+    mask_rate: float = option(RATE, "Learning rate of the mask", above=0, panel=ADVANCED)
     settle: float = option(
         SETTLE,
-        "Share of the steps after which the mask is 0 or 1 and only the weights are trained",
+        "Share of the steps after which the mask is fixed to 0 or 1 and only the weights are trained",
         above=0,
         at_most=1,
+        panel=ADVANCED,
     )
     seeds: tuple[int, ...] = option(
         (0,),
-        "Random seeds (mask noise, dropout, order of examples); several are several runs",
+        "Random seeds (mask noise, dropout, order of examples); one run each",
         parse=numbers("seeds"),
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.penalty is not None and self.sparsity is not None:
-            raise HeadscopeError("learn-mask requires either `penalty` or `sparsity`, got both")
+            raise HeadscopeError("masks learn requires either `penalty` or `sparsity`, got both")
         if self.soft and self.sparsity is not None:
             raise HeadscopeError("`sparsity` must be left out with `soft=True`")
         if self.penalty is None and self.sparsity is None and not self.soft:
-            raise HeadscopeError("learn-mask requires `penalty`, `sparsity` or `soft=True`")
+            raise HeadscopeError("masks learn requires `penalty`, `sparsity` or `soft=True`")
         for name in ("penalty", "sparsity", "seeds"):
             check_distinct(name, getattr(self, name))
 
@@ -156,7 +158,7 @@ class LearnMaskConfig(TrainingConfig):
                 task = TASK_OF_OBJECTIVE.get(str(objective), "masked")
                 return {**values, "task": task, "data": corpus}
         raise HeadscopeError(
-            "learn-mask requires either `task` and `data`, or `objective` and `corpus`"
+            "masks learn requires either `task` and `data`, or `objective` and `corpus`"
         )
 
     @property

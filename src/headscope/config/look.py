@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headscope.config.names import LENSES, TOKEN_MAPS
-from headscope.config.option import Config, option
+from headscope.config.option import ADVANCED, Config, option
 from headscope.config.parsing import names
 from headscope.config.shared import Reading, Run
 from headscope.config.value_types import describe_value
@@ -45,23 +45,25 @@ class LookConfig(Config):
 
     lens: tuple[str, ...] = option(
         ("raw",),
-        f"Lenses, separated by commas; the page switches between them. Of heads: {', '.join(LENSES)}; "
-        f"of tokens: {', '.join(TOKEN_MAPS)}",
+        f"Lenses, separated by commas; the page switches between them. Per head: {', '.join(LENSES)}; "
+        f"over all heads: {', '.join(TOKEN_MAPS)}",
         parse=_lenses,
         is_list=True,
         choices=(*LENSES, *TOKEN_MAPS),
     )
     target: int | None = option(
         None,
-        "Take gradients of the output at this token, counted from 0",
+        "Token whose output gradients are taken of, counted from 0",
         at_least=0,
         show_default="all tokens",
+        panel=ADVANCED,
     )
     max_length: int | None = option(
         None,
         "Maximum number of tokens; longer input is refused",
         at_least=1,
         show_default="what the model can read, at most 512",
+        panel=ADVANCED,
     )
     off: Any = None
 

@@ -14,7 +14,7 @@ WITHOUT_DIAGONAL = "-no-diagonal"
 FILES = (".npz", ".npy")
 LONGEST = 16384  # positions that are timed: a mask is made whole, position by position
 LEAST_REPEATS = 6  # of fewer, a median has no interval of 95 %
-MASK_FILE = "a mask that headscope learn-mask wrote, or an .npy file with n x n of true and false"
+MASK_FILE = "a mask that headscope masks learn wrote, or an .npy file with n x n of true and false"
 
 
 def check_mask(spec: str, option: str = "`mask`") -> None:

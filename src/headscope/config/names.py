@@ -137,7 +137,7 @@ REPAIRS = ("fold", "refit")
 FORMS = ("small", "plain", "onnx")
 
 FIXED_PATTERNS = _words("current previous next left right end start uniform first raganato")
-MASKED_TOKENS = _words("special classification separator punctuation content")  # knock-out --to
+MASKED_TOKENS = _words("special classification separator punctuation content")  # ablate-edges --to
 MASK_FORMS = ("renormalised", "additive", "multiplicative")
 PER = ("model", "layer", "head")
 

@@ -18,6 +18,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 
+from headscope.config.former_names import OPTIONS as FORMER_OPTIONS
 from headscope.config.requirements import check_effects
 from headscope.config.value_types import (
     describe_type,
@@ -30,6 +31,7 @@ from headscope.errors import HeadscopeError, choices
 
 _OPTION = "option"
 _KINDS: dict[str, dict[str, Any]] = {}  # resolving annotations is slow
+ADVANCED, SEARCH, NEW_MODEL = "Advanced", "Search", "New model"  # panels of rarely used options
 TRAINED_STATE = ("state.pt", "best.pt")  # what a stopped training leaves
 
 
@@ -45,6 +47,7 @@ class Option:
     check             raises a `HeadscopeError` for a value that is not allowed
     flags             the flags, if they are not the name with hyphens
     show_default      what the help shows as the default; False shows none
+    panel             heading in the help; options without one come first
     recorded          whether the run record holds it; False for an option that does not change the result
     """
 
@@ -60,6 +63,7 @@ class Option:
     flags: tuple[str, ...] = ()
     metavar: str | None = None
     show_default: str | bool = True
+    panel: str = ""
     recorded: bool = True
 
     def bounds(self) -> str:
@@ -115,6 +119,7 @@ class Config:
     uses      the fields of shared configs that the command uses
     defaults  defaults of shared fields that differ in this command
     helps     help texts of shared fields that differ in this command
+    panels    panels of shared fields that differ in this command
     required  shared fields that the command line requires
     python_only  own fields that are not options of the command line
     completed  required fields of shared configs that `complete` may add
@@ -132,6 +137,7 @@ class Config:
     uses: ClassVar[Mapping[type[Config], tuple[str, ...]]] = {}
     defaults: ClassVar[Mapping[str, Any]] = {}
     helps: ClassVar[Mapping[str, str]] = {}
+    panels: ClassVar[Mapping[str, str]] = {}
     required: ClassVar[tuple[str, ...]] = ()
     python_only: ClassVar[tuple[str, ...]] = ()
     completed: ClassVar[tuple[str, ...]] = ()
@@ -326,7 +332,7 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
                 del own[name]  # None is not given
         if config is not None and not isinstance(config, kind):
             if not kind.primary:
-                raise TypeError(f"{command}() takes a {kind.__name__}, got {config!r}")
+                raise TypeError(f"{command}() takes {_with_article(kind.__name__)}, got {config!r}")
             own[kind.primary], config = config, None  # the files instead of a TaskData
         if config is None and is_left_out(slots[0][0], kind, own):
             if own:
@@ -356,6 +362,10 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
     return made
 
 
+def _with_article(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+
+
 def _complete(
     options: dict[str, Any], slots: tuple[tuple[type[Config], Any], ...]
 ) -> dict[str, Any]:
@@ -374,6 +384,8 @@ def _check_names(command: str, options: Mapping[str, Any], names: list[str]) -> 
         if name not in names:
             near = get_close_matches(name, names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
+            if (present := FORMER_OPTIONS.get(name)) in names:
+                hint = f"; it is now called {present!r}"
             raise TypeError(f"{command}() got an unexpected keyword argument {name!r}{hint}")
 
 

@@ -28,7 +28,7 @@ class PretrainConfig(TrainingConfig, ModelSizes):
         "headscope pretrain --corpus wiki.txt.gz --vocabulary 8000 --hidden 256 --epochs 3"
         " --checkpoints 12 --out small-bert",
         "headscope pretrain --config ./my-roberta/config.json --tokenizer ./my-roberta --corpus a.txt b.txt --out mine",
-        "headscope film small-bert --corpus wiki.txt.gz --limit 500 --out over-training",
+        "headscope analyze small-bert --checkpoints --corpus wiki.txt.gz --limit 500 --out over-training",
     )
     python = "headscope.pretrain"
     output = Output("training.json", TRAINED_STATE)
@@ -40,10 +40,9 @@ class PretrainConfig(TrainingConfig, ModelSizes):
     defaults = {"max_length": 128}
     helps = {
         "corpus": "Files of text (one per line), FASTA or tables (csv, tsv, jsonl), also gzipped",
-        "column": "Column of a csv, tsv or jsonl corpus that holds the texts, such as smiles (--fields is the old "
-        "name)",
-        "max_length": "Tokens per sequence, and positions of the model",
-        "out": "Directory to write the model to; must not exist yet",
+        "column": "Column of a csv, tsv or jsonl corpus that holds the texts, such as smiles",
+        "max_length": "Maximum number of tokens per sequence, and number of positions of the model",
+        "out": "Output directory of the model; must not exist yet",
         "seed": "Random seed (weights, masked tokens, dropout, order of sequences)",
     }
     required = ("corpus", "out")

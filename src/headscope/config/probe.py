@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from headscope.config import names
-from headscope.config.option import Config, Output, option
+from headscope.config.option import ADVANCED, Config, Output, option
 from headscope.config.parsing import file_list
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
@@ -54,16 +54,21 @@ class ProbeConfig(Config):
         show_default="the model's embeddings",
     )
     dimensions: int = option(
-        100, "Maximum number of dimensions of the word vectors; more are reduced", at_least=1
+        100,
+        "Maximum number of dimensions of the word vectors; more are reduced",
+        at_least=1,
+        panel=ADVANCED,
     )
     epochs: int = option(EPOCHS, "Number of passes over the sentences", at_least=1)
-    pool: Literal["mean", "first", "max"] = option(
+    word_pooling: Literal["mean", "first", "max"] = option(
         "mean",
-        "How the attention rows of a word's tokens are combined: mean, first or max",
+        "Pooling of the attention of a word's tokens: mean, first or max",
         choices=names.POOLS,
+        panel=ADVANCED,
     )
     memory: int = option(
         1024,
         "Megabytes of attention maps to keep; others are recomputed. Does not change the result",
         at_least=0,
+        panel=ADVANCED,
     )

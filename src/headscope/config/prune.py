@@ -9,18 +9,21 @@ from typing import Any
 
 from headscope.config.checks import repair_names
 from headscope.config.names import FORMS
-from headscope.config.option import Output, option
+from headscope.config.option import ADVANCED, Output, option
 from headscope.config.requirements import chooses_on_data
-from headscope.config.search import SPLITS, SearchConfig, parse_count, parse_heads
+from headscope.config.search import KEEP_METRIC, SPLITS, SearchConfig, parse_heads
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 
 
-def _parse_heads(value: Any) -> int | str:
-    """`20` is the number of heads to search for, `3.2,4.*` are heads."""
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value)
-    return parse_count(value) if isinstance(value, int) else parse_heads(value)
+def _parse_names(value: Any) -> str:
+    """Heads by name; a number is refused, since `remove` counts heads."""
+    if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()):
+        raise HeadscopeError(
+            f"`heads` must name heads, such as 3.2,4.*, got {value}",
+            fix=f"To search for {value} heads to remove: `remove={value}`",
+        )
+    return parse_heads(value)
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,8 @@ class PruneConfig(SearchConfig):
     examples = (
         "headscope prune minilm --heads '3.2,4.*' --out small",
         "headscope prune minilm --task similarity --data stsb_dev.tsv --keep-metric 0.99 --search beam --out small",
-        "headscope prune ./minilm-mnli --task mnli --data glue --heads 20"
-        " --repair fold,refit --recover 1 --teacher --out small",
+        "headscope prune ./minilm-mnli --task mnli --data glue --remove 20"
+        " --repair fold,refit --recover 1 --distil --out small",
         "headscope prune minilm --plan small/plan.json --form onnx --out graph",
     )
     python = "headscope.prune, headscope.search"
@@ -47,24 +50,21 @@ class PruneConfig(SearchConfig):
     uses = {
         TaskData: (*SPLITS, "columns", "labels", "max_length"),
         Reading: ("pooling", "prompt"),
-        Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite"),
+        Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite", "no_figures"),
     }
     optional = (TaskData,)
     helps = {
-        "task": "Task to search for and to report on: mnli, stsb, retrieval …",
+        "task": "Task to select heads for and to report on: mnli, stsb, retrieval …",
         "data": "Data of the task, as for headscope evaluate",
         "limit": "Maximum number of examples to select on, evenly spaced over the file",
-        "out": "Directory to write the model into; must not exist yet",
+        "out": "Output directory of the pruned model; must not exist yet",
         "select_on": "Split to select heads and to repair on",
         "report_on": "Split to report on",
         "seed": "Random seed (order of examples, random search)",
     }
 
-    heads: Any = option(
-        None,
-        "Heads to remove, e.g. 3.2,4.*; or a number: search for that many",
-        parse=_parse_heads,
-        show_default=False,
+    heads: str | None = option(
+        None, "Heads to remove, by name: 3.2,4.*", parse=_parse_names, show_default=False
     )
     plan: str | Path | None = option(
         None, "Plan (plan.json) of an earlier run", metavar="PATH", show_default=False
@@ -75,13 +75,24 @@ class PruneConfig(SearchConfig):
         parse=repair_names,
         show_default="none",
     )
-    recover: int = option(0, "Epochs of training after the cut, on the train split", at_least=0)
-    recover_steps: bool = option(
-        False, "With --search iterative: train after every step instead of at the end"
+    recover: int = option(
+        0, "Number of epochs to train after pruning, on the train split", at_least=0
     )
-    teacher: bool = option(False, "Distil from the unpruned model in addition to the labels")
-    learning_rate: float = option(5e-5, "Learning rate of this training", above=0)
-    form: str = option("small", "Form of the model: small, plain or onnx", choices=FORMS)
+    recover_steps: bool = option(
+        False,
+        "With --search iterative: train after every step instead of at the end",
+        panel=ADVANCED,
+    )
+    distil: bool = option(
+        False, "Distil from the unpruned model in addition to the labels", panel=ADVANCED
+    )
+    learning_rate: float = option(5e-5, "Learning rate, with --recover", above=0, panel=ADVANCED)
+    form: str = option(
+        "small",
+        "Form of the saved model: small, plain (loads without headscope) or onnx",
+        choices=FORMS,
+        panel=ADVANCED,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,20 +102,10 @@ class PruneConfig(SearchConfig):
     @property
     def is_search(self) -> bool:
         """Whether heads are searched for; else they are named, or in a plan."""
-        return self.plan is None and not isinstance(self.heads, str)
+        return self.plan is None and self.heads is None
 
-    def _check_target(self) -> None:
-        names = [name for name, value in self.target.items() if value is not None]
-        names += [] if self.plan is None else ["plan"]
-        if not names:
-            raise HeadscopeError(
-                "prune requires heads (`heads`), a plan (`plan`), or with `task` and `data` a target of a search: "
-                "a number of `heads`, `sparsity`, `keep_metric` or `speedup`"
-            )
-        if len(names) > 1:
-            raise HeadscopeError(
-                f"prune takes one target, got {' and '.join(f'`{name}`' for name in names)}"
-            )
+    def _check_target(self, *others: str) -> None:
+        super()._check_target("heads", "plan")
 
     def _check_steps(self) -> None:
         repairs = [f"`{name}`" for name in ("repair", "try_repairs") if getattr(self, name)]
@@ -114,8 +115,8 @@ class PruneConfig(SearchConfig):
             )
         if not (self.search == "iterative" and self.recover and self.is_search):
             raise HeadscopeError('`recover_steps` requires `search="iterative"` and `recover`')
-        if self.heads is None and self.sparsity is None:
-            raise HeadscopeError("`recover_steps` requires a number of `heads` or `sparsity`")
+        if self.remove is None and self.sparsity is None:
+            raise HeadscopeError("`recover_steps` requires `remove=N` or `sparsity`")
 
     @classmethod
     def splits_read(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -127,5 +128,9 @@ class PruneConfig(SearchConfig):
             return
         needs = [f"`{name}`" for name in ("repair", "recover") if getattr(self, name)]
         if self.is_search or needs:
+            if self.is_search and self.keep_metric == KEEP_METRIC:
+                raise HeadscopeError(
+                    "prune requires `heads`, `plan`, or `task` and `data` to search for heads with"
+                )
             what = needs[0] if needs and not self.is_search else "a search for heads"
             raise HeadscopeError(f"{what} requires `task` and `data`")

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from headscope.config.option import Config
+from headscope.config.option import Config, option
 from headscope.config.shared import Run
 
 
 @dataclass(frozen=True)
 class ReportConfig(Config):
-    """One page for several studies."""
+    """One page for several studies. Searches and gates of one task share the axes of their Pareto fronts."""
 
     command = "report"
+    group = "Look"
     examples = (
         "headscope report study which small --out index.html",
-        "headscope report before after --out index.html",
+        "headscope report cut-beam cut-greedy gated --tables fronts --out fronts.html",
     )
     python = 'headscope.join(["study", "which", "small"]).write("index.html")'
-    uses = {Run: ("out", "overwrite")}
+    uses = {Run: ("out", "overwrite", "no_figures")}
     helps = {
-        "out": "The page to write; must not exist yet",
-        "overwrite": "Replace a page that is already there",
+        "out": "Page to write; must not exist yet",
+        "overwrite": "Replace an existing page",
     }
     required = ("out",)
+
+    tables: Path | None = option(
+        None,
+        "Directory to write the joined tables to, such as fronts.csv and survivors.csv",
+        show_default="none",
+        recorded=False,
+    )

@@ -92,10 +92,7 @@ def chooses_on_data(values: Values) -> bool:
 
 def _searches(values: Values) -> bool:
     """Whether prune searches for heads; also where no target was given at all, which is another error."""
-    heads = values.get("heads")
-    if heads is not None and not str(heads).isdecimal():
-        return False
-    return values.get("plan") is None
+    return values.get("heads") is None and values.get("plan") is None
 
 
 def _has_splits(values: Values) -> bool:
@@ -147,16 +144,20 @@ def _pools(values: Values) -> bool:
     return task in POOLED_TASKS if isinstance(task, str) else getattr(task, "pools", False)
 
 
-def _film_has_mask(values: Values) -> bool:
-    """Whether film applies a mask: its own, else that of the training. It is checked later without a directory."""
-    mask, trained = values.get("mask"), values.get("trained")
-    if mask is not None or trained is None:
+def _analyze_has_mask(values: Values) -> bool:
+    """Whether analyze applies a mask; for checkpoints also that of the training, which is read with the model."""
+    mask, model = values.get("mask"), values.get("model")
+    if not values.get("checkpoints"):
+        return bool(mask)
+    if mask is not None or model is None:
         return mask != "dense"
-    return mask_of_training(trained) is not None
+    return mask_of_training(model) is not None
 
 
 MASK = Rule(("open_special",), "`mask=NAME`", _has("mask"))
-FILM_MASK = Rule(("open_special",), "a mask: `mask=NAME`, or that of the training", _film_has_mask)
+ANALYZE_MASK = Rule(
+    ("open_special",), "`mask=NAME`, or checkpoints of a training with a mask", _analyze_has_mask
+)
 SCRATCH = Rule(
     ("layers", "heads", "hidden", "intermediate", "vocabulary"),
     "`from_scratch=True`",
@@ -164,8 +165,8 @@ SCRATCH = Rule(
 )
 TRAINED_WEIGHTS = Rule(
     ("learning_rate", "settle"),
-    "weights that are trained: leave `frozen` out",
-    _lacks("frozen"),
+    "weights that are trained: leave `freeze_weights` out",
+    _lacks("freeze_weights"),
 )
 SPLITS = Rule(
     ("select_on", "report_on"),
@@ -192,7 +193,9 @@ OF_TEXTS = ("pairs", "column")
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "analyze": (
-        MASK,
+        ANALYZE_MASK,
+        Rule(("resume",), "`checkpoints=True`", _has("checkpoints")),
+        Rule(("revision",), "that `checkpoints` is left out", _lacks("checkpoints")),
         Rule(("control",), "`treebank=FILE`", _has("treebank", "sentences")),
         Rule(
             ("lenient",),
@@ -200,11 +203,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
             _has("treebank", "coreference"),
         ),
         Rule(
-            ("pool",),
+            ("word_pooling",),
             "`treebank`, `coreference` or `frequency`",
             _has("treebank", "sentences", "coreference", "frequency"),
         ),
-        Rule(("pairs", "column", "long"), "`corpus=FILE`", _has_texts),
+        Rule(("pairs", "column", "long_texts"), "`corpus=FILE`", _has_texts),
         Rule(
             ("frequency",),
             "`corpus=FILE` or `treebank=FILE`",
@@ -237,18 +240,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(("models",), "`corpus=FILE`", _has("corpus", "texts")),
     ),
     "evaluate": (MASK, POOLED, SPLIT),
-    "film": (
-        Rule(OF_TEXTS, "`corpus=FILE`", _has_texts),
-        FILM_MASK,
-        Rule(("thresholds",), RELATION.requires, RELATION.holds),
-        Rule(
-            ("thresholds",),
-            "headscope analyze with `frequency=LIST` for the threshold rare",
-            lambda v: not _threshold("rare")(v),
-        ),
-    ),
     "finetune": (MASK, SCRATCH, POOLED, WRITTEN),
-    "fix": (
+    "fixed-patterns": (
         Rule(("heads",), "that `patterns` is left out: they name heads", _lacks("patterns")),
         POOLED,
         SELECT_ON,
@@ -257,7 +250,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "gate": (
         SCRATCH,
         TRAINED_WEIGHTS,
-        Rule(("frozen",), "trained weights: leave `from_scratch` out", _lacks("from_scratch")),
+        Rule(
+            ("freeze_weights",), "trained weights: leave `from_scratch` out", _lacks("from_scratch")
+        ),
         SPLITS,
         POOLED,
         TO_RESUME,
@@ -266,19 +261,19 @@ RULES: dict[str, tuple[Rule, ...]] = {
         MASK,
         SPLIT,
         Rule(
-            ("kind", "mode", "heads", "race"),
+            ("kind", "mode", "heads", "sequential_test"),
             '`by="ablation"` (or all)',
             lambda v: "ablation" in _by(v),
         ),
-        Rule(("race",), '`kind="head"`', lambda v: "head" in _kinds(v)),
+        Rule(("sequential_test",), '`kind="head"`', lambda v: "head" in _kinds(v)),
         Rule(("heads",), '`kind="head"` or pair', lambda v: bool(_kinds(v) & {"head", "pair"})),
         Rule(("normalized",), '`by="gradient"` (or all)', lambda v: "gradient" in _by(v)),
-        Rule(("rules",), '`by="relevance"` (or all)', lambda v: "relevance" in _by(v)),
+        Rule(("relevance_rules",), '`by="relevance"` (or all)', lambda v: "relevance" in _by(v)),
         Rule(("patterns",), '`mode="fixed"`', _is("mode", "fixed")),
         POOLED,
     ),
-    "knock-out": (MASK,),
-    "learn-mask": (
+    "ablate-edges": (MASK,),
+    "masks learn": (
         TRAINED_WEIGHTS,
         Rule(("settle",), "a mask that becomes 0 or 1: leave `soft` out", _lacks("soft")),
         SPLITS,
@@ -335,12 +330,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
             (
                 "search",
                 "by",
-                "rules",
+                "relevance_rules",
                 "objective",
-                "at_least",
-                "among",
+                "min_heads_per_layer",
+                "candidates",
                 "step",
-                "width",
+                "beam_width",
                 "expansion",
                 "draws",
                 "limit",
@@ -348,7 +343,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
                 "try_repairs",
                 "swaps",
             ),
-            "a search (`heads=NUMBER`, `sparsity`, `keep_metric` or `speedup`): the heads are given already",
+            "a search (`remove=N`, `sparsity`, `keep_metric` or `speedup`): the heads are given already",
             _searches,
         ),
         Rule(
@@ -357,15 +352,15 @@ RULES: dict[str, tuple[Rule, ...]] = {
             _is("search", *SEARCHES_BY),
         ),
         Rule(
-            ("rules",),
+            ("relevance_rules",),
             f'{SEARCH_BY} with `by="relevance"`',
             lambda v: v["search"] in SEARCHES_BY and SCORES.get(v["by"]) == "relevance",
         ),
         Rule(("step",), '`search="iterative"`', _is("search", "iterative")),
-        Rule(("width", "expansion", "swaps"), '`search="beam"`', _is("search", "beam")),
+        Rule(("beam_width", "expansion", "swaps"), '`search="beam"`', _is("search", "beam")),
         Rule(("draws",), '`search="random"`', _is("search", "random")),
         Rule(
-            ("learning_rate", "teacher"),
+            ("learning_rate", "distil"),
             "`recover=N`, as in `recover=1`",
             _has("recover"),
         ),

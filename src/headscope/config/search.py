@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from headscope.config.checks import check_keep_metric, repair_names
 from headscope.config.names import OBJECTIVES, REPAIRS, RULES, SCORES, SEARCHES, SEARCHES_BY
-from headscope.config.option import Config, option
+from headscope.config.option import ADVANCED, SEARCH, Config, option
 from headscope.config.parsing import names, sizes
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
@@ -19,15 +19,9 @@ STEP = 0.1  # share of the heads that an iterative search removes between two sc
 DRAWS = 3  # random orders
 WIDTH, EXPANSION = 3, 12  # sets that a beam keeps, and candidates for the best of them
 SWAPS = 4  # heads that may come back, and heads that may go for each of them
-TARGETS = ("heads", "sparsity", "keep_metric", "speedup")
+KEEP_METRIC = 0.99  # default target
+TARGETS = ("remove", "sparsity", "keep_metric", "speedup")
 SPLITS = ("task", "data", "select_on", "report_on", "limit", "report_limit")
-
-
-def parse_count(value: Any) -> int:
-    """The number of heads to remove."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise HeadscopeError(f"`heads` must be a whole number, at least 1, got {value!r}")
-    return value
 
 
 def parse_heads(value: Any) -> str:
@@ -60,57 +54,90 @@ class SearchConfig(Config):
         Reading: ("pooling", "prompt"),
         Run: ("seed", "revision", "device", "dtype"),
     }
-    defaults = {"select_on": "dev:even", "report_on": "dev:odd"}
+    defaults = {"select_on": "dev:half-a", "report_on": "dev:half-b"}
 
-    heads: Any = option(None, "Number of heads to remove", parse=parse_count, show_default=False)
+    remove: int | None = option(
+        None, "Number of heads to remove; a search selects them", at_least=1, show_default=False
+    )
     sparsity: float | None = option(
-        None, "Share of all heads to remove, by a search", above=0, below=1, show_default=False
+        None,
+        "Share of all heads to remove (0 to 1); a search selects them",
+        above=0,
+        below=1,
+        show_default=False,
     )
     keep_metric: float | None = option(
         None,
-        "Share of the metric to keep, e.g. 0.99: search for the most heads that can be removed",
+        "Share of the metric to keep: search for the most heads that can be removed",
         check=check_keep_metric,
+        show_default=f"{KEEP_METRIC} if no other target is given",
     )
     speedup: float | None = option(
-        None, "Speed-up to reach, e.g. 1.2: search until the model is expected to be that fast", above=1
+        None, "Speed-up to reach, e.g. 1.2; a search selects the heads", above=1
     )  # fmt: skip
     search: str = option("beam", f"Search method: {', '.join(SEARCHES)}", choices=SEARCHES)
     by: str = option(
         BY,
         f"Importance for {' and '.join(SEARCHES_BY)}: gradient-second, relevance, ablation, confidence, norm …",
         choices=SCORES,
+        panel=SEARCH,
     )
-    rules: Literal["voita", "attnlrp"] = option(
-        "voita", "Relevance rules, with --by relevance: voita or attnlrp", choices=RULES
+    relevance_rules: Literal["voita", "attnlrp"] = option(
+        "voita",
+        "Rules of relevance propagation, with --by relevance: voita or attnlrp",
+        choices=RULES,
+        panel=SEARCH,
     )
     objective: str | None = option(
         None,
         "Objective of the search: loss or metric",
         choices=OBJECTIVES,
         show_default="what the task prefers",
+        panel=SEARCH,
     )
-    at_least: int = option(0, "Minimum number of heads to keep per layer", at_least=0)
-    among: str | None = option(
-        None, "Heads that may be removed, e.g. encoder.*.*", parse=parse_heads, show_default="all"
+    min_heads_per_layer: int = option(
+        0, "Minimum number of heads to keep per layer", at_least=0, panel=SEARCH
     )
-    step: float = option(STEP, "Share of the heads that iterative removes per step", above=0, at_most=1)  # fmt: skip
-    width: int = option(WIDTH, "Beam width", at_least=1)
-    expansion: int = option(EXPANSION, "Number of heads a beam tries to add to its best set", at_least=1)  # fmt: skip
-    draws: int = option(DRAWS, "Number of random orders", at_least=1)
+    candidates: str | None = option(
+        None,
+        "Heads that may be removed, e.g. encoder.*.*",
+        parse=parse_heads,
+        show_default="all",
+        panel=SEARCH,
+    )
+    step: float = option(
+        STEP,
+        "Share of the heads to remove per step, with --search iterative",
+        above=0,
+        at_most=1,
+        panel=SEARCH,
+    )
+    beam_width: int = option(WIDTH, "Beam width, with --search beam", at_least=1, panel=SEARCH)
+    expansion: int = option(
+        EXPANSION,
+        "Number of heads that a beam search tries to add to its best set",
+        at_least=1,
+        panel=SEARCH,
+    )
+    draws: int = option(
+        DRAWS, "Number of random orders, with --search random", at_least=1, panel=SEARCH
+    )
     sizes: int | tuple[int, ...] | None = option(
         None,
         "Numbers of removed heads to report, e.g. 3,10,20,30",
         parse=sizes("sizes"),
         show_default=f"{FRONT}, evenly spaced",
+        panel=SEARCH,
     )
     try_repairs: tuple[str, ...] = option(
         (),
-        "Report each of them repaired, too: fold,refit,fold+refit",
+        "Repairs to report for every size in addition: fold,refit,fold+refit",
         parse=names,
         check=_check_try_repairs,
         show_default="none",
+        panel=SEARCH,
     )
-    batch_size: int = option(32, "Sequences per batch", at_least=1)
+    batch_size: int = option(32, "Sequences per batch", at_least=1, panel=ADVANCED)
     swaps: int = SWAPS
 
     def __post_init__(self) -> None:
@@ -119,13 +146,19 @@ class SearchConfig(Config):
             raise HeadscopeError(f"`swaps` must be at least 0, got {self.swaps}")
         self._check_target()
 
-    def _check_target(self) -> None:
-        targets = [f"`{name}`" for name, value in self.target.items() if value is not None]
-        if len(targets) != 1:
+    def _check_target(self, *others: str) -> None:
+        """Refuse two targets; without any, the search keeps `KEEP_METRIC` of the metric.
+
+        others  fields that name heads instead
+        """
+        names = [name for name in (*others, *TARGETS) if getattr(self, name) is not None]
+        if len(names) > 1:
+            command = type(self).command
             raise HeadscopeError(
-                "search requires one of `heads`, `sparsity`, `keep_metric` and `speedup`, got "
-                f"{' and '.join(targets) or 'none'}"
+                f"{command} takes one target, got {' and '.join(f'`{name}`' for name in names)}"
             )
+        if not names:
+            object.__setattr__(self, "keep_metric", KEEP_METRIC)
 
     @property
     def target(self) -> dict[str, float | None]:
@@ -140,4 +173,4 @@ class SearchConfig(Config):
 
 def splits_of(data: TaskData) -> tuple[str, str]:
     """The selection split and the report split."""
-    return data.select_on or "dev:even", data.report_on or "dev:odd"
+    return data.select_on or "dev:half-a", data.report_on or "dev:half-b"

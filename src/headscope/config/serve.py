@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headscope.config.checks import check_model, check_token
-from headscope.config.option import Config, option
+from headscope.config.option import ADVANCED, Config, option
 from headscope.config.shared import Reading, Run
 from headscope.config.value_types import describe_value
 from headscope.errors import HeadscopeError
@@ -48,29 +48,36 @@ class ServeConfig(Config):
 
     study: list[Any] | None = option(
         None,
-        "Study of the model to show next to it; several are joined",
+        "Study of the model to show in addition; may be repeated",
         parse=_studies,
         metavar="DIR",
         show_default=False,
     )
     compare: Any = option(
         None,
-        "A second model to compare with",
+        "Second model to compare with",
         check=check_model("compare"),
         metavar="MODEL2",
         show_default=False,
     )
     port: int = option(
-        8760, "Port to listen on; if it is taken, the next free one", at_least=0, at_most=65535
+        8760,
+        "Port to listen on; if it is taken, the next free one",
+        at_least=0,
+        at_most=65535,
+        panel=ADVANCED,
     )
     host: str = option(
-        "127.0.0.1", "Address to listen on; any but this machine's own requires a token"
+        "127.0.0.1",
+        "Address to listen on; any but this machine's own requires a token",
+        panel=ADVANCED,
     )
     token: str | None = option(
         None,
         "Token that every request must carry",
         check=check_token,
         show_default="generated if the host requires one",
+        panel=ADVANCED,
     )
     browser: bool = option(True, "Open the page in the browser", flags=("--browser/--no-browser",))
     max_length: int | None = option(
@@ -78,5 +85,6 @@ class ServeConfig(Config):
         "Maximum number of tokens per text",
         at_least=1,
         show_default="what the model can read, at most 512",
+        panel=ADVANCED,
     )
     wait: bool = True

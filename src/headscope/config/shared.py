@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from headscope.config import names
 from headscope.config.checks import check_device
 from headscope.config.masks import check_mask
-from headscope.config.option import Config, option
+from headscope.config.option import ADVANCED, Config, option
 from headscope.config.parsing import pairs
 from headscope.config.poolings import parse_pooling
 from headscope.config.value_types import describe_value
@@ -47,7 +47,7 @@ def _check_task(task: Any) -> None:
         )
 
 
-SPLIT = "train, dev or test; dev:even and dev:odd are two halves of dev"
+SPLIT = "train, dev or test; dev:half-a and dev:half-b are two halves of dev, drawn by a hash of the text"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class TaskData(Config):
     primary = "data"
 
     task: Any = option(
-        help=f"{', '.join(names.TASKS[:-1])} or {names.TASKS[-1]}",
+        help=f"Task: {', '.join(names.TASKS[:-1])} or {names.TASKS[-1]}",
         check=_check_task,
         show_default=False,
     )
@@ -71,8 +71,8 @@ class TaskData(Config):
         show_default=False,
     )
     split: str = option("dev", f"Split to evaluate on: {SPLIT}")
-    select_on: str | None = option(None, f"Split to select on: {SPLIT}")
-    report_on: str | None = option(None, f"Split to report on: {SPLIT}")
+    select_on: str | None = option(None, f"Split to select on: {SPLIT}", panel=ADVANCED)
+    report_on: str | None = option(None, f"Split to report on: {SPLIT}", panel=ADVANCED)
     limit: int | None = option(
         None,
         "Maximum number of examples, evenly spaced over the file",
@@ -84,6 +84,7 @@ class TaskData(Config):
         "Maximum number of examples to report on, evenly spaced",
         at_least=1,
         show_default="all",
+        panel=ADVANCED,
     )
     max_length: int | None = option(
         None,
@@ -91,14 +92,15 @@ class TaskData(Config):
         at_least=1,
         show_default="what the model's files state for texts that become vectors (stsb, retrieval); else what the "
         "model can read, at most 512 (squad: windows of 384)",
+        panel=ADVANCED,
     )
     columns: Mapping[str, str] | None = option(
-        None, "Names of our columns in the data, e.g. premise=sentence_a,label=gold",
-        parse=pairs("columns"), show_default=False,
+        None, "Columns of the data under other names, as expected=actual: premise=sentence_a,label=gold",
+        parse=pairs("columns"), show_default=False, panel=ADVANCED,
     )  # fmt: skip
     labels: Mapping[str, str] | None = option(
-        None, "Our names for the data's labels, e.g. entails=entailment,0=neutral",
-        parse=pairs("labels"), show_default=False,
+        None, "Labels of the data under other names, as actual=expected: entails=entailment,0=neutral",
+        parse=pairs("labels"), show_default=False, panel=ADVANCED,
     )  # fmt: skip
 
 
@@ -111,23 +113,27 @@ class Reading(Config):
 
     pooling: str | None = option(
         None,
-        "How token states become one vector of a text: mean, first (or cls), last (or lasttoken), max, "
+        "Pooling of token states into one vector per text: mean, first (or cls), last (or lasttoken), max, "
         "mean_sqrt_len or weightedmean",
         parse=parse_pooling,
         show_default=AS_STATED,
+        panel=ADVANCED,
     )
     prompt: str | None = option(
         None,
         "Text put before every text that becomes a vector, or the name of one of the model's prompts",
         show_default=AS_STATED,
+        panel=ADVANCED,
     )
     mask: str | None = option(
         None,
         "Attention mask to apply: star, window:width=8 … (headscope masks), or a file such as mask.npz",
-        check=check_mask, show_default="none",
+        check=check_mask, show_default="none", panel=ADVANCED,
     )  # fmt: skip
     open_special: bool = option(
-        False, "With a mask: special tokens attend to and are attended by all"
+        False,
+        "With --mask: special tokens attend to all tokens, and all tokens attend to them",
+        panel=ADVANCED,
     )
 
 
@@ -142,22 +148,34 @@ class Run(Config):
     """
 
     out: Path | None = option(
-        None, "Directory to write; must not exist yet", show_default=False, recorded=False
+        None, "Output directory; must not exist yet", show_default=False, recorded=False
     )
-    seed: int = option(0, "Random seed")
+    seed: int = option(0, "Random seed", panel=ADVANCED)
     revision: str | None = option(
         None,
         "Branch, tag or commit of a hub model; MODEL@REVISION is the same",
         show_default="main",
+        panel=ADVANCED,
     )
     device: str = option(
-        "auto", "auto (a GPU if there is one), cpu, cuda, cuda:1, mps …", check=check_device
+        "auto",
+        "Device: auto (a GPU if there is one), cpu, cuda, cuda:1, mps …",
+        check=check_device,
+        panel=ADVANCED,
     )
     dtype: str = option(
-        "float32", "Precision: float32, float64, bfloat16 or float16", choices=names.DTYPES
+        "float32",
+        "Precision: float32, float64, bfloat16 or float16",
+        choices=names.DTYPES,
+        panel=ADVANCED,
     )
-    resume: bool = option(False, "Resume a stopped run; the result is the same", recorded=False)
-    overwrite: bool = option(False, "Replace an existing result", recorded=False)
+    resume: bool = option(
+        False, "Resume a stopped run; the result is the same", recorded=False, panel=ADVANCED
+    )
+    overwrite: bool = option(False, "Replace an existing result", recorded=False, panel=ADVANCED)
+    no_figures: bool = option(
+        False, "Draw no figures: the page has tables and findings only", recorded=False
+    )
     progress: Progress = field(default=no_progress, repr=False, compare=False)
     log: Log = field(default=no_log, repr=False, compare=False)
     typed: str = field(default="", repr=False, compare=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headscope.config.masks import check_mask, check_sizes
-from headscope.config.option import Config, option
+from headscope.config.option import ADVANCED, Config, option
 from headscope.config.parsing import numbers
 from headscope.config.shared import Run
 from headscope.errors import HeadscopeError
@@ -32,7 +32,7 @@ class SpeedConfig(Config):
     helps = {"out": "With --mask: figure to write, e.g. speed.svg"}
 
     against: str | Path | None = option(
-        None, "Unpruned model, timed in turns with this one", show_default="none"
+        None, "Unpruned model to compare with; the two are timed alternately", show_default="none"
     )
     mask: str | None = option(
         None,
@@ -49,7 +49,7 @@ class SpeedConfig(Config):
         parse=numbers("length"),
         show_default=f"{LENGTH}; {','.join(map(str, LENGTHS))} with --mask",
     )
-    repeats: int = option(REPEATS, "Number of timed runs", at_least=1)
+    repeats: int = option(REPEATS, "Number of timed runs", at_least=1, panel=ADVANCED)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headscope.config import names
-from headscope.config.option import Config, option
+from headscope.config.option import ADVANCED, Config, option
 from headscope.config.parsing import file_list
 from headscope.config.parsing import names as names_of
 from headscope.config.value_types import describe_value
@@ -33,41 +33,42 @@ class TextData(Config):
     corpus: list[str | Path] = option(
         (),
         "Files of text (one per line), tab-separated pairs, FASTA or tables (csv, tsv, jsonl), also gzipped; - is "
-        "stdin. wikipedia-pairs is a corpus that comes with headscope",
+        "stdin. wikipedia-pairs is bundled",
         parse=file_list,
         metavar="FILE…",
         show_default=False,
     )
     treebank: list[str | Path] = option(
         (),
-        "Treebanks in CoNLL-U: measures which head follows which relation. Without --corpus their sentences are the "
-        "corpus",
+        "Treebanks in CoNLL-U, to measure which head follows which syntactic relation. Without --corpus their "
+        "sentences are the corpus",
         parse=file_list,
         metavar="FILE…",
         show_default=False,
     )
     coreference: list[str | Path] = option(
         (),
-        "Documents in CoNLL-2012 columns: measures which head finds antecedents",
+        "Documents in CoNLL-2012 columns, to measure which head attends to antecedents",
         parse=file_list,
         metavar="FILE…",
         show_default=False,
     )
     frequency: str | Path | None = option(
         None,
-        "Word frequencies: measures which head attends to rare words. english (a bundled list), a file of words and "
-        "numbers, or corpus to count the texts themselves",
+        "Word frequencies, to measure which head attends to rare words: english (a bundled list), a file of words and "
+        "counts, or corpus (count the words of the texts)",
         metavar="LIST",
         show_default=False,
     )
-    lenient: bool = option(False, "Skip and count malformed sentences and documents")
+    lenient: bool = option(
+        False, "Skip and count malformed sentences and documents", panel=ADVANCED
+    )
     pairs: bool = option(False, "Read pairs of texts; for translation, source and target")
     column: tuple[str, ...] | None = option(
         None,
         "Column of a csv, tsv or jsonl corpus that holds the texts, such as smiles; two with --pairs, such as "
-        "source,target (--fields is the old name)",
+        "source,target",
         parse=names_of,
-        flags=("--column", "--fields"),
         metavar="NAME",
         show_default="text; a,b with --pairs",
     )
@@ -78,12 +79,17 @@ class TextData(Config):
         show_default="all",
     )
     max_length: int | None = option(
-        None, "Maximum number of tokens per sequence", at_least=1, show_default=READABLE
+        None,
+        "Maximum number of tokens per sequence",
+        at_least=1,
+        show_default=READABLE,
+        panel=ADVANCED,
     )
-    long: Literal["truncate", "window", "skip", "error"] = option(
+    long_texts: Literal["truncate", "window", "skip", "error"] = option(
         "truncate",
-        "Treatment of longer texts: truncate, window (split into several), skip or error",
+        "Treatment of texts above the maximum length: truncate, window (split into several), skip or error",
         choices=names.LONG,
+        panel=ADVANCED,
     )
     texts: Any = field(default=(), repr=False, compare=False)
     sentences: Any = field(default=(), repr=False, compare=False)

@@ -80,7 +80,7 @@ class Counts:
 def check_long(long: str) -> None:
     if long not in get_args(Long):
         what, expected = f'"{long}" is not a treatment of long input', choices(long, get_args(Long))
-        raise HeadscopeError(what, where="`long`", expected=expected)
+        raise HeadscopeError(what, where="`long_texts`", expected=expected)
 
 
 class Encoder:
@@ -155,7 +155,7 @@ class Encoder:
                 f"{length} tokens",
                 where=example.where or None,
                 expected=f"at most {self.max_length}",
-                fix='Shorten it, or choose `long="truncate"`, window or skip',
+                fix='Shorten it, or choose `long_texts="truncate"`, window or skip',
             )
         if self.long == "window":
             return self._windows(index, example)
@@ -169,11 +169,11 @@ class Encoder:
     def _windows(self, index: int, example: Example) -> list[Sequence]:
         if example.second is not None:
             what, fix = "a pair cannot be cut into windows", "Choose truncate or skip for pairs"
-            raise HeadscopeError(what, where='`long="window"`', fix=fix)
+            raise HeadscopeError(what, where='`long_texts="window"`', fix=fix)
         self.counts.windowed += 1
         if not isinstance(example.first, str):
             what = "a text given as words cannot be cut into windows"
-            raise HeadscopeError(what, where='`long="window"`', fix="Choose truncate or skip")
+            raise HeadscopeError(what, where='`long_texts="window"`', fix="Choose truncate or skip")
         pieces = self.tokenizer(example.first, add_special_tokens=False, verbose=False)["input_ids"]
         space = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=False)
         whole = self._side(example.first)

@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 
@@ -18,6 +19,18 @@ _KINDS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".txt")
 JSONL = (".jsonl", ".ndjson", ".json")
 ONE_A_LINE = "one JSON object a line"
 UNLIST = "If the file holds one list, write its items a line each: jq -c '.[]'"
+
+
+class RenamedColumn(tuple[str, ...]):
+    """The name of a column in the data, if the user stated it; `ours` is the task's name of the column."""
+
+    ours: str
+
+    @classmethod
+    def of(cls, name: str, ours: str) -> RenamedColumn:
+        column = cls((name,))
+        column.ours = ours
+        return column
 
 
 @dataclass(frozen=True)
@@ -46,11 +59,12 @@ class Record:
         for name in names:
             if name in self.cells:
                 return name
+        ours = names.ours if isinstance(names, RenamedColumn) else names[0].replace(" ", "_")
         alternatives = " or ".join(f'"{name}"' for name in names)
         raise HeadscopeError(
             f"no column {alternatives} among {choices(names[0], self.cells)}",
             where=self.where,
-            fix=f'Name the column that holds it: `columns={{"{names[0].replace(" ", "_")}": "NAME"}}`',
+            fix=f'Name the column that holds it: `columns={{"{ours}": "NAME"}}`',
         )
 
 
@@ -131,7 +145,8 @@ def _read_jsonl(path: str | Path) -> Iterator[Record]:
         yield Record(cells, where)
 
 
-HALVES = ("even", "odd")
+HALVES = ("half-a", "half-b")
+FORMER_HALVES = {"even": "half-a", "odd": "half-b"}
 
 
 def find_split(
@@ -144,10 +159,14 @@ def find_split(
     """
     split, _, half = split.partition(":")
     if split not in SPLITS:
-        expected = choices(split, SPLITS)
+        halves = [f"dev:{half}" for half in HALVES]
+        expected = choices(split, (*SPLITS, *halves), get_close_matches(split, SPLITS))
         raise HeadscopeError(f'"{split}" is not a split', where="`split`", expected=expected)
+    if half in FORMER_HALVES:
+        new_name = f"{split}:{FORMER_HALVES[half]}"
+        raise HeadscopeError(f"{split}:{half} is now called {new_name}", where="`split`")
     if half not in ("", *HALVES):
-        expected = f"{split}, {split}:even or {split}:odd"
+        expected = f"{split}, {split}:half-a or {split}:half-b"
         raise HeadscopeError(
             f'"{half}" is not a half of {split}', where="`split`", expected=expected
         )

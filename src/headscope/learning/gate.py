@@ -87,7 +87,7 @@ class _GateRuns(LearningRuns[GateConfig]):
     def gates(self, model: AttentionModel, target: GateTarget) -> Gates:
         """New gates for a target."""
         # Frozen weights are not trained after the gates have settled: gates settle with the last step.
-        settle = 1.0 if self.config.frozen else self.config.settle
+        settle = 1.0 if self.config.freeze_weights else self.config.settle
         penalty, keep, rate = target.penalty, target.keep, self.config.gate_rate
         return Gates(model, penalty=penalty, keep=keep, rate=rate, settle=settle)
 
@@ -95,7 +95,7 @@ class _GateRuns(LearningRuns[GateConfig]):
         """Train for one target; writes its plan and its model into the folder."""
         model = self.open_to_train(self.settings.seed)
         gates = self.gates(model, target)
-        identity, frozen = {"target": asdict(target)}, self.config.frozen
+        identity, frozen = {"target": asdict(target)}, self.config.freeze_weights
         run = self.start_training(model, folder, identity, learned=gates, frozen=frozen)
         total, history = run.training.total, run.history
         try:
@@ -151,7 +151,7 @@ class _GateRuns(LearningRuns[GateConfig]):
 
     def _save_best(self, run: Resumable, gates: Gates) -> None:
         """Save the best epoch, in case all heads close later."""
-        weights = {} if self.config.frozen else run.training.model.model.state_dict()
+        weights = {} if self.config.freeze_weights else run.training.model.model.state_dict()
         epoch = run.history["epochs"][-1]["epoch"]
         best = {"epoch": epoch, "gates": gates.binarize(), "model": weights}
         save_atomically(best, run.folder / BEST)
@@ -164,7 +164,7 @@ class _GateRuns(LearningRuns[GateConfig]):
         if not (run.folder / BEST).exists():
             return note
         best, model = torch.load(run.folder / BEST, weights_only=True), run.training.model
-        if not self.config.frozen:
+        if not self.config.freeze_weights:
             model.model.load_state_dict(best["model"])
         row = self._write_plan(target, model, gates.by_head(best["gates"].tolist()), run.folder)
         return {**note, "kept_epoch": best["epoch"], "left": row["left"], "metric": row["metric"]}
@@ -188,7 +188,7 @@ class _GateRuns(LearningRuns[GateConfig]):
     ) -> GateRow:
         """Write the plan and, unless weights were frozen, the trained model; returns the row of the pruned model."""
         plan_of = self.whole
-        if not self.config.frozen:
+        if not self.config.freeze_weights:
             write_model(model, folder)
             # A plan is of the weights as they are loaded, under their final name.
             plan_of = self.reload(folder, model.reading)

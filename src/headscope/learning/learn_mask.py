@@ -85,7 +85,7 @@ class _MaskRuns(LearningRuns[LearnMaskConfig]):
     def train(self, target: MaskTarget, folder: Path) -> RunResult:
         """Train for one target; writes mask, map and model into the folder."""
         model = self.open_to_train(target.seed)
-        mask, frozen = self.mask(model, target), self.config.frozen
+        mask, frozen = self.mask(model, target), self.config.freeze_weights
         settings = replace(self.settings, seed=target.seed)
         identity = {"target": asdict(target)}
         run = self.start_training(
@@ -155,7 +155,7 @@ class _MaskRuns(LearningRuns[LearnMaskConfig]):
             maps.setdefault(target.kind, []).append(_mean_map(folder / target.name))
         lengths = sorted(self.lengths, reverse=True)
         learned = {
-            "options": {"is_soft": self.config.soft, "frozen": self.config.frozen},
+            "options": {"is_soft": self.config.soft, "frozen": self.config.freeze_weights},
             "intact": self.judge_changes(self.whole),
             # The last position that enough texts have; values of later ones rest on few texts.
             "reached": lengths[math.ceil(SELDOM * len(lengths)) - 1],

@@ -67,7 +67,7 @@ class LearnedMask(LearnableEdit):
         self.is_soft, self.per, self.form = config.soft, config.per, config.form
         self.structured, self.diagonal = config.structured, not config.without_diagonal
         # Frozen weights are not trained after the mask has settled: it settles with the last step.
-        self.rate, self.settle = config.mask_rate, 1.0 if config.frozen else config.settle
+        self.rate, self.settle = config.mask_rate, 1.0 if config.freeze_weights else config.settle
         counts = Counter(lengths)
         self.length = max([*counts, longest or 0])
         self.groups = groups_of(model.heads, self.per)

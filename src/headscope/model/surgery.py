@@ -185,7 +185,7 @@ def _check_present(model: AttentionModel, heads: Iterable[Head]) -> None:
     if removed:
         present = HeadSet(model.heads, among=original_heads(model))
         raise HeadscopeError(
-            f"{removed[0]} is already gone", where="heads", expected=f"some of {present}"
+            f"{removed[0]} is already gone", where="`heads`", expected=f"some of {present}"
         )
 
 
@@ -209,7 +209,7 @@ def _heads_to_remove(
         return read_heads(model, format_heads(names))
     again = [head for i, head in enumerate(names) if head in names[:i]]
     if again:
-        raise HeadscopeError(f"{again[0]} is given twice", where="heads", expected="each once")
+        raise HeadscopeError(f"{again[0]} is given twice", where="`heads`", expected="each once")
     remove = HeadSet(names, among=original_heads(model))
     _check_present(model, remove)
     return remove
@@ -236,7 +236,7 @@ def check_prunable(model: AttentionModel, remove: HeadSet) -> None:
         raise HeadscopeError("nothing to remove", expected="heads, or layers")
     if len(remove) == len(model.heads):
         raise HeadscopeError(
-            "these are all heads of the model", where="heads", expected="at least one that stays"
+            "these are all heads of the model", where="`heads`", expected="at least one that stays"
         )
     for unit in units(model):
         selected = [head for head in unit if head in remove]

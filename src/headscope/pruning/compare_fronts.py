@@ -6,19 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headscope.config.fronts import FrontsConfig
 from headscope.config.names import SEARCHES_BY
-from headscope.config.option import record_options
-from headscope.config.shared import Run
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, HeadSet
-from headscope.study.run_record import build_record
 from headscope.study.schema.names import RoleName
 from headscope.study.schema.record import RunRecord, Section
 from headscope.study.schema.tables import TABLES
 from headscope.study.study import Study
-from headscope.study.study_dir import study_folder
-from headscope.tables import to_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,31 +25,6 @@ GROUPS = {
     "classification token": "special tokens",
     "separators": "special tokens",
 }
-
-
-def fronts(studies: Sequence[str | Path], config: FrontsConfig, run: Run) -> Study:
-    """The fronts of several pruned models or gates, which must be of one model, task and split.
-
-    studies  directories that `headscope prune` or `headscope gate` wrote
-    """
-    if len(studies) < 2:
-        raise HeadscopeError(
-            "one front is no comparison", where="fronts", expected="two or more studies"
-        )
-    results = [(Path(folder), _study_in(Path(folder))) for folder in studies]
-    first = results[0][1].record
-    for folder, study in results[1:]:
-        if other := find_difference(first, study.record):
-            what = f"another {other} than {results[0][0]} has"
-            raise HeadscopeError(what, where=folder, expected="all alike")
-    table = join_fronts([(folder.name, study) for folder, study in results])
-    fronts = {key: first["pruning"].get(key) for key in ("task", "metric", "reported_on")}
-    record = build_record(first["model"], {"fronts": fronts, "durations": {}}, command=run.typed)
-    record["config"] = {"studies": [str(folder) for folder, _ in results], **record_options(config)}
-    tables = {"fronts": table}
-    if config.roles is not None:
-        tables["survivors"] = survivors(table, roles_in(config.roles, first["model"]["sha256"]))
-    return Study(to_frame([]), {}, record, tables)
 
 
 def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
@@ -89,14 +58,6 @@ def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
                 }
             )
     return TABLES["survivors"].frame(rows)
-
-
-def _study_in(folder: Path) -> Study:
-    study = Study(study_folder(folder))
-    if "front" not in study.tables or "pruning" not in study.record:
-        expected = "one of headscope prune or headscope gate"
-        raise HeadscopeError("a study without a front", where=folder, expected=expected)
-    return study
 
 
 def roles_in(folder: Path, sha256: str) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from headscope.ablation.evaluate import open_for
 from headscope.ablation.importance import importance
 from headscope.ablation.noninferiority import Margin, verdict_in
 from headscope.ablation.significance import metrics_of, resamples_for
-from headscope.config.fix import FixConfig
+from headscope.config.fixed_patterns import FixedPatternsConfig
 from headscope.config.importance import ImportanceConfig
 from headscope.config.option import record_options
 from headscope.config.search import splits_of
@@ -67,7 +67,7 @@ WITHIN = 0.99  # share of the metric to keep, for the reported number of heads
 
 
 @dataclass
-class FixResult(ModelResult):
+class FixedPatternsResult(ModelResult):
     """A model with fixed heads and its measurements. patterns: of each fixed head."""
 
     patterns: dict[Head, str] = field(kw_only=True)
@@ -77,11 +77,11 @@ class FixResult(ModelResult):
         (folder / "patterns.txt").write_text(format_patterns(self.patterns, self.among), "utf-8")
 
 
-def fix_named(model: AttentionModel, patterns: Patterns | str) -> FixResult:
+def fix_named(model: AttentionModel, patterns: Patterns | str) -> FixedPatternsResult:
     """Fix heads by the named patterns; nothing is measured."""
     smaller = fix_heads(model, patterns)
     new = {head: name for head, name in smaller.fixed.items() if head not in model.fixed}
-    return FixResult(smaller, {"how": NAMED}, None, patterns=new, among=model.heads)
+    return FixedPatternsResult(smaller, {"how": NAMED}, None, patterns=new, among=model.heads)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class FixInputs:
 
 
 def read_inputs(
-    model: ModelSource, config: FixConfig, data: TaskData, reading: Reading, run: Run
+    model: ModelSource, config: FixedPatternsConfig, data: TaskData, reading: Reading, run: Run
 ) -> FixInputs:
     """Read the examples, load the model, and refuse what cannot be fixed."""
     splits = read_both_splits(data)
@@ -115,8 +115,13 @@ def read_inputs(
 
 
 def fix(
-    inputs: FixInputs, config: FixConfig, data: TaskData, reading: Reading, run: Run, folder: Path
-) -> FixResult:
+    inputs: FixInputs,
+    config: FixedPatternsConfig,
+    data: TaskData,
+    reading: Reading,
+    run: Run,
+    folder: Path,
+) -> FixedPatternsResult:
     """Fix heads and measure the loss. folder: for finished work, from which a stopped run is resumed."""
     started = time.perf_counter()
     fixing = _Fixing(inputs, config, data, reading, run, folder)
@@ -140,7 +145,7 @@ def delete_temporary(folder: Path) -> None:
 
 
 def _candidates(
-    model: AttentionModel, config: FixConfig, patterns: Mapping[Head, str] | None
+    model: AttentionModel, config: FixedPatternsConfig, patterns: Mapping[Head, str] | None
 ) -> list[Head]:
     """The heads that may be fixed; raises an error before anything is measured if one cannot."""
     self_attention = [head for head in model.heads if head.stack in ("encoder", "decoder")]
@@ -158,7 +163,7 @@ def _candidates(
         raise HeadscopeError(
             "its layers share their heads, which cannot be fixed one by one",
             where=model.name,
-            fix='Fix them in Python: headscope.fix(model, {"*.2": "previous"})',
+            fix='Fix them in Python: headscope.fixed_patterns(model, {"*.2": "previous"})',
         )
     return sorted(heads)
 
@@ -169,7 +174,7 @@ class _Fixing:
     def __init__(
         self,
         inputs: FixInputs,
-        config: FixConfig,
+        config: FixedPatternsConfig,
         data: TaskData,
         reading: Reading,
         run: Run,
@@ -319,7 +324,7 @@ class _Fixing:
 
     # The result
 
-    def result(self, rows: list[FixingRow], heads: list[Head], study: Study) -> FixResult:
+    def result(self, rows: list[FixingRow], heads: list[Head], study: Study) -> FixedPatternsResult:
         """The model with these heads fixed, and its record."""
         patterns = {head: self.patterns[head] for head in heads}
         fixed = fix_heads(self.model, patterns)
@@ -348,7 +353,7 @@ class _Fixing:
             f"{self.select_on}; on {self.report_on} that changes it by {change_text(within)}"
             f"{': ' + verdict.sentence if within['fixed'] else ''}"
         )
-        return FixResult(fixed, record, study, patterns=patterns, among=self.model.heads)
+        return FixedPatternsResult(fixed, record, study, patterns=patterns, among=self.model.heads)
 
     def _sentence(self) -> str:
         on = f"on {len(self.examples[0].items)} examples of {self.select_on}"

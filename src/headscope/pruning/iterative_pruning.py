@@ -55,7 +55,7 @@ def prune_in_steps(
         run.log(f"note: {report.knows_nothing}")
     path = steps.follow(wanted)
     front = report.front([path], path[-1], config.front_sizes, run.log)
-    in_steps = {name: getattr(config, name) for name in ("recover", "teacher", "learning_rate")}
+    in_steps = {name: getattr(config, name) for name in ("recover", "distil", "learning_rate")}
     seconds = time.perf_counter() - started
     result = make_result(inputs, report, front, path[-1], seconds, in_steps)
     run.log(result.plan.chosen["advice"])
@@ -126,7 +126,7 @@ class _Steps:
         memory.add("evaluate []", asdict(state.outcome))  # it was evaluated when it was trained
         current = self.inputs.selection(memory, self.model_of(state.removed))
         spent = current.spent
-        scores = scores_by(current, config.by, config.rules)(frozenset())
+        scores = scores_by(current, config.by, config.relevance_rules)(frozenset())
         everyone.spent += current.spent - spent
         removed: Removed = frozenset()
         for unit in sorted(range(len(current.units)), key=lambda unit: (scores[unit], unit)):

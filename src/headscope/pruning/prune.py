@@ -86,7 +86,7 @@ def open_unpruned(
         raise HeadscopeError(
             "training is done in float32", where="`dtype`", fix="Leave `dtype` or `recover` out"
         )
-    if isinstance(config.heads, str):
+    if config.heads is not None:
         surgery.check_prunable(loaded, surgery.read_heads(loaded, config.heads))
     return loaded
 
@@ -149,7 +149,7 @@ def prune(
         if config.recover and trained is None:
             pruned = recover(model, pruned, folder, config, data, run)
             stages.add("recovered", pruned)
-    recovery = {"epochs": config.recover, "teacher": config.teacher} if config.recover else None
+    recovery = {"epochs": config.recover, "teacher": config.distil} if config.recover else None
     record: PruningRecord = {
         **plan.chosen,
         "config": record_options(config, data, reading, run),
@@ -189,7 +189,7 @@ def _make_plan(
         if data is not None and selected_on is not None:
             check_report_split(data, str(selected_on["split"]))
         return plan, None
-    if isinstance(config.heads, str):
+    if config.heads is not None:
         return Plan.of(model, surgery.read_heads(model, config.heads)), None
     assert data is not None
     result = search(model, config, data, reading, run, open_journal)
@@ -326,6 +326,6 @@ def _describe(plan: Plan, config: PruneConfig, *, is_judged: bool, is_trained: b
         text += f" Repaired without training: {', '.join(config.repair)}."
     if config.recover:
         when = "After every step" if is_trained else "Then"
-        teacher = " with the whole model as teacher" if config.teacher else ""
+        teacher = " with the whole model as teacher" if config.distil else ""
         text += f" {when} trained for {config.recover} epoch{'s' if config.recover > 1 else ''}{teacher}."
     return text

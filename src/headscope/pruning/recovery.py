@@ -64,16 +64,16 @@ def recover(
     shutil.rmtree(start, ignore_errors=True)
     start.mkdir()
     write_model(pruned, start)
-    if config.teacher and model.path is None:
+    if config.distil and model.path is None:
         raise HeadscopeError(
-            "the teacher has no files", where="`teacher`", expected="a model that was loaded"
+            "the teacher has no files", where="`distil`", expected="a model that was loaded"
         )
     task = task_of(data)
     train_data = TaskData(task, data.data, select_on=splits_of(data)[0], max_length=data.max_length)
     training = FinetuneConfig(
         epochs=config.recover,
         learning_rate=config.learning_rate,
-        teacher=model.path if config.teacher else None,
+        distil=model.path if config.distil else None,
     )
     train_run = Run(out=out, seed=run.seed, device=str(model.device), resume=True, log=run.log)
     if _is_trained(start, training, train_data, train_run):

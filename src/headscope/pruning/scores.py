@@ -65,7 +65,7 @@ def _by_estimate(
             selection.task,
             selection.prepared,
             tuple(head for head in model.heads if head.site in selection.sites),
-            ImportanceConfig(by=(name,), rules=rules, batch_size=selection.batch_size),
+            ImportanceConfig(by=(name,), relevance_rules=rules, batch_size=selection.batch_size),
             selection.seed,
             selection.units,
         ),

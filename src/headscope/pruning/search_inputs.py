@@ -67,10 +67,10 @@ class SearchInputs:
 
     def selection(self, memory: Memory, model: AttentionModel | None = None) -> SubsetEvaluator:
         """The evaluator of sets of heads, for the model or for what has become of it."""
-        config, among = self.config, self.config.among
+        config, among = self.config, self.config.candidates
         options = EvaluationOptions(
             self.objective,
-            config.at_least,
+            config.min_heads_per_layer,
             None if among is None else read_heads(self.model, among),
             self.data.max_length,
             config.batch_size,

@@ -127,7 +127,7 @@ class SubsetEvaluator:
         if not self.units:
             raise HeadscopeError(
                 "none of these heads can be cut alone",
-                where="`among`",
+                where="`candidates`",
                 expected="heads that the task uses, as 3.2,4.*",
             )
         self.tried: dict[Removed, Outcome] = {}

@@ -23,11 +23,11 @@ def heads_to_remove(config: SearchConfig, selection: SubsetEvaluator) -> int | N
     """The number of heads to remove, if that is the target."""
     everyone = selection.size(range(len(selection.units)))
     wanted: int | None = (
-        config.heads if config.sparsity is None else max(1, round(config.sparsity * everyone))
+        config.remove if config.sparsity is None else max(1, round(config.sparsity * everyone))
     )
     if wanted is None:
         return None
-    option = "`heads`" if config.sparsity is None else "`sparsity`"
+    option = "`remove`" if config.sparsity is None else "`sparsity`"
     check_reachable(wanted, everyone, _reachable(selection), option, selection.at_least)
     smallest = min(len(unit) for unit in selection.units)
     if wanted < smallest:
@@ -75,7 +75,7 @@ class StoppingRule:
             raise HeadscopeError(
                 f"{name} of the whole model is {intact:.4f}: no share of it can be kept",
                 where="`keep_metric`",
-                expected="a model that can do the task, or `heads=N`",
+                expected="a model that can do the task, or `remove=N`",
             )
         self.most = heads_to_remove(target, selection)
         self.layers: LayerTimes | None = None
@@ -145,7 +145,9 @@ class StoppingRule:
     def choose(self, path: list[SubsetState]) -> SubsetState:
         """The last state of the path that meets the target."""
         if len(path) == 1:
-            raise HeadscopeError("no head may go", where="prune", expected="a smaller `at_least`")
+            raise HeadscopeError(
+                "no head may go", where="prune", expected="a smaller `min_heads_per_layer`"
+            )
         if self.target.keep_metric is not None:
             good = [state for state in path[1:] if self._keeps(state)]
             if not good:

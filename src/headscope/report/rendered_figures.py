@@ -32,6 +32,7 @@ OnFigure = Callable[[int, int], None]  # figures done, figures in total
 OnStep = Callable[[str], None]
 _ON_FIGURE: ContextVar[OnFigure] = ContextVar("on_figure", default=lambda done, total: None)
 _ON_STEP: ContextVar[OnStep] = ContextVar("on_step", default=lambda line: None)
+_IS_DRAWING: ContextVar[bool] = ContextVar("is_drawing", default=True)
 SVG = "{http://www.w3.org/2000/svg}"
 XLINK = "{http://www.w3.org/1999/xlink}href"
 # Elements of SVG that may stand in a page
@@ -106,8 +107,25 @@ def announce(step: str) -> None:
     _ON_STEP.get()(step)
 
 
+@contextmanager
+def without_figures() -> Iterator[None]:
+    """Draw no figures while open: pages have tables and findings only."""
+    token = _IS_DRAWING.set(False)
+    try:
+        yield
+    finally:
+        _IS_DRAWING.reset(token)
+
+
+def is_drawing() -> bool:
+    """Whether figures are drawn."""
+    return _IS_DRAWING.get()
+
+
 def render_figures(study: Study, prefixes: tuple[str, ...] = ("",)) -> list[RenderedFigure]:
     """Draw every figure that applies to a study and whose name begins with one of these prefixes."""
+    if not is_drawing():
+        return []
     figures = [figure for figure in figures_of(study) if figure.name.startswith(prefixes)]
     rendered = []
     for number, figure in enumerate(figures, start=1):

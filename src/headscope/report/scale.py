@@ -43,7 +43,7 @@ UNITS: dict[Kind, str] = {  # of kinds that have one
 WORSE_ABOVE = ("ablation-loss", "gradient", "gradient-second")
 # 0 is in the middle of the scale, whatever the values
 SIGNED = (*WORSE_ABOVE, "ablation-metric", "relevance-signed")
-# Statistics of gate and learn-mask, whose names end with the aim of the training
+# Statistics of gate and masks learn, whose names end with the aim of the training
 _GATE = "1 where the head's learned gate is open in the end, 0 where it is closed."
 _MASK = "The share of attention in the texts learned from that the head's mask leaves open."
 LEARNED = {

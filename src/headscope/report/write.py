@@ -11,7 +11,7 @@ from headscope.analysis.join import Joined
 from headscope.atomic_dir import atomic_directory
 from headscope.report.look.view import Look
 from headscope.report.page_file import check_page_path, page_path, write_page
-from headscope.report.text import csv_text
+from headscope.report.text import csv_text, slug
 from headscope.study.result import Result
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
@@ -66,6 +66,16 @@ def write(result: Result, out: str | Path, *, overwrite: bool = False) -> Path:
     return Path(out)
 
 
+def write_joined_tables(joined: Joined, out: Path, *, overwrite: bool = False) -> None:
+    """Write the tables of joined studies as OUT/NAME.csv; of several models as OUT/MODEL-NAME.csv."""
+    with atomic_directory(out, overwrite=overwrite) as folder:
+        for name, table in joined.tables.items():
+            model, _, table_name = name.rpartition(": ")
+            stem = f"{slug(model)}-{table_name}" if model else table_name
+            (folder / f"{stem}.csv").write_text(csv_text(table), "utf-8")
+        _write_record(joined, folder)
+
+
 def write_into(result: Result, folder: Path) -> None:
     """Write all files of a result into a directory that is being made (see `headscope.atomic_dir`)."""
     if isinstance(result, Study):
@@ -73,10 +83,14 @@ def write_into(result: Result, folder: Path) -> None:
     else:
         for name, table in result.tables.items():
             (folder / f"{name}.csv").write_text(csv_text(table), "utf-8")
-        text = json.dumps(result.record, indent=2, ensure_ascii=False, default=str)
-        (folder / "run.json").write_text(f"{text}\n", "utf-8")
+        _write_record(result, folder)
     if isinstance(result, Study | Comparison):
         write_report(result, folder)
+
+
+def _write_record(result: Result, folder: Path) -> None:
+    text = json.dumps(result.record, indent=2, ensure_ascii=False, default=str)
+    (folder / "run.json").write_text(f"{text}\n", "utf-8")
 
 
 def write_report(result: Study | Comparison, folder: Path) -> None:
@@ -89,7 +103,8 @@ def write_report(result: Study | Comparison, folder: Path) -> None:
 
     if isinstance(result, Study):
         figures = render_figures(result)
-        announce(f"saving {len(figures)} figures as svg and png")
+        if figures:
+            announce(f"saving {len(figures)} figures as svg and png")
         _write_figures(figures, folder)
         page = render(result, [DrawnFigures(figures, [])])
     else:
@@ -101,7 +116,8 @@ def write_report(result: Study | Comparison, folder: Path) -> None:
 
 
 def _write_figures(figures: list[RenderedFigure], folder: Path) -> None:
-    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    if figures:
+        (folder / "figures").mkdir(parents=True, exist_ok=True)
     for figure in figures:
         (folder / "figures" / f"{figure.name}.svg").write_text(figure.svg, "utf-8")
         (folder / "figures" / f"{figure.name}.png").write_bytes(figure.png)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headscope.config.command_line import command_line
-from headscope.data.records import find_split, lone_header
+from headscope.data.records import RenamedColumn, find_split, lone_header
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch
@@ -107,7 +107,10 @@ class Task(ABC):
 
     def column(self, names: Sequence[str]) -> tuple[str, ...]:
         """The possible names of a column: the user's, else any of these."""
-        return next(((self.columns[name],) for name in names if name in self.columns), tuple(names))
+        renamed = (
+            RenamedColumn.of(self.columns[name], name) for name in names if name in self.columns
+        )
+        return next(renamed, tuple(names))
 
     @abstractmethod
     def read(self, path: Path) -> Iterator[Item]:
@@ -231,12 +234,12 @@ class Task(ABC):
     def with_predicted_labels(self, answers: Tensor, prepared: Prepared) -> Prepared:
         """The examples with the model's own predictions as targets. answers: to all sequences."""
         what = f"requires a task with labels, got {self.name}"
-        raise HeadscopeError(what, where="`labels_free`")
+        raise HeadscopeError(what, where="`self_labels`")
 
     def imitation(self, answers: Tensor, teacher: Tensor) -> Tensor:
         """[sequence]: the distance of answers from those of a teacher, with gradients."""
         what = f"requires a task with classes or vectors, got {self.name}"
-        raise HeadscopeError(what, where="`teacher`")
+        raise HeadscopeError(what, where="`distil`")
 
     def judge(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Judged:
         """Losses and scores of these items from the answers of their sequences, item by item.

@@ -125,12 +125,12 @@ class Classification(Task):
         if not self.needs_labels:
             return
         names = self.column(self.form.label)
-        labels_free = command_line("importance", labels_free=True)
+        self_labels = command_line("importance", self_labels=True)
         raise HeadscopeError(
             f"no column {' or '.join(names)} among {choices(names[0], record.cells)}",
             where=record.where,
             fix=f'Name the column that holds it: `columns={{"{self.form.label[0]}": "NAME"}}`. '
-            f"Where there are no labels, {labels_free} goes by what the model itself says",
+            f"Where there are no labels, {self_labels} goes by what the model itself says",
         )
 
     def labels(self, items: Sequence[Item]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ class Item:
 
 
 def select_half(items: list[Item], split: str) -> list[Item]:
-    """All examples, or about one half for a split such as `dev:even` or `dev:odd`.
+    """All examples, or about one half for a split such as `dev:half-a` or `dev:half-b`.
 
     The half is determined by a hash of an example's longest text: files are often sorted, and examples that share the
     text (questions about one paragraph) must not be in both halves.
@@ -32,7 +32,9 @@ def select_half(items: list[Item], split: str) -> list[Item]:
         return items
     longest = (max(item.texts, key=len, default="") for item in items)
     parities = [hashlib.sha256(text.encode()).digest()[0] % 2 for text in longest]
-    return [item for item, parity in zip(items, parities, strict=True) if parity == (half == "odd")]
+    return [
+        item for item, parity in zip(items, parities, strict=True) if parity == (half == "half-b")
+    ]
 
 
 def check_apart(selected: Sequence[Item], reported: Sequence[Item], where: str) -> None:
@@ -42,7 +44,7 @@ def check_apart(selected: Sequence[Item], reported: Sequence[Item], where: str) 
         raise HeadscopeError(
             f"{len(shared)} examples are chosen on and reported on, {min(shared)} among them",
             where=where,
-            expected="two splits that have no example in common: dev:even and dev:odd, say",
+            expected="two splits that have no example in common: dev:half-a and dev:half-b, say",
         )
 
 

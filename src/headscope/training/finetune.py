@@ -66,7 +66,7 @@ def finetune(
     loaded = _open(model, task, config, train_items, reading, run)
     train = task.prepare(loaded, train_items, max_length=data.max_length)
     dev = task.prepare(loaded, dev_items, max_length=data.max_length)
-    teacher = config.teacher
+    teacher = config.distil
     if teacher is not None and not isinstance(teacher, AttentionModel):
         teacher = load(teacher, model_class=task.model_class, device=run.device)
     header: TrainingRecord = {

@@ -165,17 +165,17 @@ def gradient_terms(
     prepared: Prepared,
     *,
     batch_size: int = 32,
-    labels_free: bool = False,
+    self_labels: bool = False,
     removed: Collection[Head] = (),
     progress: Progress = lambda done, total: None,
 ) -> Terms:
     """The terms of all items.
 
-    labels_free  take the model's own predictions as labels
+    self_labels  take the model's own predictions as labels
     removed      heads that are switched off; their terms predict the effect of switching them on
     """
     model.check_evaluating()
-    if labels_free:
+    if self_labels:
         prepared = task.with_predicted_labels(
             answers(model, task, prepared, batch_size=batch_size), prepared
         )
@@ -259,16 +259,16 @@ def _sum_over_sequences(terms: Terms, prepared: Prepared) -> Terms:
 def estimate(inputs: EstimateInputs) -> Estimate:
     """All variants of the gradient's prediction."""
     config = inputs.config
-    result = compute_terms(inputs, labels_free=config.labels_free)
+    result = compute_terms(inputs, self_labels=config.self_labels)
     if inputs.units:
         result = result.sum_over_units(inputs.units)
     rows = result.rows(normalized=config.normalized)
     return Estimate(result.heads, rows, result.importances(normalized=config.normalized))
 
 
-def compute_terms(inputs: EstimateInputs, *, labels_free: bool = False) -> Terms:
+def compute_terms(inputs: EstimateInputs, *, self_labels: bool = False) -> Terms:
     """Terms of the inputs; those that a sequential test needed are not computed again."""
-    if inputs.terms is not None and not labels_free:
+    if inputs.terms is not None and not self_labels:
         return inputs.terms
     inputs.log("gradients")
     return gradient_terms(
@@ -276,6 +276,6 @@ def compute_terms(inputs: EstimateInputs, *, labels_free: bool = False) -> Terms
         inputs.task,
         inputs.prepared,
         batch_size=inputs.config.batch_size,
-        labels_free=labels_free,
+        self_labels=self_labels,
         progress=inputs.progress,
     )

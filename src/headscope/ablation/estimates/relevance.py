@@ -197,7 +197,7 @@ def balance(sums: RelevanceSums, output: Tensor) -> dict[tuple[str, int, str], T
 
 
 def estimate(inputs: EstimateInputs) -> Estimate:
-    rules = inputs.config.rules or "voita"
+    rules = inputs.config.relevance_rules or "voita"
     inputs.log(f"relevance by the rules of {rules}")
     result = compute_relevances(
         inputs.model,

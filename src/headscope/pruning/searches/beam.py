@@ -17,7 +17,7 @@ from headscope.pruning.subset_evaluator import Removed, SubsetEvaluator, SubsetS
 def paths(
     selection: SubsetEvaluator, config: SearchConfig, seed: int
 ) -> list[Iterator[SubsetState]]:
-    return [beam(selection, config.width, config.expansion, config.swaps)]
+    return [beam(selection, config.beam_width, config.expansion, config.swaps)]
 
 
 def beam(

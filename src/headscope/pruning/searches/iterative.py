@@ -15,7 +15,9 @@ TAKES_BY = True
 def paths(
     selection: SubsetEvaluator, config: SearchConfig, seed: int
 ) -> list[Iterator[SubsetState]]:
-    return [iterative(selection, scores_by(selection, config.by, config.rules), config.step)]
+    return [
+        iterative(selection, scores_by(selection, config.by, config.relevance_rules), config.step)
+    ]
 
 
 def iterative(selection: SubsetEvaluator, scores: Scores, step: float) -> Iterator[SubsetState]:

@@ -21,7 +21,7 @@ TAKES_BY = True
 def paths(
     selection: SubsetEvaluator, config: SearchConfig, seed: int
 ) -> list[Iterator[SubsetState]]:
-    return [rank(selection, scores_by(selection, config.by, config.rules))]
+    return [rank(selection, scores_by(selection, config.by, config.relevance_rules))]
 
 
 def rank(selection: SubsetEvaluator, scores: Scores) -> Iterator[SubsetState]:

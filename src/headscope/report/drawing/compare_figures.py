@@ -11,7 +11,7 @@ from headscope.report.drawing.heat_maps import Panel, draw_panels
 from headscope.report.drawing.palette import INK, MUTED, ON_DARK, ON_LIGHT, RULE, SERIES
 from headscope.report.drawing.sheet import LEAST_WIDTH, Panels, Sheet, open_sheet
 from headscope.report.drawing.style import draw_grid, whole_numbers, write_in_cell
-from headscope.report.rendered_figures import RenderedFigure, svg_of
+from headscope.report.rendered_figures import RenderedFigure, is_drawing, svg_of
 from headscope.report.scale import Scale, scale_of, title_of
 from headscope.report.study_access import grid_of, rows_for
 from headscope.report.text import plain, slug
@@ -45,6 +45,8 @@ CHANGES = Panels(wide=3.1, tall=1.9, left=0.6, right=0.15, bottom=0.5, above=0.6
 
 def draw_comparison(comparison: Comparison) -> Iterator[RenderedFigure]:
     """Every figure that there are numbers for, in the order in which they are shown."""
+    if not is_drawing():
+        return
     for stack in dict.fromkeys(comparison.layers["stack"]):
         yield _layers(comparison, stack)
         yield from _confidence(comparison, stack)

@@ -5,10 +5,12 @@ The types are those of JSON, so that a record is written and read as it is.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from headscope.config.edit_record import EditRecord
+from headscope.data.records import FORMER_HALVES
 from headscope.errors import HeadscopeError
 from headscope.study.schema.check_json import check_keys, check_required, check_type, wrong_value
 from headscope.study.schema.read_file import read_json
@@ -17,6 +19,8 @@ SCHEMA = 1
 
 # Sections of the first command, which are kept when another one adds to the study
 COMMON = ("schema", "versions", "model", "data", "options", "seed", "lens")
+_FORMER_HALF = re.compile(f"(train|dev|test):({'|'.join(FORMER_HALVES)})")
+_FORMER_TARGETS = {"heads", "sparsity", "keep_metric", "speedup"}
 Section = dict[str, Any]  # options, data and results of one command
 
 
@@ -124,7 +128,8 @@ def read_run_record(path: Path) -> RunRecord:
 
 
 def upgrade_record(record: Section, path: Path) -> RunRecord:
-    """A record as it was read from this file, checked, with the edits of version 0.1 as data."""
+    """A record as it was read from this file, checked, with the edits of version 0.1 as data and present names."""
+    record = rename_values(record)
     check_type({**record, "model": {}}, RunRecord, "", path)  # the model: below
     for name in _SECTIONS:
         check_keys(record.get(name) or {}, SECTION_KEYS, name, path)
@@ -137,6 +142,21 @@ def upgrade_record(record: Section, path: Path) -> RunRecord:
         check_required(record, ("model",), "", path)
         _upgrade_model(record["model"], "model", path)
     return cast("RunRecord", record)
+
+
+def rename_values(value: Any) -> Any:
+    """JSON values with the present names of splits and targets: `dev:even` was an earlier name of `dev:half-a`."""
+    if isinstance(value, dict):
+        is_target = set(value) == _FORMER_TARGETS
+        return {
+            "remove" if is_target and name == "heads" else name: rename_values(item)
+            for name, item in value.items()
+        }
+    if isinstance(value, list):
+        return [rename_values(item) for item in value]
+    if isinstance(value, str) and (match := _FORMER_HALF.fullmatch(value)):
+        return f"{match[1]}:{FORMER_HALVES[match[2]]}"
+    return value
 
 
 def _upgrade_model(model: Any, key: str, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Options of `fix`."""
+"""Options of `fixed-patterns`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headscope.config.checks import check_keep_metric, check_patterns
-from headscope.config.option import Config, Output, option
+from headscope.config.option import ADVANCED, Config, Output, option
 from headscope.config.parsing import sizes
 from headscope.config.search import SPLITS, parse_heads
 from headscope.config.shared import Reading, Run, TaskData
@@ -16,29 +16,29 @@ SIZES = 12
 
 
 @dataclass(frozen=True)
-class FixConfig(Config):
+class FixedPatternsConfig(Config):
     """Replace the attention of heads by fixed patterns, and measure the loss on a task."""
 
-    command = "fix"
+    command = "fixed-patterns"
     group = "Prune"
     examples = (
-        "headscope fix minilm --task stsb --data stsb_dev.tsv --out fixed",
-        "headscope fix opus-mt-en-fr --task translation --data val.en,val.fr"
+        "headscope fixed-patterns minilm --task stsb --data stsb_dev.tsv --out fixed",
+        "headscope fixed-patterns opus-mt-en-fr --task translation --data val.en,val.fr"
         " --heads 'encoder.*.*' --keep-metric 0.99 --out fixed",
-        "headscope fix minilm --task stsb --data stsb_dev.tsv --patterns '*.0-6=raganato' --out fixed",
+        "headscope fixed-patterns minilm --task stsb --data stsb_dev.tsv --patterns '*.0-6=raganato' --out fixed",
     )
-    python = "headscope.fix"
+    python = "headscope.fixed_patterns"
     splits = ("select_on", "report_on")
     output = Output("cut.json", ("alone", "reported", "journal.jsonl"))
     uses = {
         TaskData: (*SPLITS, "columns", "labels", "max_length"),
         Reading: ("pooling", "prompt"),
-        Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite"),
+        Run: ("out", "seed", "revision", "device", "dtype", "resume", "overwrite", "no_figures"),
     }
-    defaults = {"select_on": "dev:even", "report_on": "dev:odd"}
+    defaults = {"select_on": "dev:half-a", "report_on": "dev:half-b"}
     helps = {
         "limit": "Maximum number of examples to select on, evenly spaced over the file",
-        "out": "Directory to write the model into; must not exist yet",
+        "out": "Output directory of the model; must not exist yet",
         "select_on": "Split to select patterns and the order of heads on",
         "report_on": "Split to report on",
         "seed": "Random seed (order of examples)",
@@ -47,7 +47,7 @@ class FixConfig(Config):
 
     heads: str | None = option(
         None,
-        "Heads that may be fixed, e.g. encoder.*.*",
+        "Heads that may get a fixed pattern, e.g. encoder.*.*",
         parse=parse_heads,
         show_default="all of self-attention",
     )
@@ -55,7 +55,7 @@ class FixConfig(Config):
         None,
         "Patterns, e.g. 3.2=previous,4.*=first or *.0-6=raganato, or a file of such lines",
         check=check_patterns("`patterns`"),
-        show_default="the nearest of each head",
+        show_default="the nearest pattern of each head",
     )
     keep_metric: float | None = option(
         None,
@@ -68,8 +68,9 @@ class FixConfig(Config):
         "Numbers of fixed heads to report, e.g. 3,10,20",
         parse=sizes("sizes"),
         show_default=f"{SIZES}, evenly spaced",
+        panel=ADVANCED,
     )
-    batch_size: int = option(32, "Sequences per batch", at_least=1)
+    batch_size: int = option(32, "Sequences per batch", at_least=1, panel=ADVANCED)
 
     @property
     def reported_sizes(self) -> int | tuple[int, ...]:

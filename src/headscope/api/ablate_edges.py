@@ -1,19 +1,19 @@
-"""headscope.knock_out."""
+"""headscope.ablate_edges."""
 
 from __future__ import annotations
 
 from headscope.ablation import knock_out as ablation
 from headscope.api.configured import ModelSource, on_texts
 from headscope.api.study_output import study_to_add_to, write_study
-from headscope.config.knock_out import KnockOutConfig
+from headscope.config.ablate_edges import AblateEdgesConfig
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
 from headscope.study.study import Study
 
 
 @on_texts
-def knock_out(
-    model: ModelSource, data: TextData, config: KnockOutConfig, reading: Reading, run: Run
+def ablate_edges(
+    model: ModelSource, data: TextData, config: AblateEdgesConfig, reading: Reading, run: Run
 ) -> Study:
     """Effect of every head's attention on the states of tokens: value zeroing and knock-outs, averaged over texts.
 

@@ -1,4 +1,4 @@
-"""Options of `knock-out`."""
+"""Options of `ablate-edges`."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from headscope.config.texts import TextData
 
 
 @dataclass(frozen=True)
-class KnockOutConfig(Config):
+class AblateEdgesConfig(Config):
     """Effect of every head's attention: value zeroing, and attention to a class of tokens removed."""
 
-    command = "knock-out"
+    command = "ablate-edges"
     group = "Measure"
     examples = (
-        "headscope knock-out minilm --corpus sentences.txt --limit 16 --max-length 32 --out study",
-        "headscope knock-out minilm --corpus wikipedia-pairs --column a --to separator --max-length 32 --out study",
+        "headscope ablate-edges minilm --corpus sentences.txt --limit 16 --max-length 32 --out study",
+        "headscope ablate-edges minilm --corpus wikipedia-pairs --column a --to separator --max-length 32 --out study",
     )
-    python = "headscope.knock_out, headscope.KnockOut (the edit), headscope.token_map"
+    python = "headscope.ablate_edges, headscope.KnockOut (the edit), headscope.token_map"
     output = Output(part="knock_out")
     uses = {
         TextData: ("corpus", "pairs", "column", "limit", "max_length"),
         Reading: ("mask", "open_special"),
-        Run: ("out", "seed", "revision", "device", "dtype", "overwrite"),
+        Run: ("out", "seed", "revision", "device", "dtype", "overwrite", "no_figures"),
     }
     defaults = {"limit": 16}
     helps = {
-        "limit": "Maximum number of texts. Each is run once for every head and token, so a few texts take long",
-        "out": "Study to write, or one of the same model to add to",
-        "seed": "Random seed (tokens drawn for comparison)",
+        "limit": "Maximum number of texts. Each text takes one forward pass per head and token",
+        "out": "Output directory, or an existing study of the same model to add to",
+        "seed": "Random seed (tokens of the random control)",
     }
     required = ("corpus", "out")
 
     to: str = option(
         "special",
-        "Tokens that heads cannot attend to: special, classification, separator, punctuation or content",
+        "Tokens to which attention is removed: special, classification, separator, punctuation or content",
         choices=names.MASKED_TOKENS,
     )
     statistics: tuple[str, ...] | None = option(

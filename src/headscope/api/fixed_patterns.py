@@ -1,4 +1,4 @@
-"""headscope.fix."""
+"""headscope.fixed_patterns."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from pathlib import Path
 from typing import Any
 
 from headscope.api.write_model import make_and_write
-from headscope.config.fix import FixConfig
+from headscope.config.fixed_patterns import FixedPatternsConfig
 from headscope.config.option import fill
 from headscope.config.shared import Reading, Run, TaskData
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import as_model
 from headscope.pruning import fix as fixing
-from headscope.pruning.fix import FixResult
+from headscope.pruning.fix import FixedPatternsResult
 
 
-def fix(
+def fixed_patterns(
     model: AttentionModel | str | Path,
     patterns: Any = None,
-    config: FixConfig | None = None,
+    config: FixedPatternsConfig | None = None,
     *,
     data: TaskData | str | Path | None = None,
     reading: Reading | None = None,
     run: Run | None = None,
     **options: Any,
-) -> FixResult:
+) -> FixedPatternsResult:
     """Replace the attention of heads by fixed patterns: the heads lose their queries and keys.
 
-    With patterns alone the heads are fixed and nothing is measured. With a task this is the command `headscope fix`:
-    it selects patterns and the order of heads, measures the loss on other examples, and writes the model and its study
-    to `out`.
+    With patterns alone the heads are fixed and nothing is measured. With a task this is the command
+    `headscope fixed-patterns`: it selects patterns and the order of heads, measures the loss on other examples, and
+    writes the model and its study to `out`.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def fix(
         Patterns by heads: `{"3.2": "previous", "4.*": "end"}`, a text (`"3.2=previous"`) or a file of such lines;
         with a task, by default the nearest pattern of each head. A `TaskData` may stand here instead.
     config, reading, run
-        Options; see `FixConfig`, `Reading` and `Run`. If `run.out` is None nothing is written.
+        Options; see `FixedPatternsConfig`, `Reading` and `Run`. If `run.out` is None nothing is written.
     data
         Task and data; or the data, with the task as `task=`.
     **options
@@ -47,13 +47,13 @@ def fix(
 
     Returns
     -------
-    FixResult
+    FixedPatternsResult
         `model` (the smaller model), `patterns` (of each fixed head), `study` (what was measured, or None), `record`,
         `tables` and `write(out)`.
 
     Examples
     --------
-    >>> small = headscope.fix("minilm", {"3.2": "previous"}).model  # doctest: +SKIP
+    >>> small = headscope.fixed_patterns("minilm", {"3.2": "previous"}).model  # doctest: +SKIP
     """
     if isinstance(patterns, TaskData):
         data, patterns = patterns, None
@@ -62,18 +62,23 @@ def fix(
     if patterns is not None:
         options = options | {"patterns": patterns}
     configs = fill(
-        "fix", options, (FixConfig, config), (TaskData, data), (Reading, reading), (Run, run)
+        "fixed_patterns",
+        options,
+        (FixedPatternsConfig, config),
+        (TaskData, data),
+        (Reading, reading),
+        (Run, run),
     )
     return _fix(model, *configs)
 
 
 def _fix(
     model: AttentionModel | str | Path,
-    config: FixConfig,
+    config: FixedPatternsConfig,
     data: TaskData,
     reading: Reading,
     run: Run,
-) -> FixResult:
+) -> FixedPatternsResult:
     return make_and_write(
         run,
         fixing.TEMPORARY,
