@@ -41,7 +41,7 @@ class TextData(Config):
     treebank: list[str | Path] = option(
         (),
         "Treebanks in CoNLL-U: measures which head follows which relation. Without --corpus their sentences are the "
-        "corpus",
+        "corpus. ewt-sample is a treebank that comes with headscope",
         parse=file_list,
         metavar="FILE…",
         show_default=False,
