@@ -15,7 +15,10 @@ import re
 from pathlib import Path
 
 SENTENCES = 200
-SHORTEST, LONGEST = 8, 40  # words; shorter ones are headings, longer ones make an example hard to read
+SHORTEST, LONGEST = (
+    8,
+    40,
+)  # words; shorter ones are headings, longer ones make an example hard to read
 _SENT_ID = re.compile(r"^# sent_id = (.+)$", re.MULTILINE)
 _WORD = re.compile(r"^[0-9]+\t", re.MULTILINE)  # neither a range (1-2) nor an empty node (8.1)
 

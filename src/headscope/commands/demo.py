@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,7 +83,7 @@ def write_questions(file: Path) -> None:
 
     lines = Path(corpus_path("wikipedia-pairs")).read_text("utf-8").splitlines()
     with file.open("w", encoding="utf-8") as out:
-        for pair in map(json.loads, islice(lines, PAIRS_ASKED)):
+        for pair in map(json.loads, lines[:PAIRS_ASKED]):
             question = {
                 "id": pair["id"],
                 "question": _first_words(pair["a"]),
