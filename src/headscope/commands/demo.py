@@ -25,9 +25,10 @@ SENTENCE = (
     "The committee that reviewed the engineers' proposals thanked them, and the"
     " chairwoman said she would answer soon."
 )
-QUESTIONS = "questions.jsonl"
-# Beginnings rather than whole paragraphs: the task is harder, so that fewer tokens show which heads matter.
-PAIRS_ASKED, WORDS_ASKED = 250, 13
+PAIRS = "pairs.jsonl"
+EXAMPLES = 300
+WORDS = 13  # of each paragraph: examples are worth more than words when heads are compared
+RELATED, UNRELATED = 5, 0  # scores, on the scale of STS-B
 
 
 @command()
@@ -51,16 +52,17 @@ def demo(run: Run, data: TextData, config: DemoConfig) -> None:
         )
         with progress("minilm over Wikipedia and parsed sentences") as update:
             study = headscope.analyze(model, data, progress=update)
-        write_questions(folder / QUESTIONS)
+        write_pairs(folder / PAIRS)
         with progress("heads ablated, one at a time") as update:
             importances = headscope.importance(
                 model,
-                task="retrieval",
-                data=folder / QUESTIONS,
+                task="similarity",
+                data=folder / PAIRS,
                 by=("ablation", "gradient"),
+                race=0.05,
                 progress=update,
             )
-        _record_final_path(importances, out / QUESTIONS)
+        _record_final_path(importances, out / PAIRS)
         study = study.merge(importances)
         study.record["command"] = run.typed
         study.record["pages"] = [{"title": "One sentence, all heads", "href": "look.html"}]
@@ -77,27 +79,32 @@ def demo(run: Run, data: TextData, config: DemoConfig) -> None:
     typer.echo(f"{out / 'look.html'} shows the attention of all 72 heads for one sentence.")
 
 
-def write_questions(file: Path) -> None:
-    """The bundled pairs as a task: which second paragraph follows the first? Both are given by their first words."""
+def write_pairs(file: Path) -> None:
+    """The bundled pairs as a task: do two beginnings of paragraphs belong together? Every second pair is unrelated."""
     from headscope.data.bundled import corpus_path
 
     lines = Path(corpus_path("wikipedia-pairs")).read_text("utf-8").splitlines()
+    pairs = [json.loads(line) for line in lines]
     with file.open("w", encoding="utf-8") as out:
-        for pair in map(json.loads, lines[:PAIRS_ASKED]):
-            question = {
+        for i, pair in enumerate(pairs[:EXAMPLES]):
+            is_related = i % 2 == 0
+            # The order is random, so the next pair of another article is a random one. Every second one: their own
+            # second paragraphs are not used.
+            other = next(later for later in pairs[i + 2 :: 2] if later["curid"] != pair["curid"])
+            example = {
                 "id": pair["id"],
-                "question": _first_words(pair["a"]),
-                "context": _first_words(pair["b"]),
-                "answers": {"text": [], "answer_start": []},
+                "a": _first_words(pair["a"]),
+                "b": _first_words((pair if is_related else other)["b"]),
+                "score": RELATED if is_related else UNRELATED,
             }
-            out.write(json.dumps(question, ensure_ascii=False) + "\n")
+            out.write(json.dumps(example, ensure_ascii=False) + "\n")
 
 
 def _first_words(text: str) -> str:
-    return " ".join(text.split()[:WORDS_ASKED])
+    return " ".join(text.split()[:WORDS])
 
 
-def _record_final_path(study: Study, questions: Path) -> None:
-    """Name the questions as they are named once the temporary directory has been renamed."""
+def _record_final_path(study: Study, data: Path) -> None:
+    """Name the data of the task as it is named once the temporary directory has been renamed."""
     section = study.record["importance"]
-    section["data"][0]["path"] = section["config"]["data"] = str(questions)
+    section["data"][0]["path"] = section["config"]["data"] = str(data)
