@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headscope.commands import app
-from headscope.commands.demo import EXAMPLES, WORDS, write_pairs
+from headscope.commands.demo import EXAMPLES, RELATED, WORDS, write_pairs
 from headscope.data.bundled import BUNDLED
 
 
@@ -22,7 +22,10 @@ def test_half_of_the_pairs_are_of_one_article_and_half_of_two(tmp_path: Path) ->
         json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text("utf-8").splitlines()
     ]
     assert len(examples) == EXAMPLES
-    assert Counter(example["score"] for example in examples) == {5: EXAMPLES / 2, 0: EXAMPLES / 2}
+    assert Counter(example["score"] for example in examples) == {
+        RELATED: EXAMPLES / 2,
+        0: EXAMPLES / 2,
+    }
     lines = BUNDLED["wikipedia-pairs"].read_text("utf-8").splitlines()
     bundled = {pair["id"]: pair for pair in map(json.loads, lines)}
     articles: dict[str, set[int]] = {}  # by the beginning of the second paragraph
@@ -31,7 +34,7 @@ def test_half_of_the_pairs_are_of_one_article_and_half_of_two(tmp_path: Path) ->
     for example in examples:
         pair = bundled[example["id"]]
         assert example["a"].split() == pair["a"].split()[:WORDS]
-        assert (pair["curid"] in articles[example["b"]]) == (example["score"] == 5)
+        assert (pair["curid"] in articles[example["b"]]) == (example["score"] == RELATED)
 
 
 @pytest.mark.real
