@@ -62,11 +62,11 @@ def test_the_demo_has_syntactic_and_significant_heads(
     # Chosen on one half of the sentences, reported on the other: better than the best fixed offset
     relations = pd.read_csv(demo / "relations.csv")
     objects = relations[(relations["relation"] == "obj") & (relations["direction"] == "dependent")]
-    assert (objects["low"] > objects["baseline"]).all()
+    assert (objects["low"] > objects["baseline"]).tolist() == [True]
     roles = pd.read_csv(demo / "roles.csv")
-    assert roles["role"].str.startswith("obj").any()
+    assert "syntactic: obj" in set(roles["role"])
     examples = pd.read_csv(demo / "examples.csv")
-    assert examples["role"].str.startswith("obj").any()
+    assert "syntactic: obj" in set(examples["role"])
 
     tests = pd.read_csv(demo / "significance.csv")
     losses = tests[tests["statistic"] == "ablation-loss"]
