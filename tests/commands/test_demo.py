@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,29 +11,22 @@ import pytest
 from typer.testing import CliRunner
 
 from headscope.commands import app
-from headscope.commands.demo import EXAMPLES, RELATED, WORDS, write_pairs
+from headscope.commands.demo import PAIRS_ASKED, WORDS_ASKED, write_questions
 from headscope.data.bundled import BUNDLED
+from headscope.data.squad import read_squad
 
 
-def test_half_of_the_pairs_are_of_one_article_and_half_of_two(tmp_path: Path) -> None:
-    write_pairs(tmp_path / "pairs.jsonl")
-    examples = [
-        json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text("utf-8").splitlines()
-    ]
-    assert len(examples) == EXAMPLES
-    assert Counter(example["score"] for example in examples) == {
-        RELATED: EXAMPLES / 2,
-        0: EXAMPLES / 2,
-    }
+def test_the_questions_are_beginnings_of_different_bundled_paragraphs(tmp_path: Path) -> None:
+    write_questions(tmp_path / "questions.jsonl")
+    questions = list(read_squad(tmp_path / "questions.jsonl"))
+    assert len(questions) == PAIRS_ASKED
+    # Two paragraphs that begin alike would be one, and its question would have two right answers.
+    assert len({question.context for question in questions}) == PAIRS_ASKED
     lines = BUNDLED["wikipedia-pairs"].read_text("utf-8").splitlines()
-    bundled = {pair["id"]: pair for pair in map(json.loads, lines)}
-    articles: dict[str, set[int]] = {}  # by the beginning of the second paragraph
-    for pair in bundled.values():
-        articles.setdefault(" ".join(pair["b"].split()[:WORDS]), set()).add(pair["curid"])
-    for example in examples:
-        pair = bundled[example["id"]]
-        assert example["a"].split() == pair["a"].split()[:WORDS]
-        assert (pair["curid"] in articles[example["b"]]) == (example["score"] == RELATED)
+    for question, line in zip(questions, lines, strict=False):
+        pair = json.loads(line)
+        assert question.text.split() == pair["a"].split()[:WORDS_ASKED]
+        assert question.context.split() == pair["b"].split()[:WORDS_ASKED]
 
 
 @pytest.mark.real
@@ -54,9 +46,9 @@ def test_the_demo_has_syntactic_and_significant_heads(
     record = json.loads((demo / "run.json").read_text("utf-8"))
     assert record["treebank"]["files"][0]["path"] == "ewt-sample"
     assert record["treebank"]["used"] == 200
-    assert record["importance"]["examples"] == EXAMPLES
+    assert record["importance"]["examples"] == PAIRS_ASKED
     assert record["importance"]["truncated"] == 0
-    assert record["importance"]["config"]["data"] == "demo/pairs.jsonl"
+    assert record["importance"]["config"]["data"] == "demo/questions.jsonl"
     assert Path(record["importance"]["data"][0]["path"]).is_file()
 
     # Chosen on one half of the sentences, reported on the other: better than the best fixed offset
@@ -70,5 +62,9 @@ def test_the_demo_has_syntactic_and_significant_heads(
 
     tests = pd.read_csv(demo / "significance.csv")
     losses = tests[tests["statistic"] == "ablation-loss"]
-    assert losses["is_significant"].sum() >= 3
-    assert losses["p_adjusted"].min() < 0.01
+    significant = losses[losses["is_significant"]]
+    # Worse without them, at 5 % after Holm's correction for all 72 heads
+    assert len(losses) == 72
+    assert len(significant) > 0
+    assert (significant["low"] > 0).all()
+    assert (losses["count"] == PAIRS_ASKED).all()

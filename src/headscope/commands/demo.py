@@ -25,12 +25,9 @@ SENTENCE = (
     "The committee that reviewed the engineers' proposals thanked them, and the"
     " chairwoman said she would answer soon."
 )
-PAIRS = "pairs.jsonl"
-EXAMPLES = 300
-WORDS = 13  # of each paragraph: examples are worth more than words when heads are compared
-# Scores of STS-B: "not equivalent, but share some details" and "on different topics". With 5 ("equivalent") for
-# related paragraphs, the loss would only measure that the model rightly calls no pair equivalent.
-RELATED, UNRELATED = 2, 0
+QUESTIONS = "questions.jsonl"
+# Beginnings rather than whole paragraphs: the task is harder, so that fewer tokens show which heads matter.
+PAIRS_ASKED, WORDS_ASKED = 200, 13
 
 
 @command()
@@ -54,17 +51,17 @@ def demo(run: Run, data: TextData, config: DemoConfig) -> None:
         )
         with progress("minilm over Wikipedia and parsed sentences") as update:
             study = headscope.analyze(model, data, progress=update)
-        write_pairs(folder / PAIRS)
+        write_questions(folder / QUESTIONS)
         with progress("heads ablated, one at a time") as update:
             importances = headscope.importance(
                 model,
-                task="similarity",
-                data=folder / PAIRS,
+                task="retrieval",
+                data=folder / QUESTIONS,
                 by=("ablation", "gradient"),
-                race=0.05,
+                batch_size=64,
                 progress=update,
             )
-        _record_final_path(importances, out / PAIRS)
+        _record_final_path(importances, out / QUESTIONS)
         study = study.merge(importances)
         study.record["command"] = run.typed
         study.record["pages"] = [{"title": "One sentence, all heads", "href": "look.html"}]
@@ -81,32 +78,27 @@ def demo(run: Run, data: TextData, config: DemoConfig) -> None:
     typer.echo(f"{out / 'look.html'} shows the attention of all 72 heads for one sentence.")
 
 
-def write_pairs(file: Path) -> None:
-    """The bundled pairs as a task: do two beginnings of paragraphs belong together? Every second pair is unrelated."""
+def write_questions(file: Path) -> None:
+    """The bundled pairs as a task: which second paragraph follows the first? Both are given by their first words."""
     from headscope.data.bundled import corpus_path
 
     lines = Path(corpus_path("wikipedia-pairs")).read_text("utf-8").splitlines()
-    pairs = [json.loads(line) for line in lines]
     with file.open("w", encoding="utf-8") as out:
-        for i, pair in enumerate(pairs[:EXAMPLES]):
-            is_related = i % 2 == 0
-            # The order is random, so the next pair of another article is a random one. Every second one: their own
-            # second paragraphs are not used.
-            other = next(later for later in pairs[i + 2 :: 2] if later["curid"] != pair["curid"])
-            example = {
+        for pair in map(json.loads, lines[:PAIRS_ASKED]):
+            question = {
                 "id": pair["id"],
-                "a": _first_words(pair["a"]),
-                "b": _first_words((pair if is_related else other)["b"]),
-                "score": RELATED if is_related else UNRELATED,
+                "question": _first_words(pair["a"]),
+                "context": _first_words(pair["b"]),
+                "answers": {"text": [], "answer_start": []},
             }
-            out.write(json.dumps(example, ensure_ascii=False) + "\n")
+            out.write(json.dumps(question, ensure_ascii=False) + "\n")
 
 
 def _first_words(text: str) -> str:
-    return " ".join(text.split()[:WORDS])
+    return " ".join(text.split()[:WORDS_ASKED])
 
 
-def _record_final_path(study: Study, data: Path) -> None:
-    """Name the data of the task as it is named once the temporary directory has been renamed."""
+def _record_final_path(study: Study, questions: Path) -> None:
+    """Name the questions as they are named once the temporary directory has been renamed."""
     section = study.record["importance"]
-    section["data"][0]["path"] = section["config"]["data"] = str(data)
+    section["data"][0]["path"] = section["config"]["data"] = str(questions)

@@ -16,7 +16,7 @@ class DemoConfig(Config):
 
     command = "demo"
     uses = {Run: ("out",), TextData: ("limit",)}
-    defaults = {"out": Path("demo"), "limit": 250}
+    defaults = {"out": Path("demo"), "limit": 200}
     helps = {
         "out": "The directory to write into; a former demo is replaced",
         "limit": "Pairs of paragraphs to analyse",
