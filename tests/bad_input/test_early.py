@@ -65,6 +65,7 @@ ON_TASK = "--task sst2 --data dev.tsv"
 PRUNE = f"prune model {ON_TASK} --out new"
 NO_TARGET = "prune requires --heads, --plan, or --task and --data to search for heads with."
 NO_FILE = "cannot be read: No such file or directory. Expected a text file, or one in gzip. Check the path."
+NO_TREEBANK = "gone.conllu: there is no such file here. Expected a file, or a treebank that comes with headscope: ewt-sample."
 NOT_EMPTY = "full: the directory is neither a study nor empty. Expected the name of a new directory. Choose another --out."
 
 # What is wrong whatever the model is
@@ -72,7 +73,8 @@ WRONG: dict[str, str] = {
     "analyze model --corpus gone.txt --out new": "gone.txt: there is no such file here. Expected a file, or a corpus "
     "that comes with headscope: wikipedia-pairs.",
     "analyze model --corpus gone/gone.txt --out new": f"gone/gone.txt: {NO_FILE}",
-    "analyze model --treebank gone.conllu --out new": f"gone.conllu: {NO_FILE}",
+    "analyze model --treebank gone/gone.conllu --out new": f"gone/gone.conllu: {NO_FILE}",
+    "analyze model --treebank gone.conllu --out new": NO_TREEBANK,
     "analyze model --coreference gone.conll --out new": f"gone.conll: {NO_FILE}",
     "analyze model --corpus good.txt --frequency gone/list --out new": f"gone/list: {NO_FILE}",
     "analyze model --corpus wikipedia-pairs --out new": "wikipedia-pairs: this corpus holds pairs of texts. Add --pairs.",
@@ -192,7 +194,7 @@ WRONG: dict[str, str] = {
     "headscope trained with --checkpoints N.",
     "pretrain --corpus gone.txt --out new": "gone.txt: there is no such file here. Expected a file, or a corpus that "
     "comes with headscope: wikipedia-pairs.",
-    "probe model --treebank gone.conllu --out new": f"gone.conllu: {NO_FILE}",
+    "probe model --treebank gone.conllu --out new": NO_TREEBANK,
     "ablate-edges model --corpus good.txt --to specials --out new": '--to must be classification, content, punctuation, '
     'separator or special, got "specials". Did you mean "special"?',
 }  # fmt: skip

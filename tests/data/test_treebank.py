@@ -189,9 +189,9 @@ def test_a_treebank_without_a_good_sentence_is_said(here: Path) -> None:
 
 def test_a_file_that_is_missing_or_not_text_is_refused(here: Path) -> None:
     with pytest.raises(HeadscopeError) as refused:
-        list(read_treebank("missing.conllu"))
+        list(read_treebank("gone/missing.conllu"))
     assert str(refused.value) == (
-        "missing.conllu: cannot be read: No such file or directory. Expected a text file, or one in gzip. "
+        "gone/missing.conllu: cannot be read: No such file or directory. Expected a text file, or one in gzip. "
         "Check the path."
     )
     Path("latin.conllu").write_bytes(row(1, "é", 0).encode("latin-1"))

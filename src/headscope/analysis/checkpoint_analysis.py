@@ -16,7 +16,7 @@ from headscope.config.option import record_options
 from headscope.config.requirements import ANALYZE_MASK, without_effect
 from headscope.config.shared import Reading, Run
 from headscope.config.texts import TextData
-from headscope.data.bundled import corpus_path
+from headscope.data.bundled import source_path
 from headscope.data.text_lines import can_be_read_again
 from headscope.errors import HeadscopeError
 from headscope.study.inputs import Corpus, read_annotations
@@ -95,7 +95,7 @@ def analyze_checkpoints(
 def _check_files(data: TextData) -> None:
     """Refuse what the first analysis would refuse, and files that cannot be read for every checkpoint."""
     for file in [*data.corpus, *data.treebank, *data.coreference]:
-        if not can_be_read_again(corpus_path(file)):
+        if not can_be_read_again(source_path(file)):
             expected = "a file: every checkpoint reads it"
             raise HeadscopeError("this can be read only once", where=file, expected=expected)
     if data.corpus:

@@ -10,7 +10,7 @@ from headscope.atomic_dir import check_free, read_record
 from headscope.config.names import TASKS
 from headscope.config.option import Config
 from headscope.data import hf_datasets as hub
-from headscope.data.bundled import corpus_path
+from headscope.data.bundled import corpus_path, treebank_path
 from headscope.data.examples import read_examples
 from headscope.data.frequency import frequency_file
 from headscope.data.records import find_split
@@ -24,9 +24,11 @@ RECORDS = ("run.json", "cut.json")  # of directories that hold a study
 
 def check_files(main: type[Config], values: Values) -> None:
     """Refuse files and directories that do not exist, or whose first line cannot be read. main: of the command."""
-    for name in ("treebank", "coreference", "test"):
+    for path in values.get("coreference") or ():
+        _check_lines(path)
+    for name in ("treebank", "test"):  # test: treebanks to evaluate probes on
         for path in values.get(name) or ():
-            _check_lines(path)
+            _check_lines(treebank_path(path))
     if isinstance(values.get("corpus"), list | tuple):
         _check_corpus(values)
     if values.get("vectors") is not None:

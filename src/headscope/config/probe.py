@@ -32,7 +32,7 @@ class ProbeConfig(Config):
         Run: ("out", "seed", "revision", "device", "dtype", "overwrite"),
     }
     helps = {
-        "treebank": "Treebanks in CoNLL-U to train the probes on",
+        "treebank": "Treebanks in CoNLL-U to train the probes on. ewt-sample is a treebank that comes with headscope",
         "lenient": "Skip and count malformed sentences",
         "limit": "Maximum number of sentences of each treebank, from its start",
         "max_length": "Maximum number of tokens per sentence; longer ones are skipped and counted",

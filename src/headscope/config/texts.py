@@ -41,7 +41,7 @@ class TextData(Config):
     treebank: list[str | Path] = option(
         (),
         "Treebanks in CoNLL-U, to measure which head follows which syntactic relation. Without --corpus their "
-        "sentences are the corpus",
+        "sentences are the corpus. ewt-sample is a treebank that comes with headscope",
         parse=file_list,
         metavar="FILE…",
         show_default=False,

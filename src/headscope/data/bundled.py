@@ -1,4 +1,4 @@
-"""The corpora that come with headscope, by name."""
+"""The corpora and treebanks that come with headscope, by name."""
 
 from __future__ import annotations
 
@@ -10,11 +10,22 @@ from headscope.errors import HeadscopeError, choices
 
 FOLDER = Path(__file__).parent / "corpora"
 BUNDLED = {"wikipedia-pairs": FOLDER / "wikipedia-pairs.jsonl"}
+TREEBANKS = {"ewt-sample": FOLDER / "ewt-sample.conllu.gz"}  # written by scripts/sample_treebank.py
 
 
 def corpus_path(path: str | Path) -> str | Path:
     """The path of a corpus: a bundled one by name, unless such a file exists here; else the path as given."""
     return bundled_path(path, BUNDLED, "corpus")
+
+
+def treebank_path(path: str | Path) -> str | Path:
+    """The path of a treebank: a bundled one by name, unless such a file exists here; else the path as given."""
+    return bundled_path(path, TREEBANKS, "treebank")
+
+
+def source_path(path: str | Path) -> str | Path:
+    """The path of any input: a bundled corpus or treebank by name, unless such a file exists here; else as given."""
+    return bundled_path(path, BUNDLED | TREEBANKS, "corpus or treebank")
 
 
 def bundled_path(path: str | Path, bundled: Mapping[str, Path], kind: str) -> str | Path:

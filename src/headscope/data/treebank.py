@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from headscope.data.bundled import treebank_path
 from headscope.data.text_lines import count_columns, read_lines
 from headscope.errors import HeadscopeError
 
@@ -85,7 +86,7 @@ def read_treebank(
 def _blocks(path: str | Path) -> Iterator[list[Line]]:
     """Groups of lines between blank ones, except groups of comments alone; the last needs no blank line after it."""
     block: list[Line] = []
-    for number, line in read_lines(path):
+    for number, line in read_lines(treebank_path(path)):
         if line.strip(" "):
             block.append((number, line))
         else:

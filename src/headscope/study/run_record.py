@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from headscope.data.bundled import corpus_path
+from headscope.data.bundled import source_path
 from headscope.data.text_lines import can_be_read_again
 from headscope.errors import HeadscopeError
 from headscope.model.attention_model import AttentionModel
@@ -93,9 +93,10 @@ def describe_files(paths: Iterable[str | Path]) -> list[FileRecord]:
 
 
 def _describe_file(path: str | Path) -> FileRecord:
-    if not can_be_read_again(corpus_path(path)):
+    source = source_path(path)
+    if not can_be_read_again(source):
         return {"path": str(path)}
-    return {"path": str(path), "sha256": sha256_of(Path(corpus_path(path)))}
+    return {"path": str(path), "sha256": sha256_of(Path(source))}
 
 
 @cache
