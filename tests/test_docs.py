@@ -122,7 +122,9 @@ def test_every_command_is_in_the_readme() -> None:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("name", ["README.md", "docs/how-to/use-python.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/how-to/use-python.md", "docs/tutorials/check-a-number.md"]
+)
 def test_the_python_snippets_run(
     name: str, zoo_model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,11 +26,6 @@ DIALECT_OF_PAGES = (
     r"|\b([Ss]o (many|much) of|shared? out|by the clock|cut at|[Ii]ntact|[Rr]aced?|[Dd]oors?)\b"
     r"|(?<!here )\b(is|are|was|were) no (?!longer|more|less|fewer|larger|better|worse)"
 )
-# Pages that are still to be rewritten.
-NOT_YET = {
-    "README.md",
-    "docs/how-to/use-python.md",
-}
 DIALECT = r"\b(canary|foretold|twin|mend(s|ed|ing)?|worn|[Ss]o (many|much) of)\b"
 
 
@@ -98,7 +93,7 @@ def test_help_of_options_begins_with_a_noun_or_a_verb():
     assert bad == []
 
 
-@pytest.mark.parametrize("name", sorted(set(PAGES) - NOT_YET))
+@pytest.mark.parametrize("name", PAGES)
 def test_pages_have_short_sentences_and_paragraphs(name: str):
     prose = list(paragraphs((ROOT / name).read_text("utf-8")))
     long_sentences = [
@@ -115,7 +110,7 @@ def test_pages_have_short_sentences_and_paragraphs(name: str):
     assert (long_sentences, long_paragraphs) == ([], [])
 
 
-@pytest.mark.parametrize("name", sorted(set(PAGES) - NOT_YET))
+@pytest.mark.parametrize("name", PAGES)
 def test_pages_use_the_words_of_the_field(name: str):
     assert [
         f"{name}:{paragraph.line} …{paragraph.text[max(0, match.start() - 30) : match.end() + 20]}…"
