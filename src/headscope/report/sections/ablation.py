@@ -14,7 +14,15 @@ from headscope.report.drawing.heat_maps import Panel, draw_panels
 from headscope.report.drawing.palette import ON_DARK, ON_LIGHT
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import style
-from headscope.report.finding import MOST_NAMED, Finding, head_estimate, short_number
+from headscope.report.finding import (
+    MOST_NAMED,
+    Finding,
+    HeadEstimate,
+    Headline,
+    head_estimate,
+    join_details,
+    short_number,
+)
 from headscope.report.run_facts import ENOUGH_TEXTS
 from headscope.report.scale import scale_of, title_of
 from headscope.report.section import Fact, Section, needs_table
@@ -70,8 +78,8 @@ class Ablation(StudyFigure):
         self.statistics = (statistic,)
         self.title = title_of(statistic)
         self.caption = (
-            f"Ablated minus intact; {WORSE[statistic]}. A star means that p (Holm), corrected for "
-            f"testing all heads, is below {ALPHA:g}, nothing else: a pale cell may have one and a dark cell none. "
+            f"Ablated minus unpruned; {WORSE[statistic]}. A star marks a significant change: p (Holm), corrected for "
+            f"testing all heads, is below {ALPHA:g}. A pale cell may have a star and a dark cell none. "
             "Rows are layers, 0 (next to the input) at the top; columns are heads; grey: no value."
         )
 
@@ -94,7 +102,7 @@ class Ablation(StudyFigure):
         if TABLE in study.tables:
             count = sum(int(stars.sum()) for stars in starred.values())
             tests = f"{ALPHA:g}, Holm over {int(np.isfinite(values).sum())} heads"
-            subtitle += f" · ★ significant ({tests}), nothing else: {count}"
+            subtitle += f" · ★ significant ({tests}): {count}"
         figure = draw_panels(panels, scale, self.title, subtitle, unit)
         for ax, stack in zip(figure.axes, stacks, strict=False):
             _draw_stars(ax, starred[stack])
@@ -146,18 +154,18 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         **_change_columns(losses, "loss", ""),
         **_change_columns(metrics, "metric", ", metric"),
         "examples": lambda row: count_cell(row["count"]),
-        "settled": lambda row: count_cell(row["settled_at"]),
+        "stable after": lambda row: count_cell(row["settled_at"]),
     }
     loss_tests, metric_tests = (
         " and ".join(sorted({plain(row["test"], 20) for row in rows.values()}))
         for rows in (losses, metrics)
     )
     note = (
-        f"Task: {_of_importance(study, 'task')}; metric: {_of_importance(study, 'metric')}. Ablated minus intact when "
-        "the head is removed alone, the largest change of loss first. p is that of the head's own test "
-        f"(loss: {loss_tests}; metric: {metric_tests}), p (Holm) is corrected for "
-        f"testing all heads. A star means that p (Holm) is below {ALPHA:g}, nothing else. {UNCORRECTED} "
-        "Settled: after so many examples the verdict on the loss never changed again."
+        f"Task: {_of_importance(study, 'task')}; metric: {_of_importance(study, 'metric')}. Each head is ablated alone: "
+        "ablated minus unpruned, the largest change of loss first. p is that of the head's own test "
+        f"(loss: {loss_tests}; metric: {metric_tests}); p (Holm) is corrected for "
+        f"testing all heads. A star marks p (Holm) below {ALPHA:g}. {UNCORRECTED} "
+        "Stable after: the number of examples after which the verdict on the loss did not change any more."
     )
     figures = ("ablation", "masking", *(() if "agreement" in study.tables else ("agreement",)))
     rows = rows_of(sorted(losses.values(), key=_by_size), columns)
@@ -199,7 +207,7 @@ def knows_nothing(study: Study) -> Iterator[Finding]:
         if warning := entry_of(study.record, entry, "knows_nothing"):
             sentence = plain(warning, 400)
             sentence = sentence[:1].upper() + sentence[1:]
-            yield Finding("", sentence, (), kind="importance", topic="chance")
+            yield Finding("", sentence, (), kind="warning")
 
 
 @needs_table(TABLE)
@@ -229,7 +237,68 @@ def removals(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     after = f"; {ends} uncorrected, significance is by p (Holm) over {len(rows)} heads"
     after += _resolution(study, rows, is_found=len(sure) > 0)
     first = tuple(heads[:MOST_NAMED])
-    yield Finding(LOSS, sentence, first, more, kind="importance", strength=strength, after=after)
+    is_null = not len(sure)
+    headline = (
+        _nothing_headline(study, rows, noun) if is_null else _headline(study, rows, sure, heads[0])
+    )
+    yield Finding(
+        LOSS,
+        sentence,
+        first,
+        more,
+        kind="importance",
+        strength=strength,
+        after=after,
+        headline=headline,
+        is_null=is_null,
+    )
+
+
+def _headline(
+    study: Study, rows: pd.DataFrame, sure: pd.DataFrame, head: HeadEstimate
+) -> Headline:
+    """The head that matters most, with the change in percent of the loss if the loss is known."""
+    intact = entry_of(study.record, "importance", "intact", "loss", "value")
+    task = _of_importance(study, "task")
+    is_fixed = entry_of(study.record, "importance", "mode") == "fixed"
+    many = count_text(study, keys_of(sure), keys_of(rows))
+    matters = f"{many} change the loss significantly"
+    means = "gets a fixed pattern" if is_fixed else "is removed"
+    change = f"{'rises' if head.value > 0 else 'falls'} by"
+    number = short_number(abs(head.value), head.decimals)
+    interval = f"95\u00a0% interval {short_number(head.low, head.decimals, sign=True)} to {short_number(head.high, head.decimals, sign=True)}"
+    if isinstance(intact, float) and intact > 0:
+        share = f"{100 * abs(head.value) / intact:.0f}\u00a0%"
+        return Headline(
+            f"matters most: when it {means}, the {task} loss {change}",
+            share,
+            "",
+            join_details(f"{number} of {intact:.3f}, {interval}", matters),
+            head.head,
+        )
+    return Headline(
+        f"matters most: when it {means}, the {task} loss {change}",
+        number,
+        "",
+        join_details(interval, matters),
+        head.head,
+    )
+
+
+def _nothing_headline(study: Study, rows: pd.DataFrame, noun: str) -> Headline | None:
+    """That no single head matters, with the smallest change that could have been seen; None if that is unknown."""
+    count = int(rows["count"].median())
+    least = least_significant(rows["low"], rows["high"], count)
+    if not math.isfinite(least):
+        return None
+    intact = entry_of(study.record, "importance", "intact", "loss", "value")
+    share = f" ({100 * least / intact:.0f}\u00a0% of it)" if isinstance(intact, float) and intact > 0 else ""
+    return Headline(
+        f"No single head's {noun} changes the {_of_importance(study, 'task')} loss significantly; changes below",
+        short_number(least, decimals_for([least])),
+        f"{share} could not be seen".strip(),
+        f"at the median head, on {group_digits(count)} examples, corrected for {len(rows)} heads",
+    )
 
 
 def _resolution(study: Study, rows: pd.DataFrame, *, is_found: bool) -> str:
