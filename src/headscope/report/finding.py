@@ -65,7 +65,9 @@ class HeadEstimate(NamedTuple):
     def times_uniform(self) -> str:
         """`69 times uniform`; empty if the value under uniform attention is not known."""
         times = self.value / self.uniform if self.uniform > 0 else math.nan
-        return f"{times:.{0 if times >= 9.95 else 1}f} times uniform" if math.isfinite(times) else ""
+        return (
+            f"{times:.{0 if times >= 9.95 else 1}f} times uniform" if math.isfinite(times) else ""
+        )
 
     def strength(self, chance: float) -> float:
         """Distance between the value and chance in half-widths of the interval; 0 if one of them is unknown."""
@@ -183,10 +185,11 @@ def noise_warning(row: Mapping[Any, Any]) -> str:
     examples = int(count) if isinstance(count, int | float) else None
     data = "here" if examples is None else f"with {examples} examples"
     if math.isnan(ceiling):
-        return f"{data} the changes by removal are nothing but noise: they say nothing of which heads matter"
+        return f"{data} the changes by ablation are only noise: they do not show which heads matter"
     return (
-        f"{data} even the true importances would reach only {short_number(ceiling, 2)} (the noise ceiling), and heads "
-        f"are ranked from {LEAST_CEILING:g}; {advise_examples(ceiling, examples)}"
+        f"{data} even the true importance scores would reach only {short_number(ceiling, 2)} (the noise "
+        f"ceiling); heads are "
+        f"ranked from {LEAST_CEILING:g}; {advise_examples(ceiling, examples)}"
     )
 
 

@@ -198,12 +198,12 @@ def importance_lines(study: Study) -> dict[HeadKey, list[dict[str, str]]]:
         decimals = decimals_for(row["value"] for row in rows)
         for row in rows:
             text = interval_cell(row["value"], row["low"], row["high"], decimals).text
-            what = f"change of {quantity} of {task} without it"
+            what = f"change of the {task} {quantity} when ablated"
             lines[head_key(row)].append({"what": what, "text": text, "after": _verdict(row)})
     for row in fixed_pattern_effects(study).to_dict("records"):
         text = interval_cell(row["loss_change"], row["low"], row["high"], 4).text
         pattern, task = plain(row["pattern"], 40), plain(row["task"], 40)
-        what = f"attending by “{pattern}” instead changes the loss of {task} by"
+        what = f"change of the {task} loss with the fixed pattern “{pattern}”"
         lines[head_key(row)].append({"what": what, "text": text, "after": ""})
     return dict(lines)
 

@@ -84,7 +84,8 @@ def _colouring(
 
 
 def _by_role(study: Study) -> Iterator[dict[str, Any]]:
-    roles, colours = roles_by_head(study), {}
+    roles = roles_by_head(study)
+    colours: dict[str, str] = {}
     labels = {key: family_of(of_head[0].name, study) for key, of_head in roles.items()}
     for key, tendency in tendencies(study).items():
         family, text = tendency_family(tendency.name)
@@ -109,7 +110,8 @@ def _by_significance(study: Study) -> Iterator[dict[str, Any]]:
             label = direction if row["is_significant"] is True else UNCLEAR
             labels[head_key(row)] = label, STARS[label]
     definition = (
-        "Whether the loss changes significantly when the head is ablated alone, after Holm's correction over all heads. "
+        "Whether the loss changes significantly when the head is ablated alone, after Holm's correction over "
+        "all heads. "
         "A change that is not significant may still be there: the examples were too few to tell."
     )
     yield from _colouring(study, "what matters", definition, labels, MATTERS)
@@ -127,7 +129,9 @@ def _by_set(study: Study) -> Iterator[dict[str, Any]]:
             head_key(row): (gone, "✕") if (row["value"] >= 0.5) == is_cut else (stays, "")
             for row in values_for(study, name).to_dict("records")
         }
-        definition = "Heads that the plan prunes." if is_cut else "Heads that the learned gates keep open."
+        definition = (
+            "Heads that the plan prunes." if is_cut else "Heads that the learned gates keep open."
+        )
         yield from _colouring(study, name, definition, labels, {stays: STAYS, gone: GONE})
 
 

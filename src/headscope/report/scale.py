@@ -44,8 +44,8 @@ WORSE_ABOVE = ("ablation-loss", "gradient", "gradient-second")
 # 0 is in the middle of the scale, whatever the values
 SIGNED = (*WORSE_ABOVE, "ablation-metric", "relevance-signed")
 # Statistics of gate and learn-mask, whose names end with the aim of the training
-_GATE = "1 where the head's learned gate is open in the end, 0 where it is closed."
-_MASK = "The share of attention in the texts learned from that the head's mask leaves open."
+_GATE = "1 if the head's learned gate is open after training, 0 if it is closed."
+_MASK = "Fraction of attention in the training texts that the head's mask leaves open."
 LEARNED = {
     GATE: Definition("share", "Gates", _GATE),
     MASK_OPEN: Definition("share", "Open share of the mask", _MASK),

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headscope.report.page.other_tables import other_tables
-from headscope.report.page.payload import PAGE_BYTES as PAGE_BYTES
-from headscope.report.page.payload import payload
-from headscope.report.page.templates import to_json
 from headscope.report.page.first_screen import (
     explorer_command,
     next_links,
     short_heading,
     subtitle,
 )
+from headscope.report.page.other_tables import other_tables
+from headscope.report.page.payload import PAGE_BYTES as PAGE_BYTES
+from headscope.report.page.payload import payload
 from headscope.report.page.static_map import static_map
+from headscope.report.page.templates import to_json
 from headscope.report.run_facts import few_texts, heads_of, unknown_tokens
 from headscope.report.scale import scale_of, sentence_of, title_of
 from headscope.report.sections import parts_of, topics_of

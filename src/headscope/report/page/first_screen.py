@@ -47,7 +47,9 @@ def subtitle(study: Study) -> str:
     """`6 layers × 12 heads · 500 text pairs, mean 104 tokens · retrieval task, 64 examples`."""
     record = study.record
     return SEPARATOR.join(
-        filter(None, (_size(study), _texts(record), _sentences(record), _task(record), *_edits(record)))
+        filter(
+            None, (_size(study), _texts(record), _sentences(record), _task(record), *_edits(record))
+        )
     )
 
 

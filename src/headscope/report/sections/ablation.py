@@ -161,7 +161,8 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         for rows in (losses, metrics)
     )
     note = (
-        f"Task: {_of_importance(study, 'task')}; metric: {_of_importance(study, 'metric')}. Each head is ablated alone: "
+        f"Task: {_of_importance(study, 'task')}; metric: {_of_importance(study, 'metric')}. Each head is "
+        f"ablated alone: "
         "ablated minus unpruned, the largest change of loss first. p is that of the head's own test "
         f"(loss: {loss_tests}; metric: {metric_tests}); p (Holm) is corrected for "
         f"testing all heads. A star marks p (Holm) below {ALPHA:g}. {UNCORRECTED} "
@@ -254,9 +255,7 @@ def removals(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     )
 
 
-def _headline(
-    study: Study, rows: pd.DataFrame, sure: pd.DataFrame, head: HeadEstimate
-) -> Headline:
+def _headline(study: Study, rows: pd.DataFrame, sure: pd.DataFrame, head: HeadEstimate) -> Headline:
     """The head that matters most, with the change in percent of the loss if the loss is known."""
     intact = entry_of(study.record, "importance", "intact", "loss", "value")
     task = _of_importance(study, "task")
@@ -266,7 +265,8 @@ def _headline(
     means = "gets a fixed pattern" if is_fixed else "is removed"
     change = f"{'rises' if head.value > 0 else 'falls'} by"
     number = short_number(abs(head.value), head.decimals)
-    interval = f"95\u00a0% interval {short_number(head.low, head.decimals, sign=True)} to {short_number(head.high, head.decimals, sign=True)}"
+    low, high = (short_number(end, head.decimals, sign=True) for end in (head.low, head.high))
+    interval = f"95\u00a0% interval {low} to {high}"
     if isinstance(intact, float) and intact > 0:
         share = f"{100 * abs(head.value) / intact:.0f}\u00a0%"
         return Headline(
@@ -292,7 +292,11 @@ def _nothing_headline(study: Study, rows: pd.DataFrame, noun: str) -> Headline |
     if not math.isfinite(least):
         return None
     intact = entry_of(study.record, "importance", "intact", "loss", "value")
-    share = f" ({100 * least / intact:.0f}\u00a0% of it)" if isinstance(intact, float) and intact > 0 else ""
+    share = (
+        f" ({100 * least / intact:.0f}\u00a0% of it)"
+        if isinstance(intact, float) and intact > 0
+        else ""
+    )
     return Headline(
         f"No single head's {noun} changes the {_of_importance(study, 'task')} loss significantly; changes below",
         short_number(least, decimals_for([least])),

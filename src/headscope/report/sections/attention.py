@@ -64,7 +64,7 @@ class LayerShares(LayerFigure):
     name = "layer-shares"
     title = "Attention to special tokens and punctuation, by layer"
     caption = (
-        "Each dot is a head and the line is the mean of its layer: the higher, the more of the attention "
+        "Each dot is a head; the line is the mean of its layer. The higher, the more of the attention "
         "goes to that kind of token."
     )
     headings, statistics, unit, most = SHARES, tuple(SHARES), "share of attention", 1.0
@@ -80,8 +80,8 @@ class LayerEntropy(LayerFigure):
     name = "layer-entropy"
     title = "Entropy of attention, by layer"
     caption = (
-        "Each dot is a head and the line is the mean of its layer: near 0 a head looks at one token, high up "
-        "it spreads over many."
+        "Each dot is a head; the line is the mean of its layer. Near 0 a head attends to one token; a high entropy "
+        "means diffuse attention over many."
     )
     headings, statistics, unit = ENTROPIES, tuple(ENTROPIES), "entropy in nats"
 
@@ -106,7 +106,11 @@ def _majority(statistic: str, target: str, topic: str) -> Rule:
         if not above:
             sentence = f"No head{where} gives more than half of its attention to {target}; the most is that of"
             headline = Headline(
-                "gives", percent(most.value), f"of its attention to {target}, more than any other", "", most.head
+                "gives",
+                percent(most.value),
+                f"of its attention to {target}, more than any other",
+                "",
+                most.head,
             )
             return Finding(
                 statistic,
@@ -135,9 +139,7 @@ def _majority(statistic: str, target: str, topic: str) -> Rule:
             most.head,
         )
         evidence = most.evidence(0.5)
-        return Finding(
-            statistic, sentence, named, more, topic=topic, headline=headline, **evidence
-        )
+        return Finding(statistic, sentence, named, more, topic=topic, headline=headline, **evidence)
 
     return rule
 

@@ -33,8 +33,9 @@ class EffectiveLengthsFigure(StudyFigure):
     table = "effective_lengths"
     title = "Effective attention and raw, by length of the text"
     caption = (
-        "Pearson's correlation of the two maps, a mean over the heads of a layer, in texts of up to so many tokens; "
-        "bars are 95 % intervals over texts. Up to the width of a head all of attention is effective. "
+        "Pearson's correlation of the two maps, averaged over the heads of a layer, by the length of the "
+        "text; bars are "
+        "95 % intervals over texts. Up to the width of a head all attention is effective. "
     )
 
     @classmethod

@@ -30,8 +30,8 @@ class MixingFigure(StudyFigure):
     """A panel for each stack, a line for each form of mixing."""
 
     name = table = "mixing"
-    title = "How much of a token comes from others, by layer"
-    caption = "By weights alone, by the length of what heads move, with the residual, and behind the LayerNorm."
+    title = "How much of a token comes from other tokens, by layer"
+    caption = "By weights alone, by the norm of the moved vectors, with the residual, and after the LayerNorm."
 
     def draw(self, study: Study) -> Figure:
         panels = []

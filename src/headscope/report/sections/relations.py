@@ -106,7 +106,8 @@ class BestHeads(StackFigure):
     table = TABLE
     title = "The best head for each relation"
     caption = (
-        "A dot is the head that was best on the selection half of the sentences. Its accuracy, with a 95 % interval, is "
+        "A dot is the head that was best on the selection half of the sentences. Its accuracy, with a 95 % "
+        "interval, is "
         "that on the report half; LAYER.HEAD is next to it. A filled dot is above the best fixed offset (the bar) by "
         "the margin that a role requires. A cross is the best head of the random-weight control, if there is one. The "
         "number of pairs is in brackets."
@@ -181,7 +182,9 @@ def _draw_row(ax: Axes, row: Any, y: int, margin: float) -> None:
 def part(study: Study, table: pd.DataFrame) -> Part:
     columns: Columns = {
         "relation": text_column("relation", 60),
-        "direction": lambda row: Cell(direction_label(row["direction"]), plain(row["direction"], 20)),
+        "direction": lambda row: Cell(
+            direction_label(row["direction"]), plain(row["direction"], 20)
+        ),
         "head": head_column(study),
         "accuracy": interval_column("accuracy"),
         "gain": lambda row: number_cell(row["accuracy"] - row["baseline"], sign=True),
@@ -191,7 +194,8 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "pairs": lambda row: count_cell(row["count"]),
     }
     note = (
-        "The syntactic head (governor) is the word that a dependent belongs to in the parse tree. Dependent → syntactic "
+        "The syntactic head (governor) is the word that a dependent belongs to in the parse tree. Dependent "
+        "→ syntactic "
         "head: the dependent's largest weight is on its syntactic head. Syntactic head → dependent: the other way "
         "round. Compared over all words: no other word gives the dependent more weight than its syntactic head does. "
         "Each attention head was selected on one half of the sentences and is reported on the other. Gain is over the "
@@ -237,7 +241,8 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
         yield Finding("", none, (), kind="relations", is_null=True)
     for row in list(best.values())[:BEST_RELATIONS]:
         sentence = (
-            f"Relation {plain(row['relation'], 60)}, {direction_label(row['direction'])}: the best fixed offset is right in "
+            f"Relation {plain(row['relation'], 60)}, {direction_label(row['direction'])}: the best fixed "
+            f"offset is right in "
             f"{short_number(row['baseline'])} of the pairs; the head selected on other sentences is"
         )
         head, rival = head_estimate(study, row, "accuracy"), row["accuracy"] - row["gain"]
@@ -270,7 +275,7 @@ def _fact(record: Mapping[str, Any]) -> str:
 
 SECTION = Section(
     figures={41: BestHeads},
-    parts={90: part},
+    parts={20: part},
     findings={80: findings},
     facts={20: Fact("treebank", _fact)},
 )

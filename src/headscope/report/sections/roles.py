@@ -254,7 +254,11 @@ def _headline(study: Study, sure: Mapping[HeadKey, Role], count: str) -> Headlin
     def rank(item: tuple[HeadKey, Role]) -> tuple[bool, bool, float]:
         role = item[1]
         is_vague = role.name in ("diffuse", "peaked", "special tokens", "block")
-        return family_of(role.name, study)[0] not in ("relation", "coreference"), not is_vague, role.strength
+        return (
+            family_of(role.name, study)[0] not in ("relation", "coreference"),
+            not is_vague,
+            role.strength,
+        )
 
     (stack, layer, head), role = max(sure.items(), key=rank)
     row = {"stack": stack, "layer": layer, "head": head, **vars(role)}
