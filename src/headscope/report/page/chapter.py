@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 MOST_SVG_BYTES = 1_500_000
-ON_FIRST_SCREEN = "roles-"
 BYTES_OF_CELL = 60  # about; of a table, with its tags
 
 
@@ -86,12 +85,7 @@ def chapter_view(
     study, prefix = chapter.study, f"m{number}-" if number else ""
     vectors = (f for of in (drawn.figures, *drawn.others) for f in of if not f.is_raster)
     is_heavy = sum(len(figure.inline()) for figure in vectors) > MOST_SVG_BYTES
-    # The map of roles is the interactive map at the top; its figure stays in the directory.
-    shown = [
-        _figure(figure, is_heavy, prefix)
-        for figure in drawn.figures
-        if not figure.name.startswith(ON_FIRST_SCREEN)
-    ]
+    shown = [_figure(figure, is_heavy, prefix) for figure in drawn.figures]
     parts = [
         (part, [figure for figure in shown if figure["stem"].startswith(part.figures)])
         for part in parts_of(study)
