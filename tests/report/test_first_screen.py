@@ -15,7 +15,7 @@ from headscope.analysis.roles import UNDETERMINED
 from headscope.report.finding import Headline, name_head, percent
 from headscope.report.head_cards import ROLE_LABELS, role_label, roles_by_head
 from headscope.report.map_colours import colourings_of
-from headscope.report.page.first_screen import explorer_command, subtitle
+from headscope.report.page.first_screen import explorer_command, full_name, subtitle
 from headscope.report.page.render import render
 from headscope.report.sections import findings_of
 from headscope.report.tendencies import RULE, tendencies
@@ -185,7 +185,7 @@ def test_that_nothing_is_significant_comes_last_and_with_what_could_have_been_se
     (nothing,) = (one for one in found if one.kind == "importance" and one.headline)
     assert nothing.is_null
     first, _ = select_top([found])
-    assert [one.kind for one in first][0] != "importance"
+    assert first[0].kind != "importance"
     told = str(nothing.headline)
     assert told.startswith("No single head's removal changes the mnli loss significantly;")
     number = float(nothing.headline.number) if nothing.headline else NAN
@@ -222,6 +222,14 @@ def test_the_line_below_the_title_says_what_was_read() -> None:
     assert subtitle(study) == "6 layers × 12 heads · 200 parsed sentences"
     study.record = {}
     assert subtitle(study) == "6 layers × 12 heads"
+
+
+def test_a_model_of_the_zoo_has_its_published_name_in_the_title() -> None:
+    study = made_up()
+    assert full_name(study) == "tiny"
+    study.record = {**RECORD, "model": {**RECORD["model"], "name": "minilm"}}
+    assert full_name(study) == "all-MiniLM-L6-v2"
+    assert "Attention heads of <bdi>all-MiniLM-L6-v2</bdi>" in render(study)
 
 
 def test_the_command_to_copy_names_the_model_and_the_studies() -> None:

@@ -245,8 +245,8 @@ def test_findings_tell_relations_antecedents_rare_words_and_twins() -> None:
         "selected on other sentences is 1.3: 0.700 [0.600, 0.800]." in found
     )
     assert (
-        "Antecedents: the nearest mention with the same head word is right for 0.500 of the mentions; the head selected "
-        "on other documents is 1.3: 0.600." in found
+        "Antecedents: the nearest mention with the same head word is right for 0.500 of the mentions; the head "
+        "selected on other documents is 1.3: 0.600." in found
     )
     assert any(
         text.startswith("One of the two rarest words: the best simple guess (nsubj) is right in")

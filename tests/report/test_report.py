@@ -300,8 +300,8 @@ def test_the_cut_is_told_with_what_the_whole_model_has_and_what_goes_for_nothing
         str(one) for one in findings_of(study) if one.sentence.startswith("1 of 8 heads are pruned")
     )
     assert told == (
-        "1 of 8 heads are pruned and the model is 1.11 times as fast [1.00, 1.25]: accuracy on dev:odd is 0.8000 (0.9000 "
-        "with all heads), a change of −0.1000 [−0.2000, −0.0500]: more than the allowed loss of 0.0090 (1 % of "
+        "1 of 8 heads are pruned and the model is 1.11 times as fast [1.00, 1.25]: accuracy on dev:odd is 0.8000 "
+        "(0.9000 with all heads), a change of −0.1000 [−0.2000, −0.0500]: more than the allowed loss of 0.0090 (1 % of "
         "0.9000); removing 3 stays within it: +0.0000 [−0.0050, +0.0050]; this set was picked on dev:odd, so judge it "
         "on a third split."
     )

@@ -87,13 +87,16 @@ class Scale:
 
 
 def group_of(statistic: str) -> str:
-    """The group in which a statistic is listed: importance, attention, patterns, or its lens."""
+    """The group in which a statistic is listed: importance, attention, patterns, its lens, or another study's."""
     name = StatisticName.parse(statistic)
     if name.lens:
-        return f"lens {name.lens}"
-    if name.unqualified in DEFINITIONS or name.unqualified == CUT or name.is_gate:
-        return "importance"
-    return "patterns" if name.base.startswith(("js-", "pattern-", "block-")) else "attention"
+        group = f"lens {name.lens}"
+    elif name.unqualified in DEFINITIONS or name.unqualified == CUT or name.is_gate:
+        group = "importance"
+    else:
+        is_pattern = name.base.startswith(("js-", "pattern-", "block-"))
+        group = "patterns" if is_pattern else "attention"
+    return f"{group} ({name.study})" if name.study else group
 
 
 def definition_of(statistic: str) -> Definition | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from headscope.report.page.first_screen import (
     explorer_command,
+    full_name,
     next_links,
     short_heading,
     subtitle,
@@ -105,6 +106,7 @@ def chapter_view(
         "number": number,
         "prefix": prefix,
         "name": plain(chapter.name, 80) or model_name(study),
+        "full_name": full_name(study),
         "subtitle": subtitle(study),
         "map": static_map(numbers),
         "next": next_links([part.name for part, _ in parts]),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headscope.config.command_line import command_line_of
 from headscope.config.edit_record import EditRecord
 from headscope.config.serve import ServeConfig
+from headscope.model.zoo import MODELS
 from headscope.report.study_access import entry_of, model_name, shape_of, stacks_of
 from headscope.report.text import group_digits, is_number, plain
 from headscope.study.lengths import mean_length
@@ -41,6 +42,15 @@ SHORT = {
 def short_heading(part: str, heading: str) -> str:
     """The name of a part in the navigation."""
     return SHORT.get(part, heading)
+
+
+def full_name(study: Study) -> str:
+    """The published name of a model of the zoo, as in its description; another model's name as recorded."""
+    name = entry_of(study.record, "model", "name")
+    if isinstance(name, str) and name in MODELS:
+        published, colon, _ = MODELS[name].description.partition(":")
+        return published if colon and " " not in published else name
+    return model_name(study)
 
 
 def subtitle(study: Study) -> str:
