@@ -194,6 +194,34 @@ def test_that_nothing_is_significant_comes_last_and_with_what_could_have_been_se
     assert "99 examples" in (nothing.headline.detail if nothing.headline else "")
 
 
+def test_the_head_that_is_needed_most_comes_before_one_that_does_harm() -> None:
+    changes = [-0.09, 0.04, 0.02, 0.0, 0.0, 0.0, 0.0, 0.0]
+    study = planted({head: {"previous": 0.3} for head in range(8)})
+    study.tables["significance"] = pd.DataFrame(
+        {"stack": "encoder", "layer": 0, "head": head, "statistic": "ablation-loss"}
+        | {"value": change, "low": change - 0.01, "high": change + 0.01, "p": 0.001}
+        | {"p_adjusted": 0.01, "is_significant": change != 0, "count": 99, "test": "t"}
+        | {"settled_at": NAN}
+        for head, change in enumerate(changes)
+    )
+    unpruned = {"loss": {"value": 0.5}}
+    study.record = {**study.record, "importance": {"task": "mnli", "intact": unpruned}}
+
+    def told() -> Headline:
+        (found,) = (one for one in findings_of(study) if one.kind == "importance")
+        assert found.headline is not None
+        return found.headline
+
+    assert str(told()) == (
+        "Head 1 of layer 0 matters most: when it is ablated, the mnli loss rises by 8\u00a0%."
+    )
+    assert "3 of 8 heads change the loss significantly, 2 of 3 for the worse" in told().detail
+    study.tables["significance"].loc[1:, "is_significant"] = False
+    assert str(told()) == (
+        "Head 0 of layer 0 is not needed: when it is ablated, the mnli loss falls by 18\u00a0%."
+    )
+
+
 def test_roles_have_their_usual_terms_and_previous_token_is_not_counted_twice() -> None:
     assert role_label("broad") == "diffuse"
     assert role_label("confident") == "peaked"

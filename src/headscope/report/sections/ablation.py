@@ -17,7 +17,6 @@ from headscope.report.drawing.style import style
 from headscope.report.finding import (
     MOST_NAMED,
     Finding,
-    HeadEstimate,
     Headline,
     head_estimate,
     join_details,
@@ -240,7 +239,7 @@ def removals(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     first = tuple(heads[:MOST_NAMED])
     is_null = not len(sure)
     headline = (
-        _nothing_headline(study, rows, noun) if is_null else _headline(study, rows, sure, heads[0])
+        _nothing_headline(study, rows, noun) if is_null else _headline(study, rows, sure, decimals)
     )
     yield Finding(
         LOSS,
@@ -255,34 +254,32 @@ def removals(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     )
 
 
-def _headline(study: Study, rows: pd.DataFrame, sure: pd.DataFrame, head: HeadEstimate) -> Headline:
-    """The head that matters most, with the change in percent of the loss if the loss is known."""
+def _headline(study: Study, rows: pd.DataFrame, sure: pd.DataFrame, decimals: int) -> Headline:
+    """The head that is needed most; if none is, the head without which the loss falls most.
+
+    The change is a percentage of the loss of the unpruned model, if that is known.
+    """
     intact = entry_of(study.record, "importance", "intact", "loss", "value")
-    task = _of_importance(study, "task")
+    worse = sure[sure["value"] > 0]
+    is_needed = len(worse) > 0
+    row = (worse if is_needed else sure).to_dict("records")[0]
+    head = head_estimate(study, row, "value", decimals)
     is_fixed = entry_of(study.record, "importance", "mode") == "fixed"
-    many = count_text(study, keys_of(sure), keys_of(rows))
-    matters = f"{many} change the loss significantly"
-    means = "gets a fixed pattern" if is_fixed else "is removed"
-    change = f"{'rises' if head.value > 0 else 'falls'} by"
-    number = short_number(abs(head.value), head.decimals)
-    low, high = (short_number(end, head.decimals, sign=True) for end in (head.low, head.high))
-    interval = f"95\u00a0% interval {low} to {high}"
-    if isinstance(intact, float) and intact > 0:
-        share = f"{100 * abs(head.value) / intact:.0f}\u00a0%"
-        return Headline(
-            f"matters most: when it {means}, the {task} loss {change}",
-            share,
-            "",
-            join_details(f"{number} of {intact:.3f}, {interval}", matters),
-            head.head,
-        )
-    return Headline(
-        f"matters most: when it {means}, the {task} loss {change}",
-        number,
-        "",
-        join_details(interval, matters),
-        head.head,
+    means = "gets a fixed pattern" if is_fixed else "is ablated"
+    change = "rises" if is_needed else "falls"
+    before = f"{'matters most' if is_needed else 'is not needed'}: when it {means}, the "
+    before += f"{_of_importance(study, 'task')} loss {change} by"
+    low, high = (short_number(end, decimals, sign=True) for end in (head.low, head.high))
+    number, interval = (
+        short_number(abs(head.value), decimals),
+        f"95\u00a0% interval {low} to {high}",
     )
+    matters = f"{count_text(study, keys_of(sure), keys_of(rows))} change the loss significantly"
+    matters += f", {count_text(study, keys_of(worse), keys_of(sure), noun='')} for the worse"
+    if isinstance(intact, float) and intact > 0:
+        interval = f"{number} of {intact:.3f}, {interval}"
+        number = f"{100 * abs(head.value) / intact:.0f}\u00a0%"
+    return Headline(before, number, "", join_details(interval, matters), head.head)
 
 
 def _nothing_headline(study: Study, rows: pd.DataFrame, noun: str) -> Headline | None:
