@@ -187,7 +187,7 @@ def test_that_nothing_is_significant_comes_last_and_with_what_could_have_been_se
     first, _ = select_top([found])
     assert first[0].kind != "importance"
     told = str(nothing.headline)
-    assert told.startswith("No single head's removal changes the mnli loss significantly;")
+    assert told.startswith("No single head's ablation changes the mnli loss significantly;")
     number = float(nothing.headline.number) if nothing.headline else NAN
     assert number == pytest.approx(0.0279, abs=0.0005)
     assert ("(6\u00a0% of it)" in told) == has_loss

@@ -448,7 +448,7 @@ def test_small_numbers_get_the_decimals_they_need(most: float, decimals: int) ->
 def test_findings_name_the_heads_that_matter_and_the_best_cheap_importance() -> None:
     found = [str(finding) for finding in findings_of(study_of(STACKS))]
     assert (
-        "Removing one head alone changes the loss of mnli significantly for 2 of 18 heads (above 0: worse without it), "
+        "Ablating one head alone changes the mnli loss significantly for 2 of 18 heads (above 0: worse without it), "
         "most of all for cross.1.2: 0.300 [0.290, 0.310]; encoder.0.1: −0.100 [−0.110, −0.090]; intervals are "
         "uncorrected, significance is by p (Holm) over 18 heads."
     ) in found
@@ -529,7 +529,7 @@ def test_where_nothing_is_significant_that_is_the_finding() -> None:
     study = study_of()
     study.tables["significance"]["is_significant"] = False
     expected = (
-        "No head's removal alone changes the loss of mnli significantly; the largest change"
+        "No head's ablation alone changes the mnli loss significantly; the largest change"
         " is that of 1.2: 0.300"
     )
     (found,) = (

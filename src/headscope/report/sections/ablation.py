@@ -218,17 +218,17 @@ def removals(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
         return
     task = _of_importance(study, "task")
     is_fixed = entry_of(study.record, "importance", "mode") == "fixed"
-    doing, noun = ("Fixing", "pattern in its place") if is_fixed else ("Removing", "removal")
+    doing, noun = ("Fixing", "pattern in its place") if is_fixed else ("Ablating", "ablation")
     decimals = decimals_for(rows["value"])
     rows = rows.sort_values("value", key=abs, ascending=False, kind="stable")
     sure = rows[rows["is_significant"].eq(True)]  # empty without tests
     shown = (sure if len(sure) else rows[:1]).to_dict("records")
     heads = [head_estimate(study, row, "value", decimals) for row in shown]
-    sentence = f"No head's {noun} alone changes the loss of {task} significantly; the largest change is that of"
+    sentence = f"No head's {noun} alone changes the {task} loss significantly; the largest change is that of"
     if len(sure):
         many = count_text(study, keys_of(sure), keys_of(rows))
         sentence = (
-            f"{doing} one head alone changes the loss of {task} significantly for {many} "
+            f"{doing} one head alone changes the {task} loss significantly for {many} "
             "(above 0: worse without it), most of all for"
         )
     strength = heads[0].strength(0.0) if len(sure) else 0.0

@@ -135,7 +135,7 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     columns: Columns = {
         "aim": text_column("aim", 40),
         "seed": lambda row: integer_cell(row["seed"]),
-        **({"forbidden share": number_column("sparsity")} if "sparsity" in table else {}),
+        **({"masked fraction": number_column("sparsity")} if "sparsity" in table else {}),
         metric: METRIC,
         "change": METRIC_CHANGE,
         "change of loss": LOSS_CHANGE,
@@ -158,7 +158,7 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     """The sparsest mask that was learned."""
     rows = table.nlargest(1, "sparsity") if "sparsity" in table else table
     row = rows.to_dict("records")[0]
-    share = f" forbids {finite(row['sparsity']):.0%} of attention" if "sparsity" in row else ""
+    share = f" masks {finite(row['sparsity']):.0%} of attention" if "sparsity" in row else ""
     change = change_sentence(study, "learned_masks", row, examples_of(study, "learned_masks"))
     sentence = f"The learned mask {plain(row['aim'], 40)}{share}: {change}"
     yield Finding("", sentence, (), kind="learned")

@@ -94,7 +94,7 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     for row in table.nlargest(1, "metric_change").to_dict("records"):
         sentence = (
             f"Of {table['mask'].nunique()} masks, {plain(row['mask'], 60)} costs least ({plain(row['mode'], 20)}; it "
-            f"forbids {finite(row['sparsity']):.0%} of attention): {change_sentence(study, 'mask_table', row)}; "
+            f"masks {finite(row['sparsity']):.0%} of attention): {change_sentence(study, 'mask_table', row)}; "
             "it was selected on the examples that this is reported on"
         )
         yield Finding("", sentence, (), kind="learned")

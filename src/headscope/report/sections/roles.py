@@ -227,7 +227,7 @@ def findings(study: Study) -> Iterator[Finding]:
         (clearest,),
         kind="roles",
         strength=strength,
-        headline=_headline(study, sure, f"{many} have a clear role"),
+        headline=_headline(study, sure, many),
     )
 
 
@@ -248,7 +248,7 @@ DOES: Mapping[str, tuple[str, str]] = {
 }
 
 
-def _headline(study: Study, sure: Mapping[HeadKey, Role], count: str) -> Headline:
+def _headline(study: Study, sure: Mapping[HeadKey, Role], many: str) -> Headline:
     """The clearest role in one sentence; relations and antecedents have findings of their own."""
 
     def rank(item: tuple[HeadKey, Role]) -> tuple[bool, bool, float]:
@@ -261,6 +261,8 @@ def _headline(study: Study, sure: Mapping[HeadKey, Role], count: str) -> Headlin
         )
 
     (stack, layer, head), role = max(sure.items(), key=rank)
+    if not rank(((stack, layer, head), role))[0]:
+        return Headline("", many, "have a clear role")
     row = {"stack": stack, "layer": layer, "head": head, **vars(role)}
     estimate: HeadEstimate = head_estimate(study, row, "value")
     parsed = RoleName.parse(role.name)
@@ -274,7 +276,7 @@ def _headline(study: Study, sure: Mapping[HeadKey, Role], count: str) -> Headlin
         before,
         percent(estimate.value),
         after,
-        join_details(percent_interval(estimate.low, estimate.high), count),
+        join_details(percent_interval(estimate.low, estimate.high), f"{many} have a clear role"),
         estimate.head,
     )
 
