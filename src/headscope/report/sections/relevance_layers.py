@@ -70,8 +70,8 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     rows.sort(key=lambda row: float(row[0].key or 0))  # by stack, then by layer
     note = (
         "The prediction is divided among what it was computed from, as fractions of it. What leaves a layer is what "
-        "enters it, plus what biases add and what the source contributes, minus what is lost. Heads: the part that came "
-        "through attention. Layer −1 is the embeddings, the last one is after all layers."
+        "enters it, plus what biases add and what the source contributes, minus what is lost. Heads: the part that "
+        "came through attention. Layer −1 is the embeddings, the last one is after all layers."
     )
     columns, source = ("layer", *parts), ("relevance_layers.csv", ("relevance-layers",))
     return Part("relevance", "Where relevance goes", note, columns, rows, *source)
