@@ -413,13 +413,13 @@ def test_what_another_study_of_the_model_says_of_its_own_task_is_found_too() -> 
     other.record = other.record | {"importance": other.record["importance"] | {"task": "stsb"}}
     other.tables["significance"] = other.tables["significance"].assign(value=0.7)
     told = [
-        " ".join(re.findall(r"loss of (\w+) significantly", str(finding)))
+        " ".join(re.findall(r"the (\w+) loss significantly", str(finding)))
         for finding in findings_of(other)
     ]
     assert "stsb" in told
     page = render(join([one, other]))
-    assert "loss of stsb significantly" in page
-    assert page.count("loss of stsb significantly") == 1
+    assert "the stsb loss significantly" in page
+    assert page.count("the stsb loss significantly") == 1
 
 
 @pytest.mark.slow
