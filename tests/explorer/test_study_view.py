@@ -240,13 +240,13 @@ def test_what_shows_two_roles_is_told_once() -> None:
     shown = {"words": listed("the cat sat"), "query": 1, "key": 2}
     other = {"words": listed("a dog ran"), "query": 0, "key": 1}
     rows = [
-        {"role": "syntactic: nsubj", **shown},
+        {"role": "nsubj", **shown},
         {"role": "next token", **shown},
         {"role": "next token", **other},
     ]
     told = told_of(with_examples(*rows))
     assert [(one["text"], one["roles"]) for one in told] == [
-        ("the cat sat", ["syntactic: nsubj", "next token"]),
+        ("the cat sat", ["nsubj", "next token"]),
         ("a dog ran", ["next token"]),
     ]
 

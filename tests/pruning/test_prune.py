@@ -643,7 +643,7 @@ def test_what_is_mended_or_missed_is_told_on_the_card_and_the_page(here: Path) -
     saved_as = told["stages"]["fold"]["metrics"]["accuracy"]["value"]
     assert f"As saved, repaired (fold): accuracy {saved_as:.4f}, " in page
     assert "Which attention heads <bdi>bert</bdi> can do without" in page
-    assert f"These heads are pruned: {manifest(here / 'small')['removed']}." in page
+    assert f"Pruned heads: {manifest(here / 'small')['removed']}." in page
     assert 'id="figure-heat-cut"' not in page, "the explorer draws that map already"
     assert (here / "small" / "study" / "figures" / "heat-cut.svg").exists()
 
