@@ -8,6 +8,13 @@ import { nameOf } from "./head_grid.js";
 /** @typedef {import("./types.js").Card} Card */
 /** @typedef {import("./types.js").Example} Example */
 
+/** @type {Record<string, string>} directions of relations, as in report/sections/relations.py */
+const DIRECTIONS = {
+  dependent: "dependent → syntactic head",
+  governor: "syntactic head → dependent",
+  received: "syntactic head → dependent, compared over all words",
+};
+
 export class HeadSummary {
   /** @param {import("./chapter.js").Chapter} chapter */
   constructor(chapter) {
@@ -73,7 +80,7 @@ export class HeadSummary {
       ...(nearest ? [element("li", {}, "most similar head: ", this.linkTo(nearest), ` (Jensen–Shannon divergence ${formatNats(twin[2])})`)] : []),
       ...(substitute ? [element("li", {}, `nearest fixed pattern: “${substitute[0]}” (Jensen–Shannon divergence ${formatNats(substitute[1])})`)] : []),
       ...relations.map(({ relation, direction, accuracy, low, high, baseline }) => element("li", {}, element("b", {}, relation),
-        `, ${direction}: ${formatInterval(accuracy, low, high)}, best fixed offset ${formatShare(baseline)}`)),
+        `, ${DIRECTIONS[direction] ?? direction}: ${formatInterval(accuracy, low, high)}, best fixed offset ${formatShare(baseline)}`)),
     ];
   }
 
