@@ -322,7 +322,7 @@ def test_steps_with_training_are_told_as_any_search_is(here: Path) -> None:
         "three models, and two backward passes that count as three each"
     )
     assert steps.heads.query("value == 1")["head"].count() == 2
-    assert "each was trained after it was cut" in (here / "two" / "study" / "index.html").read_text(
+    assert "with training after each step" in (here / "two" / "study" / "index.html").read_text(
         "utf-8"
     )
 
