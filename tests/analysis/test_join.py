@@ -166,9 +166,9 @@ def test_a_comparison_alone_is_a_report(tmp_path: Path) -> None:
         headscope.compare([study({"entropy": [1, 2, 3]}), other]).write(tmp_path / name)
     alone = join([tmp_path / "a"])
     page = alone.write(tmp_path / "alone").read_text("utf-8")
-    assert "<h1>The attention heads of <bdi>tiny (1)</bdi> and <bdi>tiny (2)</bdi></h1>" in page
+    assert "<h1>Attention heads of <bdi>tiny (1)</bdi> and <bdi>tiny (2)</bdi></h1>" in page
     assert 'id="c0-matches"' in page
-    assert SHA in page.partition("Run it again</h2>")[2]
+    assert SHA in page.partition("About these runs</h2>")[2]
     both = join([tmp_path / "a", tmp_path / "b"]).write(tmp_path / "both.html")
     assert 'id="c1-matches"' in both.read_text("utf-8")
 

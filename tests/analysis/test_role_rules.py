@@ -67,7 +67,7 @@ def test_a_positional_head_is_one_exactly_at_the_threshold() -> None:
 
 def test_a_block_must_also_exceed_what_nearness_gives() -> None:
     study = Study(heads_with(block_score=0.5, block_beyond_offset=0.2), {}, {}, {})
-    assert "0.15 above what nearness gives" in rules_of(study, beyond=0.15)["block"]
+    assert "0.15 above what distance alone would give" in rules_of(study, beyond=0.15)["block"]
     assert "block" not in rules_of(study, beyond=0.25)
 
 

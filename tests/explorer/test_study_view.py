@@ -106,7 +106,7 @@ def test_heads_have_the_numbers_of_the_table(asking: Asking) -> None:
         assert one["cluster"] == one["head"] % 2
     assert not rows, "every row is told"
     by_head = {(one["layer"], one["head"]): one["roles"] for one in told["heads"]}
-    assert by_head[1, 3] == ["syntactic: nsubj", "broad"]
+    assert by_head[1, 3] == ["syntactic: nsubj", "diffuse"]
     assert by_head[0, 0] == [], "undetermined is no role"
     assert by_head[0, 1] == [EVIL]
 
@@ -119,7 +119,7 @@ def test_markup_in_a_study_is_sent_escaped(asking: Asking) -> None:
 def test_a_card_holds_what_the_tables_say(asking: Asking) -> None:
     card = asking.get("/api/study/cards/1.3").json
     assert (card["stack"], card["layer"], card["head"]) == ("encoder", 1, 3)
-    assert [one["role"] for one in card["roles"]] == ["syntactic: nsubj", "broad"]
+    assert [one["role"] for one in card["roles"]] == ["syntactic: nsubj", "diffuse"]
     assert card["roles"][0]["rule"] == "rule of syntactic: nsubj"
     assert card["twin"] == {"layer": 1, "head": 2, "distance": 0.25}
     assert card["cluster"] == 1
@@ -240,13 +240,13 @@ def test_what_shows_two_roles_is_told_once() -> None:
     shown = {"words": listed("the cat sat"), "query": 1, "key": 2}
     other = {"words": listed("a dog ran"), "query": 0, "key": 1}
     rows = [
-        {"role": "positional +1", **shown},
+        {"role": "nsubj", **shown},
         {"role": "next token", **shown},
         {"role": "next token", **other},
     ]
     told = told_of(with_examples(*rows))
     assert [(one["text"], one["roles"]) for one in told] == [
-        ("the cat sat", ["positional +1", "next token"]),
+        ("the cat sat", ["nsubj", "next token"]),
         ("a dog ran", ["next token"]),
     ]
 

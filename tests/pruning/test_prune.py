@@ -148,7 +148,7 @@ def test_one_run_shows_one_speed_in_one_form_everywhere(here: Path, more: tuple[
     assert [
         form in str(finding)
         for finding in findings_of(study)
-        if "heads are cut" in finding.sentence
+        if "heads are pruned" in finding.sentence
     ] == [True]
     (part,) = (part for part in parts_of(study) if part.name == "front")
     cells = [
@@ -339,7 +339,7 @@ def test_steps_with_training_are_told_as_any_search_is(here: Path) -> None:
         "three models, and two backward passes that count as three each"
     )
     assert steps.heads.query("value == 1")["head"].count() == 2
-    assert "each was trained after it was cut" in (here / "two" / "study" / "index.html").read_text(
+    assert "with training after each step" in (here / "two" / "study" / "index.html").read_text(
         "utf-8"
     )
 
@@ -663,9 +663,9 @@ def test_what_is_mended_or_missed_is_told_on_the_card_and_the_page(here: Path) -
     told = manifest(here / "small")["chosen"]
     page = (here / "small" / "study" / "index.html").read_text("utf-8")
     saved_as = told["stages"]["fold"]["metrics"]["accuracy"]["value"]
-    assert f"As it is saved, mended (fold): accuracy {saved_as:.4f}, " in page
+    assert f"As saved, repaired (fold): accuracy {saved_as:.4f}, " in page
     assert "Which attention heads <bdi>bert</bdi> can do without" in page
-    assert f"These heads are cut: {manifest(here / 'small')['removed']}." in page
+    assert f"Pruned heads: {manifest(here / 'small')['removed']}." in page
     assert 'id="figure-heat-cut"' not in page, "the explorer draws that map already"
     assert (here / "small" / "study" / "figures" / "heat-cut.svg").exists()
 

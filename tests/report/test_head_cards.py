@@ -158,7 +158,7 @@ def test_a_card_holds_what_the_tables_say() -> None:
     found = cards_of(full())
     (stack,) = found["heads"]
     card = stack[1 * 4 + 3]
-    assert [role["role"] for role in card["roles"]] == ["syntactic: nsubj", "broad"]
+    assert [role["role"] for role in card["roles"]] == ["syntactic: nsubj", "diffuse"]
     assert card["roles"][0] == {
         "role": "syntactic: nsubj",
         "value": 0.7,
@@ -195,7 +195,7 @@ def test_sure_roles_come_before_stronger_ones_that_are_not_sure() -> None:
     study = full()
     study.tables["roles"].loc[2, "is_sure"] = False
     assert [role.name for role in roles_by_head(study)["encoder", 1, 3]] == [
-        "broad",
+        "diffuse",
         "syntactic: nsubj",
     ]
 
@@ -214,7 +214,7 @@ def test_relations_are_listed_with_everything_beside_them() -> None:
     texts = [[cell.text for cell in row] for row in part.rows]
     assert texts[0] == [
         "nsubj",
-        "dependent",
+        "dependent → syntactic head",
         "1.3",
         "0.700 [0.600, 0.800]",
         "+0.300",
@@ -223,7 +223,8 @@ def test_relations_are_listed_with_everything_beside_them() -> None:
         "0.100",
         "1\u202f234",
     ]
-    assert texts[1] == ["vocative", "dependent", "–", "–", "–", "0.400 at −1", "–", "–", "12"]
+    assert texts[1][:2] == ["vocative", "dependent → syntactic head"]
+    assert texts[1][2:] == ["–", "–", "–", "0.400 at −1", "–", "–", "12"]
     assert part.rows[0][2].head == "1.3"
 
 
@@ -240,18 +241,18 @@ def test_the_gain_is_over_the_control_where_that_is_larger() -> None:
 def test_findings_tell_relations_antecedents_rare_words_and_twins() -> None:
     found = [str(finding) for finding in findings_of(full())]
     assert (
-        "Relation nsubj, dependent: the best fixed offset is right in 0.400 of the pairs; the head chosen on other "
-        "sentences is 1.3: 0.700 [0.600, 0.800]." in found
+        "Relation nsubj, dependent → syntactic head: the best fixed offset is right in 0.400 of the pairs; the head "
+        "selected on other sentences is 1.3: 0.700 [0.600, 0.800]." in found
     )
     assert (
-        "Antecedents: the nearest mention with the same head word is right for 0.500 of the mentions; the head chosen "
-        "on other documents is 1.3: 0.600." in found
+        "Antecedents: the nearest mention with the same head word is right for 0.500 of the mentions; the head "
+        "selected on other documents is 1.3: 0.600." in found
     )
     assert any(
         text.startswith("One of the two rarest words: the best simple guess (nsubj) is right in")
         for text in found
     )
-    assert "The two heads that attend most alike, 0.01 nats apart, are 1.3; 0.1." in found
+    assert "The two most similar heads, 0.01 nats apart, are 1.3; 0.1." in found
 
 
 @pytest.mark.parametrize("stacks", [SMALL, THREE], ids=["one stack", "three stacks"])

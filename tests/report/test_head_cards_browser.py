@@ -5,10 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Page
 from test_head_cards import EVIL, full
 
 from browsers import Watched
 from headscope.report.write import write_report
+
+
+def unfold(page: Page) -> None:
+    """Opens what is folded in the parts of the page."""
+    page.evaluate("for (const fold of document.querySelectorAll('details.fold')) fold.open = true")
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +26,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_role_opens_the_head_with_its_evidence(watched: Watched, report: Path) -> None:
     page = watched.open(report)
+    unfold(page)
     page.click("#part-roles a[data-head='1.3'] >> nth=0")
-    assert page.text_content("#card h3") == "Head 1.3"
-    assert page.text_content("#does h3") == "What head 1.3 does"
+    assert page.text_content("#card h3") == "All statistics of head 1.3"
+    assert page.text_content("#does h3") == "Head 3 of layer 1 (1.3)"
     first = page.locator("#does details.role").first
     assert (
         first.locator("summary").text_content()
@@ -33,13 +40,17 @@ def test_a_role_opens_the_head_with_its_evidence(watched: Watched, report: Path)
     assert example.locator(".query").text_content() == "nsubj"
     assert example.locator(".key").text_content() == "sleeps"
     assert first.locator(".example").nth(1).locator(".expected").text_content() == "sleeps"
-    assert page.text_content("#does li >> nth=0") == "most like head 0.1, 0.01 nats apart"
+    assert (
+        page.text_content("#does li >> nth=0")
+        == "most similar head: 0.1 (Jensen–Shannon divergence 0.01 nats)"
+    )
     page.click("#does li a")
-    assert page.text_content("#card h3") == "Head 0.1"
+    assert page.text_content("#card h3") == "All statistics of head 0.1"
 
 
 def test_tables_sort_both_ways_and_leave_gaps_last(watched: Watched, report: Path) -> None:
     page = watched.open(report)
+    unfold(page)
     column = page.locator("#part-relations tbody td:first-child")
     page.click("#part-relations th:last-child button")
     assert column.all_text_contents() == ["nsubj", "vocative"]

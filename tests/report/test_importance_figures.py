@@ -129,7 +129,7 @@ def test_stars_stand_on_the_significant_heads_and_nowhere_else() -> None:
     figure = Ablation("ablation-loss").draw(study)
     assert [ax.get_title(loc="left") for ax in figure.axes[:3]] == list(STACKS)
     assert starred(figure) == [[(0, 1)], [], [(1, 2)]]
-    assert "★ significant (0.05, Holm over 18 heads), nothing else: 2" in said(figure)
+    assert "★ significant (0.05, Holm over 18 heads): 2" in said(figure)
     assert starred(Ablation("ablation-metric").draw(study)) == [[], [], []]
 
 
@@ -216,7 +216,7 @@ def test_the_histogram_counts_every_head_once_beside_the_intact_model() -> None:
     assert "with each of 12 heads removed alone: worse for 6, the same for 2, better for 4" in said(
         figure
     )
-    assert f"intact {INTACT}" in said(figure)
+    assert f"unpruned {INTACT}" in said(figure)
     for ax in figure.axes:
         bars = [bar for container in ax.containers for bar in container if bar.get_height() > 0]
         inside = [
@@ -371,11 +371,11 @@ def test_correlations_stand_in_order_with_ceiling_and_overlap() -> None:
 
 def test_the_page_shows_all_of_it_under_which_heads_matter() -> None:
     page = render(with_one_left())
-    headings = re.findall(r"<h2>(Which heads matter[^<]*)</h2>", page)
+    headings = re.findall(r'id="part-[^>]*>\s*<h2>([^<]*)</h2>', page)
     assert headings == [
         "Which heads matter",
-        "Which heads matter: all but one",
-        "Which heads matter: cheap importances",
+        "Ablating all heads of a layer except one",
+        "Faster importance scores compared with ablation",
     ]
     begin, end = page.index('id="part-significance"'), page.index('id="table"')
     for name in (
@@ -448,30 +448,30 @@ def test_small_numbers_get_the_decimals_they_need(most: float, decimals: int) ->
 def test_findings_name_the_heads_that_matter_and_the_best_cheap_importance() -> None:
     found = [str(finding) for finding in findings_of(study_of(STACKS))]
     assert (
-        "Removing one head alone changes the loss of mnli significantly for 2 of 18 heads (above 0: worse without it), "
+        "Ablating one head alone changes the mnli loss significantly for 2 of 18 heads (above 0: worse without it), "
         "most of all for cross.1.2: 0.300 [0.290, 0.310]; encoder.0.1: −0.100 [−0.110, −0.090]; intervals are "
         "uncorrected, significance is by p (Holm) over 18 heads."
     ) in found
     assert (
-        "Of the 4 cheap importances, gradient ranks heads most like exact removal: Spearman's correlation 0.900 "
-        "[0.800, 0.950]. Both were measured on the same 50 examples and share their noise, and the true importances, "
-        "which do not, would reach only 0.850: what is above that is shared noise; take more examples."
+        "Of the 4 importance scores, gradient ranks heads most like ablation: Spearman's correlation 0.900 "
+        "[0.800, 0.950]. Both were measured on the same 50 examples and share their noise, and the true importance "
+        "scores, which do not, would reach only 0.850: a correlation above that is shared noise; take more examples."
     ) in found
 
 
 @pytest.mark.parametrize(("ceiling", "is_clear"), [(0.95, True), (0.85, False)])
-def test_a_correlation_above_the_ceiling_is_not_among_the_five(
+def test_a_correlation_above_the_ceiling_is_not_among_the_first(
     ceiling: float, is_clear: bool
 ) -> None:
     study = study_of()
     study.tables["agreement"]["ceiling"] = ceiling
-    (cheap,) = (one for one in findings_of(study) if one.topic == "cheap")
+    (cheap,) = (one for one in findings_of(study) if one.topic == "scores")
     assert cheap.is_clear == is_clear
     assert ("shared noise" in cheap.sentence) != is_clear
 
 
 @pytest.mark.parametrize("ceiling", [math.nan, 0.0])
-def test_where_removal_is_noise_no_ceiling_is_told_and_no_importance_is_among_the_five(
+def test_where_removal_is_noise_no_ceiling_is_told_and_no_importance_is_among_the_first(
     ceiling: float,
 ) -> None:
     study = study_of()
@@ -480,21 +480,21 @@ def test_where_removal_is_noise_no_ceiling_is_told_and_no_importance_is_among_th
         agreed("", 0.9)
     )
     study.tables["lenses"] = pd.DataFrame([row | {"ceiling": ceiling}])
-    (cheap,) = (one for one in findings_of(study) if one.topic == "cheap")
+    (cheap,) = (one for one in findings_of(study) if one.topic == "scores")
     (lens,) = (one for one in findings_of(study) if one.kind == "lenses")
     assert (
-        "the changes by removal are nothing but noise: they say nothing of which heads matter"
+        "the changes by ablation are only noise: they do not show which heads matter"
         in cheap.sentence
     )
     assert lens.sentence.endswith(
-        "and the changes by removal are nothing but noise here; take more examples"
+        "and the changes by ablation are only noise here; take more examples"
     )
     assert not cheap.is_clear
     assert not lens.is_clear
     (part,) = (one for one in parts_of(study) if one.name == "agreement")
-    assert {row[part.columns.index("ceiling")].text for row in part.rows} == {"–"}
+    assert {row[part.columns.index("noise ceiling")].text for row in part.rows} == {"–"}
     assert part.lead.startswith(
-        "No ranking is drawn: with 50 examples the changes by removal are nothing but noise"
+        "No ranking is drawn: with 50 examples the changes by ablation are only noise"
     )
 
 
@@ -518,9 +518,9 @@ def test_no_ranking_is_drawn_below_a_ceiling_of_08_but_a_sentence_with_how_many_
     (part,) = (one for one in parts_of(study) if one.name == "agreement")
     assert part.lead.startswith("No ranking is drawn: with 50 examples") == (not is_drawn)
     if ceiling == 0.79:
-        told = "even the true importances would reach only 0.79 (the noise ceiling), and heads are ranked from 0.8; "
+        told = "even the true importance scores would reach only 0.79 (the noise ceiling); heads are ranked from 0.8; "
         assert part.lead.endswith(f"{told}about 54 examples would do.")
-        (cheap,) = (one for one in findings_of(study) if one.topic == "cheap")
+        (cheap,) = (one for one in findings_of(study) if one.topic == "scores")
         assert cheap.sentence.endswith(f"{told}about 54 examples would do")
         assert not cheap.is_clear
 
@@ -529,7 +529,7 @@ def test_where_nothing_is_significant_that_is_the_finding() -> None:
     study = study_of()
     study.tables["significance"]["is_significant"] = False
     expected = (
-        "No head's removal alone changes the loss of mnli significantly; the largest change"
+        "No head's ablation alone changes the mnli loss significantly; the largest change"
         " is that of 1.2: 0.300"
     )
     (found,) = (

@@ -110,7 +110,7 @@ def soft(**record: Any) -> Study:
 def test_a_soft_map_is_centred_at_a_half_and_grey_where_few_texts_reach() -> None:
     study = soft()
     [drawing] = LearnedMaskMap.for_study(study)
-    assert "Grey: fewer than 5 % of the texts reach that far" in drawing.caption
+    assert "Grey: fewer than 5 % of the texts are that long" in drawing.caption
     left, bar, right = drawing.draw(study).axes
     [image] = left.images
     held = np.ma.getmaskarray(image.get_array())

@@ -108,8 +108,8 @@ def lenses(*found: tuple[float, float, float], ceilings: tuple[float, ...] = (0.
 def test_where_no_interval_leaves_0_that_is_said_first_with_the_ceiling() -> None:
     study = lenses((0.1, -0.1, 0.3), (-0.2, -0.4, 0.1))
     told = (
-        "No statistic through any lens can be told from 0 (2 rows); with 32 examples even the"
-        " true importances would "
+        "No statistic through any lens differs significantly from 0 (2 rows); with 32 examples even the"
+        " true importance scores would "
     )
     told += "reach only 0.29; about 620 examples would do"
     assert part_of(study, "lens-agreement").lead == f"{told}."
@@ -120,14 +120,16 @@ def test_where_no_interval_leaves_0_that_is_said_first_with_the_ceiling() -> Non
 
 def test_more_examples_are_not_asked_for_where_there_are_enough() -> None:
     note = part_of(lenses((0.1, -0.1, 0.3), ceilings=(0.95,)), "lens-agreement").lead
-    assert "with 32 examples the true importances would reach 0.95." in note
+    assert "with 32 examples the true importance scores would reach 0.95." in note
     assert "examples would do" not in note
 
 
 def test_what_can_be_told_from_0_is_counted_and_the_strongest_named() -> None:
     study = lenses((0.1, -0.1, 0.3), (-0.5, -0.7, -0.2), (0.3, 0.1, 0.5))
     (finding,) = (one for one in findings_of(study) if one.kind == "lenses")
-    assert finding.sentence.startswith("2 of 3 statistics through lenses can be told from 0")
+    assert finding.sentence.startswith(
+        "2 of 3 statistics through lenses differ significantly from 0"
+    )
     assert "s1 through norm: Spearman's correlation −0.500 [−0.700, −0.200]" in finding.sentence
     assert "0.29" in finding.sentence
     assert finding.sentence.endswith("; about 620 examples would do")

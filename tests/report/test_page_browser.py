@@ -153,13 +153,15 @@ def test_pointing_at_a_head_tells_value_interval_and_count(visit: Visit) -> None
     visit.page.hover("td[data-head='0.3']")
     value = visit.value("0.3", "cls")
     told = f"{value:.3f} [{0.98 * value:.3f}, {1.02 * value:.3f}]"
-    expected = f"0.3 Attention to the classification token: {told} from 1500 texts"
+    expected = (
+        f"Head 3 of layer 0 (0.3) Attention to the classification token: {told} from 1500 texts"
+    )
     assert visit.page.text_content("#readout") == expected
 
 
 def test_a_clicked_head_opens_its_card_with_the_numbers_of_the_table(visit: Visit) -> None:
     visit.page.click("td[data-head='1.1']")
-    assert visit.page.text_content("#card h3") == "Head 1.1"
+    assert visit.page.text_content("#card h3") == "All statistics of head 1.1"
     for statistic in ("self", "previous", "entropy", "confidence"):
         shown = visit.page.text_content(f"#card tr[data-statistic='{statistic}'] b")
         assert shown == f"{visit.value('1.1', statistic):.3f}"
@@ -184,7 +186,7 @@ def test_keys_move_between_heads_and_open_one(visit: Visit) -> None:
     visit.page.focus("td[data-head='0.0']")
     for key in ("ArrowRight", "ArrowDown", "ArrowRight", "Enter"):
         visit.page.keyboard.press(key)
-    assert visit.page.text_content("#card h3") == "Head 1.2"
+    assert visit.page.text_content("#card h3") == "All statistics of head 1.2"
     assert visit.page.locator("#grids td[tabindex='0']").count() == 1
 
 
@@ -228,11 +230,11 @@ def test_the_csv_holds_the_rows_as_shown(visit: Visit, tmp_path: Path) -> None:
 
 
 def test_a_finding_leads_to_its_head(visit: Visit) -> None:
-    visit.page.click("#findings summary")  # not among the first five
-    link = visit.page.locator("a.head[data-statistic='entropy']").first
-    label = link.text_content()
+    visit.page.click("#findings summary")  # not among the first three
+    link = visit.page.locator(".full a.head[data-statistic='entropy']").first
+    label = link.get_attribute("data-head")
     link.click()
-    assert visit.page.text_content("#card h3") == f"Head {label}"
+    assert visit.page.text_content("#card h3") == f"All statistics of head {label}"
     assert visit.page.text_content("#table-name code") == "entropy"
 
 
@@ -246,7 +248,7 @@ def test_three_stacks_have_three_grids_and_full_addresses(wide_visit: Visit) -> 
     assert wide_visit.page.locator("#grids table:visible").count() == 2
     assert (
         wide_visit.page.text_content("#readout")
-        == "cross.2.1 has no value of: Attention to the previous token"
+        == "Head 1 of cross layer 2 (cross.2.1) has no value of: Attention to the previous token"
     )
 
 
@@ -330,7 +332,7 @@ def test_changes_of_the_loss_can_be_read_in_their_cells(
         assert cells == [".07", "−.01", ".00", ".20"]
 
 
-@pytest.mark.parametrize(("width", "shown"), [(1200, "broad"), (390, "brd")])
+@pytest.mark.parametrize(("width", "shown"), [(1200, "diffuse"), (390, "dif")])
 def test_a_word_is_on_one_line_of_its_cell(
     browser: sync_api.Browser, tmp_path: Path, width: int, shown: str
 ) -> None:

@@ -25,6 +25,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def saved(page: Page, selector: str, into: Path) -> pd.DataFrame:
+    page.evaluate("for (const fold of document.querySelectorAll('details.fold')) fold.open = true")
     with page.expect_download() as waiting:
         page.click(selector)
     waiting.value.save_as(into)
@@ -65,12 +66,15 @@ def test_each_model_has_an_explorer_of_its_own(watched: Watched, report: Path) -
     page = watched.open(report)
     page.select_option("#m1-statistic", label="Entropy of attention")
     page.click("#m1-grids td[data-head='0.2']")
-    assert page.text_content("#m1-card h3") == "Head 0.2"
-    assert page.text_content("#card h3") != "Head 0.2"
+    assert page.text_content("#m1-card h3") == "All statistics of head 0.2"
+    assert page.text_content("#card h3") != "All statistics of head 0.2"
     link = page.locator("#findings a.head[data-chapter='1']").first
     link.evaluate("link => { link.closest('details, ol').open = true; }")
     link.click()
-    assert page.text_content("#m1-card h3") == f"Head {link.text_content()}"
+    assert (
+        page.text_content("#m1-card h3")
+        == f"All statistics of head {link.get_attribute('data-head')}"
+    )
 
 
 def test_lenses_are_folded_on_a_card(watched: Watched, report: Path) -> None:

@@ -143,7 +143,7 @@ def test_a_report_of_different_lengths_says_so_beside_its_findings() -> None:
     other.record = {**other.record, "data": {**other.record["data"], "mean_length": 17.2}}
     page = render(join([one, other]))
     assert '<p class="note lengths">The texts differ in length' in page
-    assert page.index('class="note lengths"') < page.index('id="explore"')
+    assert page.index('class="note lengths"') < page.index('id="head"')
     other.record["data"]["mean_length"] = 100.0
     assert 'class="note lengths"' not in render(join([one, other]))
 
@@ -220,9 +220,9 @@ def test_roles_of_shared_heads_are_counted_once() -> None:
     roles = [roled(3, "previous token", 0.8) | {"layer": layer} for layer in range(3)]
     study.tables["roles"] = pd.DataFrame([*roles, roled(0, "broad", 0.9)])
     (finding,) = (one for one in findings_of(study) if one.kind == "roles")
-    assert finding.sentence.startswith("2 of 4 shared heads (4 of 12 sites) have a role for sure")
+    assert finding.sentence.startswith("2 of 4 shared heads (4 of 12 sites) have a clear role")
     assert (
-        "1 (3 sites) previous token (above 0.5) and 1 (1 site) broad (above 0.5)"
+        "1 (3 sites) previous token (above 0.5) and 1 (1 site) diffuse (above 0.5)"
         in finding.sentence
     )
 
@@ -241,10 +241,10 @@ def test_two_sites_of_one_head_are_not_two_heads_that_attend_alike() -> None:
     }
     further = near | {"layer": 0, "head": 1, "twin_layer": 2, "twin_head": 3, "twin_distance": 0.2}
     study.tables["clusters"] = pd.DataFrame([near, further])
-    (finding,) = (one for one in findings_of(study) if one.topic == "twins")
+    (finding,) = (one for one in findings_of(study) if one.topic == "similar heads")
     assert [measured.head for measured in finding.heads] == ["0.1", "2.3"]
     study.tables["clusters"] = pd.DataFrame([near])
-    assert not [one for one in findings_of(study) if one.topic == "twins"]
+    assert not [one for one in findings_of(study) if one.topic == "similar heads"]
 
 
 def test_removals_of_shared_heads_are_counted_once() -> None:
@@ -277,8 +277,8 @@ def test_roles_over_training_count_shared_heads_once() -> None:
     study.tables["film_roles"] = pd.DataFrame([*positional, *broad])
     (finding,) = (one for one in findings_of(study) if one.kind == "training")
     assert finding.sentence == (
-        "From step 0 to step 9 of the training, heads with a role for sure went from 1 to 2 of 4 shared heads "
-        "(4 of 12 sites) (positional 0 to 1, broad 1 to 1); the first positional head appeared at step 9"
+        "From step 0 to step 9 of the training, heads with a clear role went from 1 to 2 of 4 shared heads "
+        "(4 of 12 sites) (positional 0 to 1, diffuse 1 to 1); the first positional head appeared at step 9"
     )
 
 
@@ -294,7 +294,7 @@ def test_a_comparison_counts_shared_heads_once() -> None:
     assert headings == ["role", "shared", "plain"]
     assert rows == [
         ["previous token", "1 of 4 shared heads (3 of 12 sites)", "3 of 12"],
-        ["broad", "1 of 4 shared heads (1 of 12 sites)", "1 of 12"],
+        ["diffuse", "1 of 4 shared heads (1 of 12 sites)", "1 of 12"],
     ]
     matched = next(one.sentence for one in compared(comparison) if "matched" in one.sentence)
     assert matched.startswith(

@@ -8,13 +8,13 @@ from headscope.statistics.base import Definition
 DEFINITIONS = {
     "ablation-loss": Definition(
         "nats",
-        "Change of loss without the head",
-        "Mean change of the task's loss when the head is removed.",
+        "Change of loss when ablated",
+        "Mean change of the task's loss when the head is ablated.",
     ),
     "ablation-metric": Definition(
         "points",
-        "Change of the metric without the head",
-        "Change of the task's metric when the head is removed.",
+        "Change of the metric when ablated",
+        "Change of the task's metric when the head is ablated.",
     ),
     **definitions(),
     "value-zeroing": Definition(
@@ -42,7 +42,5 @@ DEFINITIONS = {
         "Turn by knock-out of others, weight gone",
         "The same for as many other tokens, without.",
     ),
-    "cut": Definition(
-        "share", "Removed by the plan", "1 where the head is removed, 0 where it stays."
-    ),
+    "cut": Definition("share", "Pruned by the plan", "1 if the head is pruned, 0 if it is kept."),
 }

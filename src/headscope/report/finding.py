@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 MOST_NAMED = 6  # heads named in one sentence; the rest are counted
-# In order of priority on the page: whether heads matter, what can be removed, what heads do, and so on.
+# In order of priority on the page: what heads do, then which of them matter, what can be removed, and so on.
 KINDS = (
-    "importance",
-    "cut",
+    "warning",
     "training",
     "roles",
     "relations",
+    "importance",
+    "cut",
     "separators",
     "lenses",
     "learned",
@@ -58,10 +59,15 @@ class HeadEstimate(NamedTuple):
         value, low, high = (short_number(end, self.decimals, sign=sign) for end in self[1:4])
         has_interval = math.isfinite(self.low) and math.isfinite(self.high)
         text = value + (f" [{low}, {high}]" if has_interval else "")
+        times = self.times_uniform()
+        return f"{text}, {times}" if times else text
+
+    def times_uniform(self) -> str:
+        """`69 times uniform`; empty if the value under uniform attention is not known."""
         times = self.value / self.uniform if self.uniform > 0 else math.nan
-        if math.isfinite(times):
-            text += f", {times:.{0 if times >= 9.95 else 1}f} times uniform"
-        return text
+        return (
+            f"{times:.{0 if times >= 9.95 else 1}f} times uniform" if math.isfinite(times) else ""
+        )
 
     def strength(self, chance: float) -> float:
         """Distance between the value and chance in half-widths of the interval; 0 if one of them is unknown."""
@@ -80,11 +86,39 @@ class HeadEstimate(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Headline:
+    """A finding as one would repeat it to a colleague: one sentence with one number.
+
+    head    address of the head that the sentence begins with; empty if it begins with `before`
+    before  words before the number
+    number  the number, with its unit
+    after   words after the number, without the final stop
+    detail  the interval, the baseline and what else belongs to the number
+    """
+
+    before: str
+    number: str
+    after: str = ""
+    detail: str = ""
+    head: str = ""
+
+    @property
+    def head_name(self) -> str:
+        return name_head(self.head) if self.head else ""
+
+    def __str__(self) -> str:
+        words = " ".join(filter(None, (self.head_name, self.before, self.number)))
+        return f"{words}{'' if self.after[:1] in (',', ':') else ' '}{self.after}".rstrip() + "."
+
+
+@dataclass(frozen=True)
 class Finding:
     """A sentence, followed by the heads it names with their numbers, and by `after`.
 
     more      number of further heads that are counted only
     after     text behind the heads, with its own punctuation in front
+    headline  the same in one short sentence, for the first screen
+    is_null   the finding is that nothing was found; such findings come last
     kind      one of KINDS
     topic     subject within the kind: findings of the same topic are not shown together first if there are others
     is_clear  the interval excludes chance, or the sentence states that there is no evidence
@@ -102,6 +136,8 @@ class Finding:
     chapter: int | None = 0
     topic: str = ""
     after: str = ""
+    headline: Headline | None = None
+    is_null: bool = False
 
     @property
     def first_head(self) -> tuple[int | None, str] | None:
@@ -149,10 +185,11 @@ def noise_warning(row: Mapping[Any, Any]) -> str:
     examples = int(count) if isinstance(count, int | float) else None
     data = "here" if examples is None else f"with {examples} examples"
     if math.isnan(ceiling):
-        return f"{data} the changes by removal are nothing but noise: they say nothing of which heads matter"
+        return f"{data} the changes by ablation are only noise: they do not show which heads matter"
     return (
-        f"{data} even the true importances would reach only {short_number(ceiling, 2)} (the noise ceiling), and heads "
-        f"are ranked from {LEAST_CEILING:g}; {advise_examples(ceiling, examples)}"
+        f"{data} even the true importance scores would reach only {short_number(ceiling, 2)} (the noise "
+        f"ceiling); heads are "
+        f"ranked from {LEAST_CEILING:g}; {advise_examples(ceiling, examples)}"
     )
 
 
@@ -172,6 +209,29 @@ def address_of(study: Study, row: dict[Any, Any]) -> str:
     """The head of a row as a reader writes it: `3.2`, or `encoder.3.2` if the study has several stacks."""
     address = f"{int(row['layer'])}.{int(row['head'])}"
     return address if len(stacks_of(study)) == 1 else f"{plain(row['stack'])}.{address}"
+
+
+def name_head(address: str) -> str:
+    """An address in words: `0.2` is "Head 2 of layer 0", `cross.0.2` is "Head 2 of cross layer 0"."""
+    *stack, layer, head = address.split(".")
+    return f"Head {head} of {' '.join([*stack, 'layer'])} {layer}"
+
+
+def percent(value: float) -> str:
+    """A share as a percentage with three digits: `98.7 %`."""
+    return f"{100 * value:.1f}\u00a0%"
+
+
+def percent_interval(low: float, high: float) -> str:
+    """`95 % interval 98.6 to 98.7 %`; empty without an interval."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return ""
+    return f"95\u00a0% interval {100 * low:.1f} to {percent(high)}"
+
+
+def join_details(*details: str) -> str:
+    """The details that are not empty, as the grey line below a headline."""
+    return "; ".join(filter(None, details))
 
 
 def short_number(value: float, decimals: int = DECIMALS, *, sign: bool = False) -> str:

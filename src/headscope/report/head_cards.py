@@ -26,6 +26,18 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
+# Names in roles.csv, and the usual terms for them
+ROLE_LABELS = {
+    "broad": "diffuse",
+    "confident": "peaked",
+    "itself": "same token",
+    UNDETERMINED: "no clear role",
+}
+SAME_POSITION = {
+    "positional −1": "previous token",
+    "positional +1": "next token",
+    "positional 0": "same token",
+}
 BEST_RELATIONS = 3
 MOST_EXAMPLE_BYTES = 400_000
 ROLES_WITH_EXAMPLES = (12, 6, 3, 1)  # per head; fewer if the page would become too large
@@ -64,7 +76,7 @@ def roles_by_head(study: Study) -> dict[HeadKey, list[Role]]:
     """The roles of each head that has one, the main one first.
 
     The most informative role comes first: relations, antecedents and rare words, then positions, then kinds of
-    tokens; breadth and confidence are last. Among equally informative roles the strongest comes first. Roles whose
+    tokens; diffuse and peaked heads are last. Among equally informative roles the strongest comes first. Roles whose
     interval reaches below the threshold come after all others.
     """
     evidence = [field.name for field in fields(Role)][1:]
@@ -72,21 +84,30 @@ def roles_by_head(study: Study) -> dict[HeadKey, list[Role]]:
     for row in records_of(study, "roles"):
         if row["role"] != UNDETERMINED:
             roles[head_key(row)].append(Role(role_label(row["role"]), *(row[e] for e in evidence)))
-    for of_head in roles.values():
+    for key, of_head in roles.items():
+        roles[key] = of_head = _without_repeated_positions(of_head)
         of_head.sort(key=lambda role: (not role.is_sure, _vagueness(role.name), -role.strength))
     return dict(roles)
 
 
 def role_label(role: object) -> str:
-    """A role as it is written on the page: with a minus sign in front of an offset."""
+    """A role as it is written on the page: by its usual term, with a minus sign in front of an offset."""
     name = plain(role, 60)
+    name = ROLE_LABELS.get(name, name)
     return name.replace("-", "−") if RoleName.parse(name).is_positional else name
+
+
+def _without_repeated_positions(roles: list[Role]) -> list[Role]:
+    """Without "positional −1" for a previous-token head, and so on: two rules show the same."""
+    names = {role.name for role in roles}
+    repeated = {label for label, name in SAME_POSITION.items() if name in names}
+    return [role for role in roles if role.name not in repeated]
 
 
 def _vagueness(role: str) -> int:
     """0 for roles that need annotated data; the user's own relations may have any name."""
     kind = RoleName.parse(role).kind
-    return next((rule.vagueness for rule in RULES if rule.role == kind), 0)
+    return next((rule.vagueness for rule in RULES if role_label(rule.role) == kind), 0)
 
 
 def is_relation(role: str, study: Study) -> bool:
@@ -177,12 +198,12 @@ def importance_lines(study: Study) -> dict[HeadKey, list[dict[str, str]]]:
         decimals = decimals_for(row["value"] for row in rows)
         for row in rows:
             text = interval_cell(row["value"], row["low"], row["high"], decimals).text
-            what = f"change of {quantity} of {task} without it"
+            what = f"change of the {task} {quantity} when ablated"
             lines[head_key(row)].append({"what": what, "text": text, "after": _verdict(row)})
     for row in fixed_pattern_effects(study).to_dict("records"):
         text = interval_cell(row["loss_change"], row["low"], row["high"], 4).text
         pattern, task = plain(row["pattern"], 40), plain(row["task"], 40)
-        what = f"attending by “{pattern}” instead changes the loss of {task} by"
+        what = f"change of the {task} loss with the fixed pattern “{pattern}”"
         lines[head_key(row)].append({"what": what, "text": text, "after": ""})
     return dict(lines)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headscope.ablation.ablation_results import LOSS
 from headscope.report.drawing import palette
 from headscope.report.drawing.palette import SERIES
 from headscope.report.head_cards import roles_by_head
-from headscope.report.role_groups import FAMILIES, brief_of, family_of
+from headscope.report.role_groups import FAMILIES, brief_of, family_of, tendency_family
 from headscope.report.shared_heads import HeadKey, head_key
 from headscope.report.study_access import (
     records_of,
@@ -20,6 +20,7 @@ from headscope.report.study_access import (
     values_for,
 )
 from headscope.report.table_cells import is_missing
+from headscope.report.tendencies import RULE, tendencies
 from headscope.report.text import plain
 from headscope.study.schema.names import CUT, StatisticName
 
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 CLUSTERS = (*SERIES[1:], "#f0e442", "#332288", "#b8a77a", "#7f8c8d", "#dcc6e0")
-WORSE, BETTER, UNCLEAR = "worse without it", "better without it", "no evidence"
+WORSE, BETTER, UNCLEAR = "worse without it", "better without it", "no significant change"
 MATTERS = {WORSE: palette.WORSE, BETTER: palette.BETTER, UNCLEAR: "#d4dae0"}
 STARS = {WORSE: "★", BETTER: "☆", UNCLEAR: ""}
 GONE, STAYS = "#5c6975", "#a5dcc0"
+TENDS = "{}, tendency"
 Labels = dict[HeadKey, tuple[str, str]]  # by head: its label, and the text in its cell
 
 
@@ -43,9 +45,18 @@ def colourings_of(study: Study) -> list[dict[str, Any]]:
 
 
 def _colouring(
-    study: Study, title: str, definition: str, labels: Labels, colours: Mapping[str, str]
+    study: Study,
+    title: str,
+    definition: str,
+    labels: Labels,
+    colours: Mapping[str, str],
+    pale: Collection[str] = (),
 ) -> Iterator[dict[str, Any]]:
-    """One colouring, if any head has a label. colours: of all labels, in the order of the legend."""
+    """One colouring, if any head has a label.
+
+    colours  of all labels, in the order of the legend
+    pale     labels that are drawn paler
+    """
     if not labels:
         return
     counts = Counter(label for label, _ in labels.values())
@@ -60,7 +71,13 @@ def _colouring(
                 cells[layer * heads + head] = cell[: 2 if cell[1] == cell[2] else 3]
         stacks.append(cells if any(cells) else None)
     legend = [
-        {"text": plain(name, 60), "colour": colours[name], "heads": counts[name]} for name in names
+        {
+            "text": plain(name, 60),
+            "colour": colours[name],
+            "heads": counts[name],
+            **({"pale": True} if name in pale else {}),
+        }
+        for name in names
     ]
     texts = {"title": plain(title, 80), "definition": plain(definition, 600)}
     yield {**texts, "labels": legend, "stacks": stacks}
@@ -68,13 +85,21 @@ def _colouring(
 
 def _by_role(study: Study) -> Iterator[dict[str, Any]]:
     roles = roles_by_head(study)
-    labels = {place: family_of(of_head[0].name, study) for place, of_head in roles.items()}
-    definition = (
-        "Each head's main role: relations, antecedents and rare words before positions, these before kinds of "
-        "tokens, how broad or sure attention is last; of several alike the strongest. Grey: no rule holds. "
-        "The numbers count heads whose value is beyond the rule's threshold, also if its interval is not."
+    colours: dict[str, str] = {}
+    labels = {key: family_of(of_head[0].name, study) for key, of_head in roles.items()}
+    for key, tendency in tendencies(study).items():
+        family, text = tendency_family(tendency.name)
+        labels[key] = TENDS.format(family), text
+    pale = {TENDS.format(family) for family in FAMILIES}
+    for family, colour in FAMILIES.items():
+        colours |= {family: colour, TENDS.format(family): colour}
+    definition = "Each row is a layer, 0 next to the input; each column is a head. " + (
+        "A cell shows what the head mainly attends to. " if roles else ""
     )
-    yield from _colouring(study, "main role", definition, labels, FAMILIES)
+    if any(label in pale for label, _ in labels.values()):
+        definition += f"Paler cells have no clear role and show a tendency. {RULE} "
+    definition += "Grey: neither. A role counts if the value is beyond its threshold, even if the interval is not."
+    yield from _colouring(study, "main role", definition, labels, colours, pale)
 
 
 def _by_significance(study: Study) -> Iterator[dict[str, Any]]:
@@ -85,8 +110,9 @@ def _by_significance(study: Study) -> Iterator[dict[str, Any]]:
             label = direction if row["is_significant"] is True else UNCLEAR
             labels[head_key(row)] = label, STARS[label]
     definition = (
-        "Whether the loss changes when the head is removed alone, after Holm's correction over all heads. "
-        "No evidence is not evidence that a head does nothing."
+        "Whether the loss changes significantly when the head is ablated alone, after Holm's correction over "
+        "all heads. "
+        "A change that is not significant may still be there: the examples were too few to tell."
     )
     yield from _colouring(study, "what matters", definition, labels, MATTERS)
 
@@ -98,12 +124,14 @@ def _by_set(study: Study) -> Iterator[dict[str, Any]]:
         is_cut = parsed.base == CUT
         if not is_cut and not parsed.is_gate:
             continue
-        gone, stays = ("cut", "stays") if is_cut else ("closed", "open")
+        gone, stays = ("pruned", "kept") if is_cut else ("closed", "open")
         labels = {
             head_key(row): (gone, "✕") if (row["value"] >= 0.5) == is_cut else (stays, "")
             for row in values_for(study, name).to_dict("records")
         }
-        definition = "What the plan removes." if is_cut else "What the learned gates leave open."
+        definition = (
+            "Heads that the plan prunes." if is_cut else "Heads that the learned gates keep open."
+        )
         yield from _colouring(study, name, definition, labels, {stays: STAYS, gone: GONE})
 
 

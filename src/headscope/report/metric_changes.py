@@ -44,7 +44,7 @@ def speedup_cell(row: dict[Any, Any]) -> Cell:
 SIZE_COLUMNS: Columns = {
     "parameters": lambda row: count_cell(row["parameters"]),
     "times as fast": speedup_cell,
-    "metric, chosen on": number_column("selection_metric", decimals=4),
+    "metric, selection split": number_column("selection_metric", decimals=4),
 }
 METRIC = interval_column("metric", "metric_low", "metric_high", 4)
 METRIC_CHANGE = interval_column("metric_change", "change_low", "change_high", 4)

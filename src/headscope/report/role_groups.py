@@ -19,16 +19,25 @@ FAMILIES = {
     "special tokens": SERIES[4],
     "sink": SERIES[3],
     "punctuation": "#f0e442",
-    "broad": "#dcc6e0",
+    "diffuse": "#b39ddb",
     "block": "#b8a77a",
-    "confident": "#7f8c8d",
+    "peaked": "#7f8c8d",
     "relation": SERIES[2],
     "coreference": "#332288",
     "rare words": SERIES[1],
 }
-SHORT = {rule.role: (rule.family, rule.short) for rule in RULES if rule.short}
+FAMILY_LABELS = {"broad": "diffuse", "confident": "peaked"}  # of `RoleRule.family`
+SHORT_LABELS = {"broad": "diffuse", "conf": "peak"}  # of `RoleRule.short`
+SHORT = {
+    role_label(rule.role): (
+        FAMILY_LABELS.get(rule.family, rule.family),
+        SHORT_LABELS.get(rule.short, rule.short),
+    )
+    for rule in RULES
+    if rule.short
+}
 LONGEST_BRIEF = 4  # characters in the cells on a phone
-BRIEF = {"broad": "brd", "block": "blk", "coref": "crf"}
+BRIEF = {"diffuse": "dif", "block": "blk", "coref": "crf"}
 
 
 def brief_of(text: str) -> str:
@@ -42,5 +51,10 @@ def family_of(role: str, study: Study) -> tuple[str, str]:
         return SHORT[role]
     if RoleName.parse(role).is_positional:
         return "position", RoleName.parse(role_label(role)).detail
-    family = "relation" if is_relation(role, study) else "confident"
+    family = "relation" if is_relation(role, study) else "peaked"
     return family, plain(RoleName.parse(role).relation, 8)
+
+
+def tendency_family(name: str) -> tuple[str, str]:
+    """The family of a tendency, and the text in a cell."""
+    return ("sink", "1st") if name == "first token" else SHORT[name]

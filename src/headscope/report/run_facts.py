@@ -20,9 +20,9 @@ ENOUGH_TEXTS = 30  # with fewer, mean ± 1.96 standard errors is too narrow
 UNKNOWN_IN = {"data": "Corpus", "knock_out": "Corpus", "coreference": "Documents"}
 UNKNOWN_IN |= dict.fromkeys(("treebank", "train", "test"), "Treebank")
 ABLATIONS = {
-    "mean": "its mean result in the place of a head's",
-    "uniform": "a head attends to all tokens alike",
-    "fixed": "a head attends by the fixed pattern it is nearest to",
+    "mean": "a head's output is replaced by its mean",
+    "uniform": "a head attends to all tokens equally",
+    "fixed": "a head follows the fixed pattern nearest to its attention",
 }
 Facts = list[tuple[str, str]]
 
@@ -100,14 +100,14 @@ def corpus_facts(study: Study) -> Facts:
     if data.get("tokens") is not None:
         facts.append(("tokens", group_digits(data["tokens"])))
     if data.get("max_length") is not None:
-        facts.append(("texts cut at", f"{group_digits(data['max_length'])} tokens"))
+        facts.append(("texts truncated to", f"{group_digits(data['max_length'])} tokens"))
     if data.get("pairs") is not None:
         facts.append(("input", "pairs of texts" if data["pairs"] else "single texts"))
     return facts
 
 
 def _task_facts(record: Mapping[str, Any]) -> Facts:
-    """The task that heads were ablated on: its examples, the metric of the intact model, the ablation mode."""
+    """The task that heads were ablated on: its examples, the metric of the unpruned model, the ablation mode."""
     importance = dict(_items(entry_of(record, "importance")))
     if importance.get("task") is None:
         return []
@@ -118,7 +118,7 @@ def _task_facts(record: Mapping[str, Any]) -> Facts:
     ends = [intact.get(name) for name in ("value", "low", "high")]
     if all(isinstance(end, int | float) for end in ends):
         value, low, high = (f"{end:.4f}" for end in ends)
-        facts.append((f"{metric} intact", f"{value} [{low}, {high}]"))
+        facts.append((f"{metric}, unpruned", f"{value} [{low}, {high}]"))
     if (mode := importance.get("mode")) in ABLATIONS:
         facts.append(("ablation", ABLATIONS[mode]))
     return facts
@@ -142,6 +142,11 @@ def unknown_tokens(study: Study) -> list[str]:
             source = UNKNOWN_IN.get(kind, "Task")
             sentences.append(f"{source}: {describe_unknown(content, tokens, names)}.")
     return list(dict.fromkeys(sentences))
+
+
+def run_facts(study: Study) -> Facts:
+    """Everything about a run: model, data, counts, and what is needed to get the same numbers again."""
+    return [*model_facts(study), *corpus_facts(study), *reproduction(study)]
 
 
 def reproduction(study: Study) -> Facts:

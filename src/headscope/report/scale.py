@@ -44,8 +44,8 @@ WORSE_ABOVE = ("ablation-loss", "gradient", "gradient-second")
 # 0 is in the middle of the scale, whatever the values
 SIGNED = (*WORSE_ABOVE, "ablation-metric", "relevance-signed")
 # Statistics of gate and masks learn, whose names end with the aim of the training
-_GATE = "1 where the head's learned gate is open in the end, 0 where it is closed."
-_MASK = "The share of attention in the texts learned from that the head's mask leaves open."
+_GATE = "1 if the head's learned gate is open after training, 0 if it is closed."
+_MASK = "Fraction of attention in the training texts that the head's mask leaves open."
 LEARNED = {
     GATE: Definition("share", "Gates", _GATE),
     MASK_OPEN: Definition("share", "Open share of the mask", _MASK),
@@ -87,13 +87,16 @@ class Scale:
 
 
 def group_of(statistic: str) -> str:
-    """The group in which a statistic is listed: importance, attention, patterns, or its lens."""
+    """The group in which a statistic is listed: importance, attention, patterns, its lens, or another study's."""
     name = StatisticName.parse(statistic)
     if name.lens:
-        return f"lens {name.lens}"
-    if name.unqualified in DEFINITIONS or name.unqualified == CUT or name.is_gate:
-        return "importance"
-    return "patterns" if name.base.startswith(("js-", "pattern-", "block-")) else "attention"
+        group = f"lens {name.lens}"
+    elif name.unqualified in DEFINITIONS or name.unqualified == CUT or name.is_gate:
+        group = "importance"
+    else:
+        is_pattern = name.base.startswith(("js-", "pattern-", "block-"))
+        group = "patterns" if is_pattern else "attention"
+    return f"{group} ({name.study})" if name.study else group
 
 
 def definition_of(statistic: str) -> Definition | None:

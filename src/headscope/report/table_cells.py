@@ -21,8 +21,8 @@ NONE = "–"
 DECIMALS = 3
 OWN_NAME = ("",)  # the default of `Part.figures`
 UNCORRECTED = (
-    "Intervals are 95 % for each row by itself, without correction for multiple testing: one can exclude 0 beside a "
-    "large p (Holm)."
+    "Intervals are 95 % for each row, without correction for multiple testing: one can exclude 0 although p (Holm) "
+    "is large."
 )
 
 

@@ -1,8 +1,9 @@
-"""Choice of the findings that come first: at most five, by a rule that is simple and the same for every page.
+"""Choice of the findings that come first: at most three, by a rule that is simple and the same for every page.
 
-Kinds of findings have a fixed order of priority. One finding of each kind comes first, in that order. If there are
-fewer kinds than places, others follow: those with another topic and another head than any before, the strongest
-first. A finding whose interval includes chance is never among them, unless that is what it states.
+Kinds of findings have a fixed order of priority: what heads do, then which of them matter. One finding of each kind
+comes first, in that order. If there are fewer kinds than places, others follow: those with another topic and another
+head than any before, the strongest first. A finding that nothing was found comes after all others. A finding whose
+interval includes chance is never among the first, unless that is what it states.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 
 from headscope.report.finding import KINDS, Finding
 
-MOST = 5
+MOST = 3
 
 
 def select_top(
@@ -23,7 +24,7 @@ def select_top(
     numbered = [
         replace(f, chapter=n) for n, findings in [*chapters, (None, of_models)] for f in findings
     ]
-    candidates = [finding for finding in numbered if finding.is_clear]
+    candidates = [finding for finding in numbered if finding.is_clear and not finding.is_null]
     first: list[Finding] = []
 
     def has_new_head(finding: Finding) -> bool:
@@ -45,8 +46,11 @@ def select_top(
         if len(first) >= MOST:
             break
         first.append(min(rest, key=order))
-    first = first[:MOST]
-    return first, [finding for finding in numbered if not _holds(first, finding)]
+    nulls = [finding for finding in numbered if finding.is_clear and finding.is_null]
+    nulls.sort(key=lambda finding: KINDS.index(finding.kind))  # stable
+    first = [*first, *nulls][:MOST]
+    others = [finding for finding in numbered if not _holds(first, finding)]
+    return first, sorted(others, key=lambda finding: finding.is_null)
 
 
 def _holds(findings: Sequence[Finding], finding: Finding) -> bool:

@@ -15,7 +15,6 @@ import { StudyData, titleOf } from "./study_data.js";
 
 const LABELS_GROUP = "what is known of heads";
 const DEFAULT_STATISTIC = "previous";
-const TALL_GRID = 14;  // layers; below a taller grid the pictures of a head would be out of sight
 
 export class Chapter {
   /** @type {Colouring | null} instead of the statistic */ colouring = null;
@@ -33,7 +32,6 @@ export class Chapter {
     const [firstRow] = this.table.rows();
     /** @type {Head} */
     this.head = firstRow ? firstRow.head : data.heads[0];
-    if (data.packed.stacks.reduce((layers, stack) => layers + stack.layers, 0) > TALL_GRID) this.moveBesideGrid();
     this.connectControls();
     this.connectHeadLinks(number);
     this.choose(data.packed.colourings.length ? "colouring:0" : `statistic:${data.statistics.indexOf(this.statistic)}`);
@@ -79,21 +77,22 @@ export class Chapter {
     }
   }
 
-  moveBesideGrid() {
-    this.byId("side").prepend(this.byId("does"));
-    this.byId("side").append(this.byId("pictures"));
-  }
-
   /** @param {string} value  of an option: statistic:0, colouring:1 */
   choose(value) {
     const [kind, index] = value.split(":");
     this.colouring = kind === "colouring" ? this.data.packed.colourings[Number(index)] : null;
     if (kind === "statistic") this.statistic = this.data.statistics[Number(index)];
     this.byId("statistic").value = value;
-    this.byId("fit").disabled = this.colouring !== null;
+    this.byId("fit").parentElement.hidden = this.colouring !== null;
     this.grid.paint();
     this.table.paint();
     this.showHead();
+  }
+
+  /** Shows a head in detail and goes there. @param {Head} head */
+  open(head) {
+    this.select(head);
+    this.byId("head").scrollIntoView({ block: "start" });
   }
 
   /** @param {Head} head */

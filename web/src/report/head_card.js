@@ -2,7 +2,7 @@
 
 import { clamp, element, svgTag } from "../dom.js";
 import { formatCount, formatParts } from "./numbers.js";
-import { measurementOf } from "./study_data.js";
+import { measurementOf, titleOf } from "./study_data.js";
 
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./types.js").Statistic} Statistic */
@@ -25,8 +25,8 @@ export class HeadCard {
 
   /** @param {Head} head */
   show(head) {
-    this.chapter.byId("card").replaceChildren(element("h3", {}, `Head ${head.label}`), ...this.groups(head),
-      element("p", { class: "note" }, "Grey ticks are all heads, the orange mark is this one with its 95 % interval."));
+    this.chapter.byId("card").replaceChildren(element("h3", {}, `All statistics of head ${head.label}`), ...this.groups(head),
+      element("p", { class: "note" }, "Grey ticks: all heads. Orange: this head with its 95 % interval."));
   }
 
   /** One table, or one for each group if there are several. @param {Head} head */
@@ -49,12 +49,12 @@ export class HeadCard {
 
   /** @param {Statistic} statistic @param {Head} head @param {Measurement} measurement */
   line(statistic, head, measurement) {
-    const { name, lens, definition, title } = statistic, [value, interval] = formatParts(statistic, measurement);
+    const { name, definition, title } = statistic, [value, interval] = formatParts(statistic, measurement);
     const cell = element("td", { class: (value + interval).length > LONGEST_ON_A_LINE ? "wraps" : "" },
       element("b", {}, value), element("span", { class: "interval" }, interval));
     if (this.hasUniform) cell.append(uniformRatio(statistic, head, measurement));
-    const line = element("tr", { "data-statistic": name, title: `${definition || title}${formatCount(statistic, measurement, " (", ")")}` },
-      element("td", {}, lens ? name.replace(`@${lens}`, "") : name), element("td", {}, strip(statistic, measurement)), cell);
+    const line = element("tr", { "data-statistic": name, title: `${name}: ${definition || title}${formatCount(statistic, measurement, " (", ")")}` },
+      element("td", {}, titleOf(statistic)), element("td", {}, strip(statistic, measurement)), cell);
     if (statistic === this.chapter.statistic && !this.chapter.colouring) line.className = "chosen";
     return line;
   }

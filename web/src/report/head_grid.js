@@ -5,12 +5,14 @@ import { channels, rgbText } from "../ramp.js";
 import { inkOn } from "./colour_scale.js";
 import { formatCount, formatInCell, formatMeasurement, formatValue } from "./numbers.js";
 import { measurementOf, titleOf } from "./study_data.js";
+import { formatInterval } from "../study_text.js";
 
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./types.js").Colouring} Colouring */
 /** @typedef {import("./types.js").Statistic} Statistic */
 
 const MOST_WITH_VALUES = 16;  // heads across, up to which cells have room for text
+const ROLES = "main role";  // the title of this colouring
 /** @type {Record<string, [layers: number, heads: number]>} */
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
@@ -23,7 +25,7 @@ export class HeadGrid {
   constructor(chapter) {
     this.chapter = chapter;
     this.boxes = chapter.data.packed.stacks.map((stack, index) => this.buildStack(stack, index));
-    chapter.byId("grids").append(...this.boxes);
+    chapter.byId("grids").replaceChildren(...this.boxes);  // instead of the map that needs no script
     for (const head of chapter.data.heads) this.connect(head);
     this.moveTabStop(chapter.data.heads[0]);
   }
@@ -43,7 +45,8 @@ export class HeadGrid {
     }
     const table = element("table", { role: "grid", class: isDense ? "grid small" : "grid", "aria-label": `${name}: layers and heads` },
       element("thead", {}, element("tr", {}, element("th", { scope: "col" }, isDense ? "" : "layer"), ...columns)), body);
-    return element("div", { class: "stack" }, element("h3", {}, `${name}: ${layers} layers down, ${heads} heads across`), table);
+    const isAlone = this.chapter.data.packed.stacks.length === 1;
+    return element("div", { class: "stack" }, ...(isAlone ? [] : [element("h3", {}, name)]), table);
   }
 
   /** @param {Head} head */
@@ -55,7 +58,7 @@ export class HeadGrid {
       this.moveTabStop(head);
       this.showReadout(head);
     });
-    cell.addEventListener("click", () => this.chapter.select(head));
+    cell.addEventListener("click", () => this.chapter.open(head));
     cell.addEventListener("keydown", (event) => this.handleKey(event, head));
   }
 
@@ -74,7 +77,7 @@ export class HeadGrid {
   /** @param {KeyboardEvent} event @param {Head} head */
   handleKey(event, head) {
     const step = STEPS[event.key];
-    if (event.key === "Enter" || event.key === " ") this.chapter.select(head);
+    if (event.key === "Enter" || event.key === " ") this.chapter.open(head);
     else if (step) {
       const next = this.cells.get(keyOf(head.stack, head.layer + step[0], head.head + step[1]));
       if (next?.dataset.head) next.focus();
@@ -110,12 +113,12 @@ export class HeadGrid {
     const { byId, data } = this.chapter;
     for (const head of data.heads) {
       const [number, text = "", brief = ""] = colouring.stacks[head.stack]?.[head.index] ?? [], label = number === undefined ? null : colouring.labels[number];
-      this.paintCell(head, `${colouring.title}: ${label?.text ?? "none"}`, text, brief, label && channels(label.colour));
+      this.paintCell(head, `${colouring.title}: ${label?.text ?? "none"}`, text, brief, label && channels(label.colour), label?.pale);
     }
     this.showStacks(colouring.stacks);
-    byId("legend").replaceChildren(...colouring.labels.map(({ text, colour, heads }) => {
-      const chip = element("span", { class: "chip" });
-      chip.style.background = colour;
+    byId("legend").replaceChildren(...colouring.labels.map(({ text, colour, heads, pale }) => {
+      const chip = element("span", { class: pale ? "chip pale" : "chip" });
+      chip.style.setProperty("--family", colour);
       return element("span", { class: "label" }, chip, `${text} (${heads})`);
     }));
     byId("definition").textContent = colouring.definition;
@@ -129,15 +132,16 @@ export class HeadGrid {
   /**
    * @param {Head} head @param {string} description  for screen readers
    * @param {string} text @param {string} brief  shown instead of a long text in the narrow cells of a phone
-   * @param {import("../ramp.js").Rgb | null} rgb
+   * @param {import("../ramp.js").Rgb | null} rgb @param {boolean} [isPale]  a paler colour of the same family
    */
-  paintCell(head, description, text, brief, rgb) {
+  paintCell(head, description, text, brief, rgb, isPale = false) {
     const cell = this.cellOf(head), hasRoom = this.chapter.data.packed.stacks[head.stack].heads <= MOST_WITH_VALUES, visible = rgb && hasRoom ? text : "";
-    cell.className = rgb ? "" : "none";
+    cell.className = !rgb ? "none" : isPale ? "pale" : "";
     if (visible && brief) cell.replaceChildren(element("span", { class: "long" }, text), element("span", { class: "brief", "data-brief": brief }));
     else cell.textContent = visible;
-    cell.style.background = rgb ? rgbText(rgb) : "";
-    if (rgb) cell.style.color = inkOn(rgb);
+    cell.style.background = rgb && !isPale ? rgbText(rgb) : "";
+    cell.style.color = rgb && !isPale ? inkOn(rgb) : "";
+    cell.style.setProperty("--family", rgb ? rgbText(rgb) : "");
     cell.setAttribute("aria-label", `head ${head.label}${visible ? `: ${visible}` : ""}, ${description}`);
     cell.setAttribute("aria-selected", String(head === this.chapter.head));
   }
@@ -148,18 +152,29 @@ export class HeadGrid {
     for (const head of this.chapter.data.heads) this.cellOf(head).setAttribute("aria-selected", String(head === selected));
   }
 
+  /** @param {Colouring} colouring @param {Head} head */
+  mainRole({ title }, { stack, index }) {
+    return title === ROLES ? this.chapter.data.packed.cards.heads[stack]?.[index]?.roles[0] : undefined;
+  }
+
   /** @param {Head} head */
   showReadout(head) {
     const { colouring, statistic, byId } = this.chapter;
-    byId("readout").replaceChildren(element("b", {}, head.label), colouring ? labelText(colouring, head) : valueText(statistic, head));
+    byId("readout").replaceChildren(element("b", {}, nameOf(this.chapter.data, head)), colouring ? labelText(colouring, head, this.mainRole(colouring, head)) : valueText(statistic, head));
   }
+}
+
+/** An address in words: "Head 2 of layer 0 (0.2)". @param {import("./study_data.js").StudyData} data @param {Head} head */
+export function nameOf({ packed }, { stack, layer, head, label }) {
+  return `Head ${head} of ${packed.stacks.length > 1 ? `${packed.stacks[stack].name} ` : ""}layer ${layer} (${label})`;
 }
 
 /** @param {number} stack @param {number} layer @param {number} head */
 const keyOf = (stack, layer, head) => `${stack}/${layer}/${head}`;
 
-/** @param {Colouring} colouring @param {Head} head */
-function labelText({ title, labels, stacks }, { stack, index }) {
+/** @param {Colouring} colouring @param {Head} head @param {import("./types.js").Role | undefined} role  the main one, if roles are shown */
+function labelText({ title, labels, stacks }, { stack, index }, role) {
+  if (role) return ` ${title}: ${role.role}, ${formatInterval(role.value, role.low, role.high)}`;
   const cell = stacks[stack]?.[index];
   return ` ${title}: ${cell ? labels[cell[0]].text : "none"}`;
 }

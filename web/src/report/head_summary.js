@@ -2,10 +2,18 @@
 
 import { element } from "../dom.js";
 import { EXAMPLE_HEADINGS, formatInterval, formatNats, formatShare } from "../study_text.js";
+import { nameOf } from "./head_grid.js";
 
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./types.js").Card} Card */
 /** @typedef {import("./types.js").Example} Example */
+
+/** @type {Record<string, string>} directions of relations, as in report/sections/relations.py */
+const DIRECTIONS = {
+  dependent: "dependent → syntactic head",
+  governor: "syntactic head → dependent",
+  received: "syntactic head → dependent, compared over all words",
+};
 
 export class HeadSummary {
   /** @param {import("./chapter.js").Chapter} chapter */
@@ -23,9 +31,9 @@ export class HeadSummary {
 
   /** @param {Head} head @param {Card} card */
   parts(head, card) {
-    const roles = card.roles.length ? this.roles(card) : [element("p", { class: "note" }, "No rule for a role holds.")], facts = this.facts(head, card);
+    const roles = card.roles.length ? this.roles(card) : [element("p", { class: "note" }, "No clear role.")], facts = this.facts(head, card);
     return [
-      element("h3", {}, `What head ${head.label} does`),
+      element("h3", {}, nameOf(this.chapter.data, head)),
       ...(this.hasRoles ? roles : []),
       ...(card.examples.length ? [exampleLegend()] : []),
       ...(facts.length ? [element("ul", {}, ...facts)] : []),
@@ -38,7 +46,7 @@ export class HeadSummary {
       const isFirst = roles.findIndex((other) => other.role === role) === index;
       const details = element("details", { class: "role" },
         element("summary", {}, element("b", {}, role), ` ${formatInterval(value, low, high)}${baseline === null ? "" : `, baseline ${formatShare(baseline)}`}`),
-        element("p", { class: "rule" }, `${rule}${sure ? "" : " (the interval reaches below)"}`),
+        element("p", { class: "rule" }, `${rule}${sure ? "" : " (the interval reaches below the threshold)"}`),
         ...(isFirst ? this.examples(examples.filter((example) => example[0] === role)) : []));
       details.open = index === 0;
       return details;
@@ -69,16 +77,16 @@ export class HeadSummary {
     const nearest = twin && this.chapter.data.heads.find((head) => head.stack === stack && head.layer === twin[0] && head.head === twin[1]);
     return [
       ...importance.map(({ what, text, after }) => element("li", {}, `${what}: `, element("b", {}, text), after)),
-      ...(nearest ? [element("li", {}, "most like head ", this.linkTo(nearest), `, ${formatNats(twin[2])} apart`)] : []),
-      ...(substitute ? [element("li", {}, `cheapest substitute: the fixed pattern “${substitute[0]}”, ${formatNats(substitute[1])} away`)] : []),
+      ...(nearest ? [element("li", {}, "most similar head: ", this.linkTo(nearest), ` (Jensen–Shannon divergence ${formatNats(twin[2])})`)] : []),
+      ...(substitute ? [element("li", {}, `nearest fixed pattern: “${substitute[0]}” (Jensen–Shannon divergence ${formatNats(substitute[1])})`)] : []),
       ...relations.map(({ relation, direction, accuracy, low, high, baseline }) => element("li", {}, element("b", {}, relation),
-        `, ${direction}: ${formatInterval(accuracy, low, high)}, best offset ${formatShare(baseline)}`)),
+        `, ${DIRECTIONS[direction] ?? direction}: ${formatInterval(accuracy, low, high)}, best fixed offset ${formatShare(baseline)}`)),
     ];
   }
 
   /** @param {Head} head */
   linkTo(head) {
-    const link = element("a", { href: `#${this.chapter.prefix}explore` }, head.label);
+    const link = element("a", { href: `#${this.chapter.prefix}head` }, head.label);
     link.addEventListener("click", (event) => {
       event.preventDefault();
       this.chapter.select(head);
@@ -88,6 +96,6 @@ export class HeadSummary {
 }
 
 /** How words of examples are marked. */
-const exampleLegend = () => element("p", { class: "note" }, element("span", { class: "example" }, element("span", { class: "query" }, "looks"), " at ",
-  element("span", { class: "key" }, "largest weight"), ", ", element("span", { class: "expected" }, "where the rule wants it")),
-". The clearest of a few texts, not usual ones.");
+const exampleLegend = () => element("p", { class: "note" }, element("span", { class: "example" }, element("span", { class: "query" }, "query"), ", ",
+  element("span", { class: "key" }, "key with the largest weight"), ", ", element("span", { class: "expected" }, "key that the role expects")),
+". The clearest examples in a few texts, not typical ones.");

@@ -10,7 +10,7 @@
  *   uniform: (number | null)[][]}} PackedStatistic  low, high: limits of the colour scale; uniform: by stack and layer,
  *   what uniform attention would give
  * @typedef {[label: number, text: string, brief?: string]} LabelledCell
- * @typedef {{title: string, definition: string, labels: {text: string, colour: string, heads: number}[],
+ * @typedef {{title: string, definition: string, labels: {text: string, colour: string, heads: number, pale?: boolean}[],
  *   stacks: ((LabelledCell | null)[] | null)[]}} Colouring  heads coloured by a label instead of a number
  * @typedef {{role: string, value: number, low: number | null, high: number | null, baseline: number | null, sure: boolean,
  *   rule: string}} Role

@@ -45,12 +45,12 @@ DEFINITIONS = {
     ),
     "gradient-absolute": Definition(
         "nats",
-        "Sensitivity an example",
+        "Gradient importance per example",
         "Mean over examples of the gradient's absolute term (Michel's paper).",
     ),
     "gradient-tokens": Definition(
         "nats",
-        "Sensitivity a token",
+        "Gradient importance per token",
         "Mean over tokens of the gradient's absolute term (Michel's code).",
     ),
     "gradient-fisher": Definition(
@@ -63,7 +63,7 @@ DEFINITIONS = {
     ),
     "gradient-batch": Definition(
         "nats",
-        "Sensitivity a batch",
+        "Gradient importance per batch",
         "Mean over batches of 32 of the absolute mean term (TextPruner).",
     ),
 }

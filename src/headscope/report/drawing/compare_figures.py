@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headscope.analysis.roles import UNDETERMINED
 from headscope.report.drawing.heat_maps import Panel, draw_panels
 from headscope.report.drawing.palette import INK, MUTED, ON_DARK, ON_LIGHT, RULE, SERIES
 from headscope.report.drawing.sheet import LEAST_WIDTH, Panels, Sheet, open_sheet
 from headscope.report.drawing.style import draw_grid, whole_numbers, write_in_cell
+from headscope.report.head_cards import role_label
 from headscope.report.rendered_figures import RenderedFigure, is_drawing, svg_of
 from headscope.report.scale import Scale, scale_of, title_of
 from headscope.report.study_access import grid_of, rows_for
@@ -206,8 +208,8 @@ def _roles(comparison: Comparison, stack: str) -> RenderedFigure:
     """One panel per model: roles down, layers across, the number of heads."""
     table = comparison.roles[comparison.roles["stack"] == stack]
     roles = table.groupby("role")["share"].sum().sort_values(ascending=False).index.tolist()
-    undetermined = ["undetermined"] if "undetermined" in roles else []
-    roles = [role for role in roles if role != "undetermined"][:16] + undetermined
+    undetermined = [UNDETERMINED] if UNDETERMINED in roles else []
+    roles = [role for role in roles if role != UNDETERMINED][:16] + undetermined
     studies = [name for name in comparison.names if (table["study"] == name).any()]
     title = "Roles"
     subtitle = (
@@ -226,7 +228,7 @@ def _roles(comparison: Comparison, stack: str) -> RenderedFigure:
             _draw_roles(ax, table[table["study"] == name], roles, layers[name], scale)
             ax.set_title(plain(name, max(int(wide * 13), 12)), fontweight="bold")
             ax.set_xlabel("layer")
-            labels = [plain(role, 28) for role in roles] if name == studies[0] else []
+            labels = [plain(role_label(role), 28) for role in roles] if name == studies[0] else []
             ax.set_yticks([i + 0.5 for i in range(len(roles))], labels)
             x += wide + gap
         bar = max(min(tall, 2.6), 0.9)

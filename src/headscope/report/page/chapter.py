@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headscope.report.page.first_screen import (
+    explorer_command,
+    full_name,
+    next_links,
+    short_heading,
+    subtitle,
+)
 from headscope.report.page.other_tables import other_tables
 from headscope.report.page.payload import PAGE_BYTES as PAGE_BYTES
 from headscope.report.page.payload import payload
+from headscope.report.page.static_map import static_map
 from headscope.report.page.templates import to_json
-from headscope.report.run_facts import (
-    corpus_facts,
-    few_texts,
-    heads_of,
-    model_facts,
-    unknown_tokens,
-)
+from headscope.report.run_facts import few_texts, heads_of, unknown_tokens
 from headscope.report.scale import scale_of, sentence_of, title_of
 from headscope.report.sections import parts_of, topics_of
 from headscope.report.study_access import entry_of, model_name, stacks_of, statistics_of
@@ -66,11 +68,18 @@ def describe_study(study: Study, *, with_model: bool = True) -> str:
     return f"{model_name(study)}{f', without {plain(removed, 60)}' if removed else ''}: {topics}."
 
 
-def chapter_view(chapter: Chapter, drawn: DrawnFigures, number: int, most: int) -> dict[str, Any]:
+def chapter_view(
+    chapter: Chapter,
+    drawn: DrawnFigures,
+    number: int,
+    most: int,
+    directories: list[str],
+) -> dict[str, Any]:
     """The variables of the template.
 
-    number  its position on the page, from which ids are made
-    most    bytes that it may have
+    number       its position on the page, from which ids are made
+    most         bytes that it may have
+    directories  of its studies, as a command of the page names them
     """
     from markupsafe import Markup
 
@@ -97,9 +106,11 @@ def chapter_view(chapter: Chapter, drawn: DrawnFigures, number: int, most: int) 
         "number": number,
         "prefix": prefix,
         "name": plain(chapter.name, 80) or model_name(study),
-        "model_facts": model_facts(study),
-        "corpus_facts": corpus_facts(study),
-        "has_attention": bool(study.maps),
+        "full_name": full_name(study),
+        "subtitle": subtitle(study),
+        "map": static_map(numbers),
+        "next": next_links([part.name for part, _ in parts]),
+        "command": explorer_command(study, directories),
         "is_cut": is_cut,
         "lengths": plain(chapter.lengths, 600),
         "asked": describe_study(study, with_model=False).rstrip("."),
@@ -108,6 +119,7 @@ def chapter_view(chapter: Chapter, drawn: DrawnFigures, number: int, most: int) 
         "unknown": unknown_tokens(study),
         "one_stack": len(stacks_of(study)) == 1,
         "parts": parts,
+        "links": [(part.name, short_heading(part.name, part.heading)) for part, _ in parts],
         "sheets": sheets,
         "stories": [f for f in shown if f["name"] not in placed and f not in heat_maps],
         "heat_maps": [] if is_cut else heat_maps,  # the explorer shows a cut
@@ -187,10 +199,11 @@ def _figure(figure: RenderedFigure, is_heavy: bool, prefix: str) -> dict[str, An
     }
 
 
-def _glossary(study: Study) -> list[tuple[str, str, str]]:
-    """(statistic, unit, definition) of the statistics of the study."""
+def _glossary(study: Study) -> list[tuple[str, str, str, str]]:
+    """(title, name, unit, definition) of the statistics of the study."""
     rows = []
     for name in statistics_of(study):
         definition = sentence_of(name) or title_of(name)
-        rows.append((plain(name), scale_of(name, np.array([])).unit, plain(definition, 600)))
+        unit = scale_of(name, np.array([])).unit
+        rows.append((plain(title_of(name)), plain(name), unit, plain(definition, 600)))
     return rows

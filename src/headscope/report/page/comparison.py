@@ -90,7 +90,7 @@ def comparison_reproduction(comparison: Comparison) -> Facts:
 
 
 def findings_of(comparison: Comparison) -> list[Finding]:
-    """What stands out, in sentences read off the tables: what changed on the same texts first."""
+    """Key findings, in sentences read off the tables: what changed on the same texts first."""
     makers = (_change_findings, _matching_findings, _smoothness_findings)
     return [
         Finding("", sentence, (), kind="models", is_clear=is_clear)

@@ -23,7 +23,7 @@ from headscope.report.page.comparison import comparison_reproduction, comparison
 from headscope.report.page.comparison import findings_of as comparison_findings
 from headscope.report.page.templates import STATIC, TEMPLATES, csp_hash, environment
 from headscope.report.rendered_figures import announce
-from headscope.report.run_facts import Facts, reproduction
+from headscope.report.run_facts import Facts, run_facts
 from headscope.report.sections import findings_of
 from headscope.report.study_access import entry_of, model_name
 from headscope.report.text import plain
@@ -64,8 +64,15 @@ def render(
     figures = figures or [draw_figures(chapter) for chapter in joined.chapters]
     announce("writing the page")
     share = (most - len(script) - len(style)) // max(len(joined.chapters), 1)
+    is_alone = sum(len(chapter.members) for chapter in joined.chapters) == 1
     chapters = [
-        chapter_view(chapter, drawn, number, share)
+        chapter_view(
+            chapter,
+            drawn,
+            number,
+            share,
+            ["."] if is_alone else [member.name for member in chapter.members],
+        )
         for number, (chapter, drawn) in enumerate(zip(joined.chapters, figures, strict=True))
     ]
     comparisons = [
@@ -77,7 +84,7 @@ def render(
     several = len(joined.chapters) > 1
     names = [plain(c.name, 80) if several else model_name(c.study) for c in joined.chapters]
     members = [member for chapter in joined.chapters for member in chapter.members]
-    records = [(plain(member.name, 80), reproduction(member.study)) for member in members]
+    records = [(plain(member.name, 80), run_facts(member.study)) for member in members]
     if not joined.chapters:  # comparisons alone, whose studies are elsewhere
         first, rest = [*first, *rest], []  # the comparison's own page lists all of them too
         names = list(dict.fromkeys(name for view in comparisons for name in view["names"]))
@@ -90,7 +97,7 @@ def render(
         .get_template("study.html")
         .render(
             names=names,
-            is_alone=len(members) == 1,
+            is_alone=is_alone,
             studied=[
                 (plain(member.name, 80), describe_study(member.study, with_model=several))
                 for member in members

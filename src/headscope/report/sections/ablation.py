@@ -14,7 +14,14 @@ from headscope.report.drawing.heat_maps import Panel, draw_panels
 from headscope.report.drawing.palette import ON_DARK, ON_LIGHT
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import style
-from headscope.report.finding import MOST_NAMED, Finding, head_estimate, short_number
+from headscope.report.finding import (
+    MOST_NAMED,
+    Finding,
+    Headline,
+    head_estimate,
+    join_details,
+    short_number,
+)
 from headscope.report.run_facts import ENOUGH_TEXTS
 from headscope.report.scale import scale_of, title_of
 from headscope.report.section import Fact, Section, needs_table
@@ -70,8 +77,8 @@ class Ablation(StudyFigure):
         self.statistics = (statistic,)
         self.title = title_of(statistic)
         self.caption = (
-            f"Ablated minus intact; {WORSE[statistic]}. A star means that p (Holm), corrected for "
-            f"testing all heads, is below {ALPHA:g}, nothing else: a pale cell may have one and a dark cell none. "
+            f"Ablated minus unpruned; {WORSE[statistic]}. A star marks a significant change: p (Holm), corrected for "
+            f"testing all heads, is below {ALPHA:g}. A pale cell may have a star and a dark cell none. "
             "Rows are layers, 0 (next to the input) at the top; columns are heads; grey: no value."
         )
 
@@ -94,7 +101,7 @@ class Ablation(StudyFigure):
         if TABLE in study.tables:
             count = sum(int(stars.sum()) for stars in starred.values())
             tests = f"{ALPHA:g}, Holm over {int(np.isfinite(values).sum())} heads"
-            subtitle += f" · ★ significant ({tests}), nothing else: {count}"
+            subtitle += f" · ★ significant ({tests}): {count}"
         figure = draw_panels(panels, scale, self.title, subtitle, unit)
         for ax, stack in zip(figure.axes, stacks, strict=False):
             _draw_stars(ax, starred[stack])
@@ -146,18 +153,19 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         **_change_columns(losses, "loss", ""),
         **_change_columns(metrics, "metric", ", metric"),
         "examples": lambda row: count_cell(row["count"]),
-        "settled": lambda row: count_cell(row["settled_at"]),
+        "stable after": lambda row: count_cell(row["settled_at"]),
     }
     loss_tests, metric_tests = (
         " and ".join(sorted({plain(row["test"], 20) for row in rows.values()}))
         for rows in (losses, metrics)
     )
     note = (
-        f"Task: {_of_importance(study, 'task')}; metric: {_of_importance(study, 'metric')}. Ablated minus intact when "
-        "the head is removed alone, the largest change of loss first. p is that of the head's own test "
-        f"(loss: {loss_tests}; metric: {metric_tests}), p (Holm) is corrected for "
-        f"testing all heads. A star means that p (Holm) is below {ALPHA:g}, nothing else. {UNCORRECTED} "
-        "Settled: after so many examples the verdict on the loss never changed again."
+        f"Task: {_of_importance(study, 'task')}; metric: {_of_importance(study, 'metric')}. Each head is "
+        f"ablated alone: "
+        "ablated minus unpruned, the largest change of loss first. p is that of the head's own test "
+        f"(loss: {loss_tests}; metric: {metric_tests}); p (Holm) is corrected for "
+        f"testing all heads. A star marks p (Holm) below {ALPHA:g}. {UNCORRECTED} "
+        "Stable after: the number of examples after which the verdict on the loss did not change any more."
     )
     figures = ("ablation", "masking", *(() if "agreement" in study.tables else ("agreement",)))
     rows = rows_of(sorted(losses.values(), key=_by_size), columns)
@@ -199,7 +207,7 @@ def knows_nothing(study: Study) -> Iterator[Finding]:
         if warning := entry_of(study.record, entry, "knows_nothing"):
             sentence = plain(warning, 400)
             sentence = sentence[:1].upper() + sentence[1:]
-            yield Finding("", sentence, (), kind="importance", topic="chance")
+            yield Finding("", sentence, (), kind="warning")
 
 
 @needs_table(TABLE)
@@ -210,17 +218,17 @@ def removals(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
         return
     task = _of_importance(study, "task")
     is_fixed = entry_of(study.record, "importance", "mode") == "fixed"
-    doing, noun = ("Fixing", "pattern in its place") if is_fixed else ("Removing", "removal")
+    doing, noun = ("Fixing", "pattern in its place") if is_fixed else ("Ablating", "ablation")
     decimals = decimals_for(rows["value"])
     rows = rows.sort_values("value", key=abs, ascending=False, kind="stable")
     sure = rows[rows["is_significant"].eq(True)]  # empty without tests
     shown = (sure if len(sure) else rows[:1]).to_dict("records")
     heads = [head_estimate(study, row, "value", decimals) for row in shown]
-    sentence = f"No head's {noun} alone changes the loss of {task} significantly; the largest change is that of"
+    sentence = f"No head's {noun} alone changes the {task} loss significantly; the largest change is that of"
     if len(sure):
         many = count_text(study, keys_of(sure), keys_of(rows))
         sentence = (
-            f"{doing} one head alone changes the loss of {task} significantly for {many} "
+            f"{doing} one head alone changes the {task} loss significantly for {many} "
             "(above 0: worse without it), most of all for"
         )
     strength = heads[0].strength(0.0) if len(sure) else 0.0
@@ -229,7 +237,69 @@ def removals(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     after = f"; {ends} uncorrected, significance is by p (Holm) over {len(rows)} heads"
     after += _resolution(study, rows, is_found=len(sure) > 0)
     first = tuple(heads[:MOST_NAMED])
-    yield Finding(LOSS, sentence, first, more, kind="importance", strength=strength, after=after)
+    is_null = not len(sure)
+    headline = (
+        _nothing_headline(study, rows, noun) if is_null else _headline(study, rows, sure, decimals)
+    )
+    yield Finding(
+        LOSS,
+        sentence,
+        first,
+        more,
+        kind="importance",
+        strength=strength,
+        after=after,
+        headline=headline,
+        is_null=is_null,
+    )
+
+
+def _headline(study: Study, rows: pd.DataFrame, sure: pd.DataFrame, decimals: int) -> Headline:
+    """The head that is needed most; if none is, the head without which the loss falls most.
+
+    The change is a percentage of the loss of the unpruned model, if that is known.
+    """
+    intact = entry_of(study.record, "importance", "intact", "loss", "value")
+    worse = sure[sure["value"] > 0]
+    is_needed = len(worse) > 0
+    row = (worse if is_needed else sure).to_dict("records")[0]
+    head = head_estimate(study, row, "value", decimals)
+    is_fixed = entry_of(study.record, "importance", "mode") == "fixed"
+    means = "gets a fixed pattern" if is_fixed else "is ablated"
+    change = "rises" if is_needed else "falls"
+    before = f"{'matters most' if is_needed else 'is not needed'}: when it {means}, the "
+    before += f"{_of_importance(study, 'task')} loss {change} by"
+    low, high = (short_number(end, decimals, sign=True) for end in (head.low, head.high))
+    number, interval = (
+        short_number(abs(head.value), decimals),
+        f"95\u00a0% interval {low} to {high}",
+    )
+    matters = f"{count_text(study, keys_of(sure), keys_of(rows))} change the loss significantly"
+    matters += f", {count_text(study, keys_of(worse), keys_of(sure), noun='')} for the worse"
+    if isinstance(intact, float) and intact > 0:
+        interval = f"{number} of {intact:.3f}, {interval}"
+        number = f"{100 * abs(head.value) / intact:.0f}\u00a0%"
+    return Headline(before, number, "", join_details(interval, matters), head.head)
+
+
+def _nothing_headline(study: Study, rows: pd.DataFrame, noun: str) -> Headline | None:
+    """That no single head matters, with the smallest change that could have been seen; None if that is unknown."""
+    count = int(rows["count"].median())
+    least = least_significant(rows["low"], rows["high"], count)
+    if not math.isfinite(least):
+        return None
+    intact = entry_of(study.record, "importance", "intact", "loss", "value")
+    share = (
+        f" ({100 * least / intact:.0f}\u00a0% of it)"
+        if isinstance(intact, float) and intact > 0
+        else ""
+    )
+    return Headline(
+        f"No single head's {noun} changes the {_of_importance(study, 'task')} loss significantly; changes below",
+        short_number(least, decimals_for([least])),
+        f"{share} could not be seen".strip(),
+        f"at the median head, on {group_digits(count)} examples, corrected for {len(rows)} heads",
+    )
 
 
 def _resolution(study: Study, rows: pd.DataFrame, *, is_found: bool) -> str:

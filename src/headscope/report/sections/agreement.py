@@ -1,4 +1,4 @@
-"""Agreement of cheap importances with exact removal, head by head and as a correlation."""
+"""Agreement of importance scores with exact ablation, head by head and as a correlation."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from headscope.report.drawing.style import (
     write_above,
 )
 from headscope.report.finding import Finding, ceiling_of, noise_warning, read_estimate, short_number
-from headscope.report.scale import Scale
+from headscope.report.scale import Scale, title_of
 from headscope.report.section import Section, needs_table
-from headscope.report.sections.ablation import MATTER, task_of
+from headscope.report.sections.ablation import task_of
 from headscope.report.study_access import grid_of, model_name, records_of, shape_of, stacks_with
 from headscope.report.table_cells import (
     Cell,
@@ -35,7 +35,6 @@ from headscope.report.table_cells import (
     interval_column,
     number_cell,
     number_column,
-    text_column,
 )
 from headscope.report.text import plain
 from headscope.tasks.metrics import spearman
@@ -59,14 +58,14 @@ WIDTH, LEFT, RIGHT, ROW = 6.6, 1.6, 1.2, 0.27
 
 
 class Scatter(StudyFigure):
-    """A panel for each cheap importance: a dot for each head, exact removal across, the cheap importance up."""
+    """A panel for each importance score: a dot for each head, exact ablation across, the score up."""
 
     name = "agreement-heads"
-    title = "Cheap importances against exact removal"
+    title = "Importance scores against ablation"
     caption = (
-        "Each dot is a head; its colour is its layer. Across: the exact change of loss when it is removed. Up: what a "
-        "cheap importance says of it, entropy upside down, since a head that spreads its attention is held for less "
-        "important. ρ is Spearman's correlation over heads."
+        "Each dot is a head; its colour is its layer. x axis: the change of loss when the head is ablated. y axis: an "
+        "importance score that is faster to compute. Entropy is upside down, because diffuse heads are expected to "
+        "matter less. ρ is Spearman's correlation over heads."
     )
 
     @classmethod
@@ -88,7 +87,7 @@ class Scatter(StudyFigure):
         layers = max(shape_of(study, stack)[0] for stack in stacks)
         columns, rows = min(COLUMNS, len(names)), -(-len(names) // COLUMNS)
         exact = {stack: grid_of(study, LOSS, stack) for stack in stacks}
-        subtitle = f"{model_name(study)}, {task_of(study)} · a dot is a head · across: exact change of loss"
+        subtitle = f"{model_name(study)}, {task_of(study)} · a dot is a head · x axis: change of loss by ablation"
         panels = replace(PANELS, bottom=BOTTOM_WITH_LEGEND) if len(stacks) > 1 else PANELS
         with panels.open(self.title, subtitle, rows, columns) as sheet:
             for i, name in enumerate(names):
@@ -117,7 +116,7 @@ class Correlations(StudyFigure):
 
     table = TABLE
     name = "agreement"
-    title = "How well cheap importances rank heads"
+    title = "How well importance scores rank heads"
     caption = (
         "Spearman's correlation over heads with exact removal, and its 95 % interval over examples, which are "
         "resampled, for these heads: that of chance (random) is one draw. "
@@ -155,7 +154,7 @@ class Correlations(StudyFigure):
 
 
 def cheap_importances(study: Study) -> list[str]:
-    """The importances that can be compared with exact removal.
+    """The importance scores that can be compared with exact ablation.
 
     Those of agreement.csv; without it those that only `importance` makes: an entropy may be that of another corpus.
     """
@@ -167,7 +166,7 @@ def cheap_importances(study: Study) -> list[str]:
 
 
 def _can_rank(study: Study) -> bool:
-    """Whether exact removal is precise enough to rank heads; assumed if its ceiling is unknown."""
+    """Whether exact ablation is precise enough to rank heads; assumed if its ceiling is unknown."""
     rows = records_of(study, TABLE)
     return not rows or not noise_warning(rows[0])
 
@@ -222,9 +221,11 @@ def _write_beside(ax: Axes, text: str, y: float, *, va: str, color: str) -> None
 @needs_table(TABLE)
 def part(study: Study, table: pd.DataFrame) -> Part:
     columns: Columns = {
-        "importance": text_column("importance", 30),
+        "score": lambda row: Cell(
+            plain(title_of(str(row["importance"])), 60), plain(row["importance"], 30)
+        ),
         "correlation [interval over examples]": interval_column("correlation"),
-        "ceiling": lambda row: number_cell(ceiling_of(row)),
+        "noise ceiling": lambda row: number_cell(ceiling_of(row)),
         "overlap": lambda row: Cell(
             f"{int(row['overlap'])} of {int(row['bottom'])}", float(row["overlap"])
         ),
@@ -232,23 +233,22 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "rank spread": number_column("rank_spread", decimals=1),
     }
     note = (
-        "How each cheap importance ranks heads against exact removal: Spearman's correlation over heads, with its "
-        "interval over examples, which are resampled. Noise lowers a correlation and resampling adds noise, so the "
-        "interval is often too low: read it as a spread, beside the ceiling. The ceiling is what the true importances "
-        "would reach, given how noisy the exact ones are; an importance of the same examples shares their "
-        "noise and can lie above it; "
-        "– where the changes by removal are nothing but noise. "
-        "Overlap: how many of the least important heads are the same ones, and what chance would give. Rank spread: "
-        "the mean width of the 95 % interval of a head's rank (– where an importance is one number a head)."
+        "How each score ranks heads compared with ablation: Spearman's correlation over heads, with a bootstrap "
+        "interval over examples. Noise lowers a correlation and resampling adds noise, so the interval is often too "
+        "low: read it as a spread, next to the noise ceiling. The noise ceiling is what the true importance scores "
+        "would reach, given the noise of the ablation (–: the ablation is only noise). A score from the same examples "
+        "shares their noise and can be above the ceiling. Overlap: how many of the least important heads are the same, "
+        "next to what chance would give. Rank spread: the mean width of the 95 % interval of a head's rank (–: the "
+        "score is one number per head)."
     )
     noisy = noise_warning(table.to_dict("records")[0])
     lead = f"No ranking is drawn: {noisy}." if noisy else ""
-    heading = f"{MATTER}: cheap importances"
+    heading = "Faster importance scores compared with ablation"
     return Part.of("agreement", heading, note, columns, _best_first(table), words={0}, lead=lead)
 
 
 def findings(study: Study) -> Iterator[Finding]:
-    """The cheap importance that ranks heads most like exact removal."""
+    """The importance score that ranks heads most like exact ablation."""
     rows = [
         row
         for row in records_of(study, TABLE)
@@ -259,32 +259,35 @@ def findings(study: Study) -> Iterator[Finding]:
         return
     best = max(rows, key=lambda row: float(row["correlation"]))
     if noisy := noise_warning(best):
-        sentence = f"How well cheap importances rank heads cannot be told: {noisy}"
-        yield Finding("", sentence, (), kind="importance", is_clear=False, topic="cheap")
+        sentence = (
+            f"The examples are too few to tell how well importance scores rank heads: {noisy}"
+        )
+        yield Finding("", sentence, (), kind="importance", is_clear=False, topic="scores")
         return
     estimate, ceiling = read_estimate(best, ("correlation", "low", "high")), ceiling_of(best)
     sentence = (
-        f"Of the {len(rows)} cheap importances, {plain(best['importance'], 40)} ranks heads most like exact removal: "
+        f"Of the {len(rows)} importance scores, {plain(best['importance'], 40)} ranks heads most like ablation: "
         f"Spearman's correlation {estimate.text()}. Both were measured on the same {int(best['count'])} examples and "
         "share their noise"
     )
     is_noise = estimate.value > ceiling
-    reach = f"the true importances, which do not, would reach {'only ' if is_noise else ''}{short_number(ceiling)}"
-    too_high = ": what is above that is shared noise; take more examples"
+    only = "only " if is_noise else ""
+    reach = f"the true importance scores, which do not, would reach {only}{short_number(ceiling)}"
+    too_high = ": a correlation above that is shared noise; take more examples"
     sentence += f", and {reach}{too_high}" if is_noise else f"; {reach}"
     evidence = estimate.evidence(0.0)
     evidence["is_clear"] &= not is_noise
-    yield Finding("", sentence, (), kind="importance", topic="cheap", **evidence)
+    yield Finding("", sentence, (), kind="importance", topic="scores", **evidence)
 
 
 def noisy_ranks(study: Study) -> Iterator[Finding]:
-    """A warning for each stack in which exact removal is too noisy to rank heads."""
+    """A warning for each stack in which exact ablation is too noisy to rank heads."""
     rows = records_of(study, "ceilings")
     for row in rows:
         if noisy := noise_warning(row):
             stack = f" of the {plain(row['stack'])} stack" if len(rows) > 1 else ""
-            sentence = f"The order of the heads{stack} by exact removal is unreliable: {noisy}"
-            yield Finding("", sentence, (), kind="importance", is_clear=False, topic="cheap")
+            sentence = f"The order of the heads{stack} by ablation is unreliable: {noisy}"
+            yield Finding("", sentence, (), kind="importance", is_clear=False, topic="scores")
 
 
 SECTION = Section(

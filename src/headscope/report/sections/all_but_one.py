@@ -19,7 +19,7 @@ from headscope.report.drawing.style import (
     write_above,
 )
 from headscope.report.section import Section, needs_table
-from headscope.report.sections.ablation import MATTER, metric_of, task_of
+from headscope.report.sections.ablation import metric_of, task_of
 from headscope.report.study_access import model_name, stack_order
 from headscope.report.table_cells import (
     UNCORRECTED,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 TABLE = "all_but_one"
 WIDTH, LEFT, RIGHT, BOTTOM, ROW = 6.4, 1.35, 0.3, 1.0, 0.27
-SURE, UNSURE, SAME = "significant", "not significant", "chosen and reported on all examples"
+SURE, UNSURE, SAME = "significant", "not significant", "selected and reported on all examples"
 
 
 class AllButOne(StudyFigure):
@@ -51,13 +51,14 @@ class AllButOne(StudyFigure):
 
     table = TABLE
     name = "all-but-one"
-    title = "One head left of each layer"
+    title = "One head left in each layer"
     caption = (
-        "All heads of a layer but one are removed. The dot is the best head to be left, chosen by loss on one half of "
-        "the examples, and the change of the metric on the other half, with its LAYER.HEAD and its 95 % interval, "
-        "which has no correction; filled where p (Holm), corrected for the number of layers, is below 0.05. The cross "
-        "is the head with the best metric on all examples, reported on the same, as in Michel's tables: part of it is "
-        "luck."
+        "All heads of a layer except one are ablated. The dot is the best head to keep, selected by loss on "
+        "one half of "
+        "the examples. Its change of the metric, with an uncorrected 95 % interval, is that on the other half; "
+        "LAYER.HEAD is next to it. A filled dot has p (Holm), corrected for the number of layers, below 0.05. The "
+        "cross is the head with the best metric on all examples, reported on the same, as in Michel's tables: this is "
+        "optimistic."
     )
 
     def applies(self, study: Study) -> bool:
@@ -122,12 +123,12 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "examples": lambda row: count_cell(row["count"]),
     }
     note = (
-        "All heads of a layer but one are removed. The head that is left was chosen by loss on one half of the "
+        "All heads of a layer except one are ablated. The head to keep was selected by loss on one half of the "
         f"examples; its changes of loss and of {metric_of(study)} are those on the other half. p is "
-        f"that of the metric, p (Holm) is corrected for the number of layers. {UNCORRECTED} Michel's tables choose and "
-        "report on the same examples: that is in the columns named for it, and part of it is luck."
+        f"that of the metric; p (Holm) is corrected for the number of layers. {UNCORRECTED} Michel's tables select and "
+        "report on the same examples, which is optimistic: columns “same data”."
     )
-    heading = f"{MATTER}: all but one"
+    heading = "Ablating all heads of a layer except one"
     rows = by_site(table).assign(place=range(len(table)))
     return Part.of("all-but-one", heading, note, columns, rows, words={0})
 

@@ -42,11 +42,11 @@ class Arcs(StudyFigure):
 
     table = "examples"
     name = "arcs"
-    title = "Relations as heads see them"
+    title = "Relations in example sentences"
     caption = (
-        "One sentence for each relation that a head shows best: the coloured arc leads from the word that looks to the "
-        "word where its attention is largest, and the two stand in the relation; grey arcs are the other words' "
-        "largest weights, darker where larger. Picked as the clearest cases: how often it is so is in the table."
+        "One sentence for each relation that a head shows best. The coloured arc leads from the query word to the "
+        "word with its largest weight; the two are in the relation. Grey arcs are the other words' largest weights, "
+        "darker if larger. These are the clearest cases; the table shows how often it is so."
     )
 
     def applies(self, study: Study) -> bool:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headscope.report.drawing.layers import draw_layers
 from headscope.report.drawing.study_figure import DataSource, StudyFigure
-from headscope.report.finding import MOST_NAMED, Finding, HeadEstimate, head_estimate, short_number
+from headscope.report.finding import (
+    MOST_NAMED,
+    Finding,
+    HeadEstimate,
+    Headline,
+    head_estimate,
+    join_details,
+    percent,
+    percent_interval,
+    short_number,
+)
 from headscope.report.section import Fact, Section
 from headscope.report.shared_heads import HeadKey, count_text, head_key, head_of, is_shared
 from headscope.report.study_access import (
@@ -53,7 +64,7 @@ class LayerShares(LayerFigure):
     name = "layer-shares"
     title = "Attention to special tokens and punctuation, by layer"
     caption = (
-        "Each dot is a head and the line is the mean of its layer: the higher, the more of the attention "
+        "Each dot is a head; the line is the mean of its layer. The higher, the more of the attention "
         "goes to that kind of token."
     )
     headings, statistics, unit, most = SHARES, tuple(SHARES), "share of attention", 1.0
@@ -69,8 +80,8 @@ class LayerEntropy(LayerFigure):
     name = "layer-entropy"
     title = "Entropy of attention, by layer"
     caption = (
-        "Each dot is a head and the line is the mean of its layer: near 0 a head looks at one token, high up "
-        "it spreads over many."
+        "Each dot is a head; the line is the mean of its layer. Near 0 a head attends to one token; a high entropy "
+        "means diffuse attention over many."
     )
     headings, statistics, unit = ENTROPIES, tuple(ENTROPIES), "entropy in nats"
 
@@ -90,9 +101,26 @@ def _majority(statistic: str, target: str, topic: str) -> Rule:
         if most is None or most.value == 0:  # a causal stack cannot attend to later tokens
             return None
         above = {key: head for key, head in heads.items() if head.value > 0.5}
+        times = most.times_uniform()
+        interval = percent_interval(most.low, most.high)
         if not above:
             sentence = f"No head{where} gives more than half of its attention to {target}; the most is that of"
-            return Finding(statistic, sentence, (most,), is_clear=most.excludes(0.5), topic=topic)
+            headline = Headline(
+                "gives",
+                percent(most.value),
+                f"of its attention to {target}, more than any other",
+                "",
+                most.head,
+            )
+            return Finding(
+                statistic,
+                sentence,
+                (most,),
+                is_clear=most.excludes(0.5),
+                topic=topic,
+                headline=replace(headline, detail=join_details(interval, times)),
+                is_null=True,
+            )
         best: dict[HeadKey, HeadEstimate] = {}  # each head once, at its strongest site
         for key, head in above.items():
             best.setdefault(head_of(study, key), head)
@@ -102,13 +130,27 @@ def _majority(statistic: str, target: str, topic: str) -> Rule:
         at = each if is_shared(study, stack) else ""
         sentence = f"{count_text(study, above, heads)}{where} {verb} attention to {target}{at}:"
         named, more = tuple(best.values())[:MOST_NAMED], max(len(best) - MOST_NAMED, 0)
-        return Finding(statistic, sentence, named, more, topic=topic, **most.evidence(0.5))
+        many = f"{count_text(study, above, heads)}{where} {verb} attention to {target}"
+        headline = Headline(
+            "gives",
+            percent(most.value),
+            f"of its attention to {target}",
+            join_details(interval, times, many if len(above) > 1 else ""),
+            most.head,
+        )
+        evidence = most.evidence(0.5)
+        return Finding(statistic, sentence, named, more, topic=topic, headline=headline, **evidence)
 
     return rule
 
 
-def _extreme(statistic: str, words: str, topic: str, *, least: bool = False) -> Rule:
-    """The head with the largest or least value of a statistic, and the median."""
+def _extreme(
+    statistic: str, words: str, topic: str, short: tuple[str, str], *, least: bool = False
+) -> Rule:
+    """The head with the largest or least value of a statistic, and the median.
+
+    short  words of the headline before and after the number; a share is given as a percentage
+    """
 
     def rule(study: Study, stack: str, where: str) -> Finding | None:
         heads = list(_largest_first(study, statistic, stack).values())
@@ -116,7 +158,22 @@ def _extreme(statistic: str, words: str, topic: str, *, least: bool = False) -> 
             return None
         after = f"; the median head's is {short_number(median(head.value for head in heads))}"
         named = (heads[-1] if least else heads[0],)
-        return Finding(statistic, words.format(where=where), named, topic=topic, after=after)
+        is_share = statistic != "entropy"
+
+        def write(number: float) -> str:
+            return percent(number) if is_share else f"{number:.2f} nats"
+
+        best, middle = named[0], median(head.value for head in heads)
+        detail = f"median head {write(middle)}"
+        headline = Headline(short[0], write(best.value), short[1], detail, best.head)
+        return Finding(
+            statistic,
+            words.format(where=where),
+            named,
+            topic=topic,
+            after=after,
+            headline=headline,
+        )
 
     return rule
 
@@ -134,15 +191,36 @@ RULES: tuple[Rule, ...] = (
     _majority("cls", "the classification token", "special tokens"),
     _majority("sep", "separators", "special tokens"),
     _majority("first", "the first token", "special tokens"),
-    _extreme("punctuation", f"The most attention to {PERIODS}{{where}} is that of", "punctuation"),
-    _extreme("entropy", f"The broadest {BY_ENTROPY}", "breadth"),
-    _extreme("entropy", f"The narrowest {BY_ENTROPY}", "breadth", least=True),
-    _extreme("confidence-content", f"The surest {BY_CONFIDENCE}", "breadth"),
+    _extreme(
+        "punctuation",
+        f"The most attention to {PERIODS}{{where}} is that of",
+        "punctuation",
+        ("gives", 'of its attention to "." and ",", more than any other'),
+    ),
+    _extreme(
+        "entropy",
+        f"The most diffuse {BY_ENTROPY}",
+        "breadth",
+        ("is the most diffuse: the entropy of its attention is", ""),
+    ),
+    _extreme(
+        "entropy",
+        f"The least diffuse {BY_ENTROPY}",
+        "breadth",
+        ("is the least diffuse: the entropy of its attention is", ""),
+        least=True,
+    ),
+    _extreme(
+        "confidence-content",
+        f"The most peaked {BY_CONFIDENCE}",
+        "breadth",
+        ("is the most peaked: its largest weight on content is", "on average"),
+    ),
 )
 
 
 def findings(study: Study) -> Iterator[Finding]:
-    """Positional heads, sinks, the broadest and the surest head, stack by stack."""
+    """Positional heads, sinks, the most diffuse and the most peaked head, stack by stack."""
     stacks = stacks_of(study)
     for stack in stacks:
         where = "" if len(stacks) == 1 else f" of the {plain(stack)} stack"

@@ -49,11 +49,11 @@ class ClusterMap(StackFigure):
     stem = "clusters"
     table = "clusters"
     panels: tuple[Panel, ...] = ("layer", "cluster")
-    title = "Heads that attend alike"
+    title = "Similar heads"
     caption = (
-        "Each mark is a head, written LAYER.HEAD; near means alike (metric scaling of the root of the Jensen-Shannon "
-        "divergence between rows of attention), and a grey line leads from each head to the one most like it. Marks "
-        "that would cover each other are moved apart."
+        "Each mark is a head, written LAYER.HEAD. Heads that are close attend similarly (metric scaling of the root of "
+        "the Jensen–Shannon divergence between rows of attention). A grey line leads from each head to its most "
+        "similar head. Marks that would overlap are moved apart."
     )
 
     @classmethod
@@ -254,10 +254,10 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
         pair = row, row | {"layer": row["twin_layer"], "head": row["twin_head"]}
         if len({head_of(study, head_key(head)) for head in pair}) == 2:
             distance = f"{row['twin_distance']:.2g} nats apart"
-            sentence = f"The two heads that attend most alike, {distance}, are"
+            sentence = f"The two most similar heads, {distance}, are"
             no_value = (math.nan, math.nan, math.nan)
             heads = tuple(HeadEstimate(address_of(study, head), *no_value) for head in pair)
-            yield Finding("", sentence, heads, topic="twins")
+            yield Finding("", sentence, heads, topic="similar heads")
             return
 
 

@@ -27,8 +27,8 @@ class ConfidenceFigure(StackFigure):
     statistics = (WITH, WITHOUT)
     title = "Confidence with and without special tokens"
     caption = (
-        "A cell is the mean of the largest attention weight in each row; a head that is dark on the left "
-        "and pale on the right spends its attention on special tokens."
+        "A cell is the mean of the largest attention weight in each row. A head that is dark on the left "
+        "and pale on the right attends to special tokens."
     )
 
     def draw(self, study: Study) -> Figure:

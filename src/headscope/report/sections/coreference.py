@@ -12,7 +12,15 @@ from headscope.report.drawing.palette import MUTED, SERIES
 from headscope.report.drawing.sheet import Panels
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import annotate, draw_interval, draw_legend_below, draw_rules
-from headscope.report.finding import Finding, head_estimate, short_number
+from headscope.report.finding import (
+    Finding,
+    Headline,
+    head_estimate,
+    join_details,
+    percent,
+    percent_interval,
+    short_number,
+)
 from headscope.report.section import Fact, Section, needs_table
 from headscope.report.study_access import entry_of, model_name, records_of
 from headscope.report.table_cells import (
@@ -62,9 +70,9 @@ class CoreferenceFigure(StudyFigure):
     name = "coreference"
     title = "How often the best head finds the antecedent"
     caption = (
-        "A blue dot is the head that was best on one half of the documents, as it does on the other half, with its "
-        "95 % interval and its LAYER.HEAD; the other marks are rules on the same mentions, and a head that finds "
-        "more than they do is to the right of them. Head words of mentions are found by a rule, not by a parse."
+        "A blue dot is the head that was best on the selection half of the documents, with its accuracy on the report "
+        "half, the 95 % interval and LAYER.HEAD. The other marks are rules on the same mentions; a head that finds "
+        "more than they do is to the right of them. Head words of mentions are found by a rule, not by a parser."
     )
 
     def applies(self, study: Study) -> bool:
@@ -123,13 +131,14 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "head": head_column(study),
         "accuracy": interval_column("accuracy"),
         **{name: number_column(column) for column, (name, _) in RULES.items()},
-        "papers' way": number_column("same_data_best_accuracy"),
+        "same data": number_column("same_data_best_accuracy"),
         "count": lambda row: count_cell(row["count"]),
     }
     note = (
-        "How often a mention's head word looks most at the head word of an antecedent, among the head words of earlier "
-        "mentions or among all words. Heads were chosen on one half of the documents and measured on the other; count "
-        "is over both halves."
+        "How often a mention's head word attends most to the head word of an antecedent, among the head "
+        "words of earlier "
+        "mentions or among all words. Heads were selected on one half of the documents and are reported on the other. "
+        "Count is over both halves. Same data: selected and reported on all documents."
     )
     documents = entry_of(study.record, "coreference", "documents")
     if isinstance(documents, int) and documents < ENOUGH_DOCUMENTS:
@@ -144,11 +153,23 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     for row in rows.dropna(subset="accuracy").to_dict("records"):
         sentence = (
             f"Antecedents: the nearest mention with the same head word is right for {short_number(row['head_match'])} "
-            "of the mentions; the head chosen on other documents is"
+            "of the mentions; the head selected on other documents is"
         )
         estimate = head_estimate(study, row, "accuracy")
         evidence = estimate.evidence(float(row["head_match"]))
-        yield Finding("antecedent", sentence, (estimate,), kind="relations", **evidence)
+        headline = Headline(
+            "finds the antecedent of",
+            percent(estimate.value),
+            "of the mentions",
+            join_details(
+                percent_interval(estimate.low, estimate.high),
+                f"the nearest mention with the same head word is right for {percent(row['head_match'])}",
+            ),
+            estimate.head,
+        )
+        yield Finding(
+            "antecedent", sentence, (estimate,), kind="relations", headline=headline, **evidence
+        )
 
 
 def _fact(record: Mapping[str, Any]) -> str:
@@ -158,7 +179,7 @@ def _fact(record: Mapping[str, Any]) -> str:
 
 SECTION = Section(
     figures={45: CoreferenceFigure},
-    parts={100: part},
+    parts={30: part},
     findings={90: findings},
     facts={30: Fact("coreference", _fact)},
 )

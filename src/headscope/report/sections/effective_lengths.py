@@ -33,8 +33,9 @@ class EffectiveLengthsFigure(StudyFigure):
     table = "effective_lengths"
     title = "Effective attention and raw, by length of the text"
     caption = (
-        "Pearson's correlation of the two maps, a mean over the heads of a layer, in texts of up to so many tokens; "
-        "bars are 95 % intervals over texts. Up to the width of a head all of attention is effective. "
+        "Pearson's correlation of the two maps, averaged over the heads of a layer, by the length of the "
+        "text; bars are "
+        "95 % intervals over texts. Up to the width of a head all attention is effective. "
     )
 
     @classmethod
@@ -125,8 +126,8 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     lengths = sorted(set(table["up_to"]))
     rows = rows_by_layer(study, table, "up_to", lengths)
     note = (
-        "Pearson's correlation of effective attention with the raw weights, a mean over the heads of a layer, in texts "
-        "of up to so many tokens. How much of the fall length alone would bring is not known from it."
+        "Pearson's correlation of effective attention with the raw weights, averaged over the heads of a layer, by the "
+        "largest length of the texts in tokens. It does not show how much of the decrease is due to length alone."
     )
     if len(lengths) == 1:  # there is no figure whose caption says it
         note += f" {lengths_covered(study)}"

@@ -205,7 +205,7 @@ def findings(study: Study) -> Iterator[Finding]:
     }
     first, last = families[steps[0]], families[steps[-1]]
     sentence = (
-        f"From step {steps[0]} to step {steps[-1]} of the training, heads with a role for sure went from "
+        f"From step {steps[0]} to step {steps[-1]} of the training, heads with a clear role went from "
         f"{count_heads(study, first)} to {count_text(study, last, keys_of(every), noun='')}"
     )
 

@@ -119,15 +119,15 @@ class FixingFront(Front):
     """The metric and the measured speed by heads fixed."""
 
     name = table = "fixing"
-    title = "What is lost and gained as heads are fixed"
+    title = "Metric and speed by number of fixed heads"
     xlabel = "heads fixed"
     entry = "fixing"
     ring = "saved"
     ring_caption = "; the ring is what was saved"
     caption = (
-        "Above: the metric with so many heads that attend by fixed patterns, on the split that was reported on (dots, "
-        "with 95 % intervals) and on the one that was chosen on (line); the ring is what was saved. Below: how many "
-        "times as fast as the whole model it is without their queries and keys, measured on this machine."
+        "Above: the metric by the number of heads with fixed patterns, on the report split (dots, with 95 % intervals) "
+        "and on the selection split (line); the ring is what was saved. Below: speed without the queries and keys of "
+        "these heads, relative to the unchanged model, measured on this machine."
     )
 
     def rows(self, study: Study) -> pd.DataFrame:
@@ -150,13 +150,13 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     }
     how, timed = (entry_of(study.record, "fixing", name) or "" for name in ("how", "timed"))
     note = (
-        f"Heads that attend by fixed patterns: first ever more of them, then the layers one by one. {plain(how, 300)} "
+        f"Heads with fixed patterns: first by increasing number, then layer by layer. {plain(how, 300)} "
         f"Reported on {plain(entry_of(study.record, 'fixing', 'judged_on') or 'another split', 90)}: changes are "
-        "paired with the whole model, example by example, with 95 % intervals. Times as fast is against the whole "
+        "against the unchanged model, paired by example, with 95 % intervals. Speed is relative to the unchanged "
         f"model, measured on this machine{' with ' + plain(timed, 60) if timed else ''}."
     )
     rows = table.assign(place=range(len(table)))
-    return Part.of("fixing", "What can be fixed", note, columns, rows, words={0})
+    return Part.of("fixing", "Heads with fixed patterns", note, columns, rows, words={0})
 
 
 def findings(study: Study) -> Iterator[Finding]:
@@ -175,7 +175,7 @@ def findings(study: Study) -> Iterator[Finding]:
 
 SECTION = Section(
     figures={21: FixingFront, 36: FixedPatternsFigure},
-    parts={30: part},
+    parts={100: part},
     findings={150: findings},
     facts={70: fact_of_task("fixing", "how many heads can attend by fixed patterns for")},
 )

@@ -14,7 +14,7 @@ from headscope.report.drawing.palette import INK, PAPER, RULE, SERIES
 from headscope.report.drawing.sheet import Panels
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import draw_legend_below, draw_rules, whole_numbers
-from headscope.report.finding import Finding, finite
+from headscope.report.finding import Finding, Headline, finite, join_details, short_number
 from headscope.report.metric_changes import (
     LOSS_CHANGE,
     METRIC,
@@ -47,16 +47,16 @@ class Front(StudyFigure):
     """The metric above, the measured speed below, by heads removed, or by heads fixed."""
 
     name = table = "front"
-    title = "What is lost and gained as heads go"
-    xlabel = "heads removed"
+    title = "Metric and speed by number of pruned heads"
+    xlabel = "heads pruned"
     entry = "pruning"  # of the run record
-    ring = "cut"
-    ring_caption = "; the ring is the set that was cut"
+    ring = "pruned"
+    ring_caption = "; the ring is the set that was pruned"
     caption = (
-        "Above: the metric with so many heads removed, on the split that was reported on (dots, with 95 % intervals) "
-        "and on the one that was chosen on (line); the ring is the set that was cut. Filled dots are the front; a "
-        "hollow one is dominated: another set is no larger, as good and no slower, and better in one of these. Below: "
-        "how many times as fast as the whole model it is, measured on this machine, with 95 % intervals."
+        "Above: the metric by the number of pruned heads, on the report split (dots, with 95 % intervals) and on the "
+        "selection split (line); the ring is the set that was pruned. Filled dots are Pareto-optimal. For a hollow dot "
+        "there is another set that is no larger, as good and no slower, and better in one of these. Below: speed "
+        "relative to the unpruned model, measured on this machine, with 95 % intervals."
     )
 
     @classmethod
@@ -104,12 +104,12 @@ class Front(StudyFigure):
 
 def _draw_metric(ax: Axes, rows: pd.DataFrame, ring: str, *, is_first: bool) -> None:
     removed, value = rows["removed"], rows["metric"]
-    shade, label = (1.0, "chosen on") if is_first else (0.35, None)
+    shade, label = (1.0, "selection split") if is_first else (0.35, None)
     selected = rows["selection_metric"]
     ax.plot(removed, selected, color=SERIES[1], linewidth=1, alpha=shade, label=label)
     ends = _error_bars(value, rows["metric_low"], rows["metric_high"])
     ax.errorbar(removed, value, ends, fmt="none", color=SERIES[0], elinewidth=1, alpha=shade)
-    _draw_dots(ax, rows, SERIES[0], size=16, alpha=shade, label="reported on" if is_first else "")
+    _draw_dots(ax, rows, SERIES[0], size=16, alpha=shade, label="report split" if is_first else "")
     chosen = rows[rows["is_chosen"].astype(bool)]
     if is_first and len(chosen):
         circle: dict[str, Any] = {"s": 90, "facecolors": "none", "edgecolors": INK}
@@ -124,7 +124,7 @@ def _draw_dots(
     for is_front, group in rows.groupby(rows["is_front"].astype(bool)):
         dots: dict[str, Any] = {"facecolors": colour if is_front else PAPER, "edgecolors": colour}
         if label:
-            dots["label"] = label if is_front else f"{label}, dominated"
+            dots["label"] = label if is_front else f"{label}, not Pareto-optimal"
         ax.scatter(group["removed"], group["metric"], s=size, alpha=alpha, zorder=2.5, **dots)
 
 
@@ -150,13 +150,13 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     draws: Columns = {"draw": lambda row: integer_cell(row["draw"])}
     repairs: Columns = {"repair": text_column("repair", 20)}
     columns: Columns = {
-        "removed": lambda row: Cell(
-            f"{row['removed']:.0f}{' (cut)' if row['is_chosen'] else ''}", int(row["removed"])
+        "pruned": lambda row: Cell(
+            f"{row['removed']:.0f}{' (pruned)' if row['is_chosen'] else ''}", int(row["removed"])
         ),
         **(draws if table["draw"].nunique() > 1 else {}),
         **(repairs if table["repair"].nunique() > 1 else {}),
-        "front": lambda row: Cell(
-            "on it" if row["is_front"] else "dominated", float(row["is_front"])
+        "Pareto-optimal": lambda row: Cell(
+            "yes" if row["is_front"] else "no", float(row["is_front"])
         ),
         **SIZE_COLUMNS,
         "metric": METRIC,
@@ -168,20 +168,20 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     timed = entry_of(study.record, "pruning", "timed")
     margin = _margin(study, table.to_dict("records")[0])
     note = (
-        f"Sets of heads were chosen on {plain(selected_on or 'one split', 30)} and are reported on "
-        f"{plain(reported_on or 'another', 30)}: the metric, its change and that of the loss against the whole model, "
-        "example by example, with 95 % intervals. Times as fast is against the whole model, measured on this machine"
-        f"{' with ' + plain(timed, 60) if timed else ''}. A row is dominated where another one "
-        "has no more heads and parameters, a metric as high and no time that is longer beyond the intervals, and is "
-        f"better in one of these; the others are the front. Allowed loss: {margin} of the metric. A set is within it "
-        "if the whole interval of its change is above it, each set by itself; where the interval reaches below, "
-        "there are too few examples to tell."
+        f"Sets of heads were selected on {plain(selected_on or 'one split', 30)} (selection split) and are reported on "
+        f"{plain(reported_on or 'another', 30)} (report split). Changes of the metric and the loss are against the "
+        "unpruned model, paired by example, with 95 % intervals. Speed is relative to the unpruned model, measured on "
+        "this machine"
+        f"{' with ' + plain(timed, 60) if timed else ''}. A row is Pareto-optimal if no other row "
+        "is at least as good in heads, parameters, metric and time (beyond the intervals) and better in one of these. "
+        f"Allowed loss: {margin} of the metric. A set is within it if the whole interval of its change is above it, "
+        "each set by itself. If the interval reaches below, there are too few examples to tell."
     )
     if entry_of(study.record, "pruning", "in_steps"):
-        note += " Heads went in steps, and each was trained after it was cut."
+        note += " Heads were pruned in steps, with training after each step."
     if removed := entry_of(study.record, "pruning", "removed"):
-        note += f" These heads are cut: {plain(removed, 1000)}."
-    return Part.of("front", "What can be cut", note, columns, table)
+        note += f" Pruned heads: {plain(removed, 1000)}."
+    return Part.of("front", "What can be pruned", note, columns, table)
 
 
 def _splits(record: Mapping[str, Any]) -> list[Any]:
@@ -218,10 +218,21 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     before = f" ({intact:.4f} with all heads)" if isinstance(intact, float) else ""
     others = _others(table, row, margin_of(row, keep), count, split)
     sentence = (
-        f"{int(row['removed'])} of {whole} heads are cut{faster}: {metric} on {split} is {row['metric']:.4f}"
+        f"{int(row['removed'])} of {whole} heads are pruned{faster}: {metric} on {split} is {row['metric']:.4f}"
         f"{before}, {describe_change(row, count, keep)}{others}"
     )
-    yield Finding("cut", sentence, (), kind="cut", strength=change_of(row).strength(0.0))
+    headline = Headline(
+        f"With {int(row['removed'])} of {whole} heads pruned, {metric} on {split} changes by",
+        short_number(row["metric_change"], 4, sign=True),
+        "",
+        join_details(
+            f"{metric} {row['metric']:.4f}{before}",
+            f"change {describe_change(row, count, keep).removeprefix('a change of ')}",
+            faster.removeprefix(" and "),
+        ),
+    )
+    strength = change_of(row).strength(0.0)
+    yield Finding("cut", sentence, (), kind="cut", strength=strength, headline=headline)
     yield from _after_repair(study, metric, count, keep)
     if warning := entry_of(study.record, "pruning", "warning"):
         yield Finding("cut", plain(warning, 300), (), kind="cut", is_clear=False)
@@ -255,10 +266,12 @@ def _after_repair(
     last, result = list(stages.items())[-1]
     repairs = " and ".join(plain(stage, 20) for stage in list(stages)[1:])
     value = result["metrics"][entry_of(study.record, "pruning", "metric")]["value"]
-    method = "trained again" if last == "recovered" else f"mended ({repairs})"
+    method = "trained again" if last == "recovered" else f"repaired ({repairs})"
     names = {"metric_change": "value", "change_low": "low", "change_high": "high"}
     row = {"metric": value, **{name: result["change"][key] for name, key in names.items()}}
-    sentence = f"As it is saved, {method}: {metric} {value:.4f}, {describe_change(row, count, keep_metric)}"
+    sentence = (
+        f"As saved, {method}: {metric} {value:.4f}, {describe_change(row, count, keep_metric)}"
+    )
     yield Finding("cut", sentence, (), kind="cut")
 
 
@@ -268,13 +281,13 @@ def _fact(record: Mapping[str, Any]) -> str:
         return ""  # the section of gates describes it
     task, search = plain(pruning.get("task"), 40), plain(pruning.get("search"), 30)
     splits = [plain(split, 30) for split in _splits(record) if split]
-    data = f", chosen on {splits[0]} and reported on {splits[1]}" if len(splits) == 2 else ""
-    return f"what {task} can do without (search: {search}){data}"
+    data = f", selected on {splits[0]} and reported on {splits[1]}" if len(splits) == 2 else ""
+    return f"which heads can be pruned for {task} (search: {search}){data}"
 
 
 SECTION = Section(
     figures={20: Front},
-    parts={20: part},
+    parts={90: part},
     findings={30: findings},
     facts={50: Fact("pruning", _fact)},
 )

@@ -30,8 +30,8 @@ class Fronts(StudyFigure):
     name = table = "fronts"
     title = "Searches side by side"
     caption = (
-        "The metric with so many heads removed, for every search, on the examples that are reported on; bars are 95 % "
-        "intervals of each value by itself. Random orders are averaged."
+        "The metric by the number of pruned heads, for every search, on the report split; bars are 95 % intervals of "
+        "each value by itself. Random orders are averaged."
     )
 
     def draw(self, study: Study) -> Figure:
@@ -61,11 +61,11 @@ class Survivors(StudyFigure):
     """A row for each search and size, a column for each role: the share of its heads that is kept."""
 
     name = table = "survivors"
-    title = "What the heads do that are kept"
+    title = "Roles of the heads that are kept"
     caption = (
-        "For every search and size, the share of the heads with a role that is kept, beside the share of all heads "
-        "that is (first column); a dot marks more than chance would keep (p < 0.05, one test a cell, not corrected). "
-        "Roles are those of the whole model; in brackets how many heads have each."
+        "For every search and size, the fraction of the heads with a role that is kept, next to that of all heads "
+        "(first column). A dot marks more than chance would keep (p < 0.05, one test per cell, not corrected). "
+        "Roles are those of the unpruned model; the number of heads with each is in brackets."
     )
 
     def draw(self, study: Study) -> Figure:

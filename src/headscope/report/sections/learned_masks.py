@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 WIDTH, SIDE, LEFT, GAP, BOTTOM = 7.2, 3.5, 0.6, 1.6, 0.6
 PREFIX = "mask/"
 KINDS = (
-    "over the diagonal, pairs with a special token, neighbours and all others, each pair weighted by how often it "
-    "occurs in the texts; lines are 95 % intervals over seeds, where there are several."
+    "for the diagonal, pairs with a special token, neighbours and all others. Each pair is weighted by how often it "
+    "occurs in the texts; lines are 95 % intervals over seeds, if there are several."
 )
 CHOSEN = (
-    "Left: which position (row) may attend to which (column) by the mask that was learned; where there are several "
-    "(seeds, layers or heads), the share of them that leave a pair open. Right: the share of attention that is open "
+    "Left: which position (row) may attend to which (column) under the learned mask; with several masks (seeds, "
+    "layers or heads), the fraction of them that leave a pair open. Right: the fraction of attention that is open "
     f"{KINDS}"
 )
 SOFT = (
     "Left: how much attention from a position (row) to another (column) matters: sigmoid(α), undecided at 0.5. Grey: "
-    f"fewer than 5 % of the texts reach that far, and too little was learned. Right: the mean of sigmoid(α) {KINDS}"
+    f"fewer than 5 % of the texts are that long, too few to learn from. Right: the mean of sigmoid(α) {KINDS}"
 )
 
 
@@ -135,7 +135,7 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     columns: Columns = {
         "aim": text_column("aim", 40),
         "seed": lambda row: integer_cell(row["seed"]),
-        **({"forbidden share": number_column("sparsity")} if "sparsity" in table else {}),
+        **({"masked fraction": number_column("sparsity")} if "sparsity" in table else {}),
         metric: METRIC,
         "change": METRIC_CHANGE,
         "change of loss": LOSS_CHANGE,
@@ -147,7 +147,7 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         trained = "The weights were trained with the mask: a change is of both."
     note = (
         f"Masks are reported on {plain(splits[1], 30)}: {metric}, its change and that of the loss against the model "
-        f"without a mask, example by example, with 95 % intervals. {trained}"
+        f"without a mask, paired by example, with 95 % intervals. {trained}"
     )
     options: dict[str, Any] = {"figures": ("learned-mask",), "words": {0}}
     return Part.of("learned-masks", "Which positions matter", note, columns, table, **options)
@@ -158,7 +158,7 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     """The sparsest mask that was learned."""
     rows = table.nlargest(1, "sparsity") if "sparsity" in table else table
     row = rows.to_dict("records")[0]
-    share = f" forbids {finite(row['sparsity']):.0%} of attention" if "sparsity" in row else ""
+    share = f" masks {finite(row['sparsity']):.0%} of attention" if "sparsity" in row else ""
     change = change_sentence(study, "learned_masks", row, examples_of(study, "learned_masks"))
     sentence = f"The learned mask {plain(row['aim'], 40)}{share}: {change}"
     yield Finding("", sentence, (), kind="learned")
@@ -166,7 +166,7 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
 
 SECTION = Section(
     figures={26: LearnedMaskMap},
-    parts={40: part},
+    parts={105: part},
     findings={160: findings},
     facts={80: fact_of_task("learned_masks", "which positions need to attend to which for")},
 )

@@ -47,12 +47,12 @@ class LensAgreement(StudyFigure):
 
     name = "agree-lenses"
     table = "lenses"
-    title = "Statistics through each lens against exact removal"
+    title = "Statistics through each lens, compared with ablation"
     caption = (
-        "Spearman's correlation over heads with the exact change of loss when a head is removed; bars are 95 % "
-        "intervals over heads, which are resampled. Broken lines are the ceilings, up and down: what the true "
-        "importances would reach in that stack, given how noisy the exact changes are. Stacks whose ceiling is below "
-        f"{LEAST_CEILING:g} are left out."
+        "Spearman's correlation over heads with the change of loss when a head is ablated; bars are 95 % bootstrap "
+        "intervals over heads. Broken lines are the noise ceilings: what the true importance scores would "
+        "reach in that "
+        f"stack, given the noise of the ablation. Stacks with a noise ceiling below {LEAST_CEILING:g} are left out."
     )
 
     def applies(self, study: Study) -> bool:
@@ -122,17 +122,17 @@ def part(study: Study, table: pd.DataFrame) -> Part | None:
         **(ceilings if has_ceilings else {}),
     }
     note = (
-        "Spearman's correlation over heads of each statistic, through each lens, with the exact change of loss when a "
-        "head is removed; intervals over heads, which are resampled. The ceiling is what the true importances would "
+        "Spearman's correlation over heads of each statistic, through each lens, with the change of loss when a "
+        "head is ablated; bootstrap intervals over heads. The noise ceiling is what the true importance scores would "
         "reach among the heads of that stack, by split halves of the examples"
     )
-    note += "; –: the exact changes are all noise." if has_ceilings else "."
+    note += "; –: the ablation is only noise." if has_ceilings else "."
     if "agreement" in study.tables:
         note += (
-            " The table of cheap importances resamples examples instead, for these very heads; other heads of such a "
-            "model are asked here, so that the same correlation has another interval."
+            " The table of importance scores resamples examples instead of heads, so the same correlation has another "
+            "interval there."
         )
-    heading = "Do lenses agree with exact removal?"
+    heading = "Do lenses agree with ablation?"
     shown = {"words": set(range(3 if is_many else 2)), "lead": f"{conclusion.sentence}."}
     source = {"file": "lenses.csv", "figures": ("agree-lens",)}
     rows = table.loc[order]
@@ -152,19 +152,20 @@ def conclusion_of(study: Study) -> Finding | None:
         return None
     clear = [row for row in rows if read_estimate(row, CORRELATION).excludes(0.0)]
     if not clear:
-        sentence = f"No statistic through any lens can be told from 0 ({len(rows)} rows); {_reach(study, rows)}"
+        none = f"No statistic through any lens differs significantly from 0 ({len(rows)} rows)"
+        sentence = f"{none}; {_reach(study, rows)}"
         is_clear = not all(math.isnan(ceiling_of(row)) for row in rows)
-        return Finding("", sentence, (), kind="lenses", is_clear=is_clear)
+        return Finding("", sentence, (), kind="lenses", is_clear=is_clear, is_null=True)
     best = max(clear, key=lambda row: abs(float(row["correlation"])))
     estimate = read_estimate(best, CORRELATION)
     same = {name: best[name] for name in ("stack", "statistic")} | {"lens": "raw"}
     raw = next((row for row in rows if same.items() <= row.items()), best)
     beside = "" if raw is best else f", through raw attention {short_number(raw['correlation'])}"
     sentence = (
-        f"{len(clear)} of {len(rows)} statistics through lenses can be told from 0 (about "
-        f"{BY_LUCK * len(rows):.0f} would be by luck); the strongest is {plain(best['statistic'], 40)} through "
-        f"{plain(best['lens'], 20)}: Spearman's correlation {estimate.text()} with exact removal{beside}; the best of "
-        f"so many is partly luck, and {_reach(study, [best])}"
+        f"{len(clear)} of {len(rows)} statistics through lenses differ significantly from 0 (about "
+        f"{BY_LUCK * len(rows):.0f} would by chance); the strongest is {plain(best['statistic'], 40)} through "
+        f"{plain(best['lens'], 20)}: Spearman's correlation {estimate.text()} with ablation{beside}; the best of "
+        f"so many is partly chance, and {_reach(study, [best])}"
     )
     is_clear = ceiling_of(best) >= LEAST_CEILING
     strength = estimate.strength(0.0)
@@ -180,12 +181,12 @@ def _reach(study: Study, rows: list[dict[Any, Any]]) -> str:
     is_low = not all(ceiling >= LEAST_CEILING for ceiling in ceilings)
     advice = f"; {advise_examples(least, count)}" if is_low else ""
     if not finite:
-        return f"the changes by removal are nothing but noise here{advice}"
+        return f"the changes by ablation are only noise here{advice}"
     low, high = (short_number(end, 2) for end in (least, max(finite)))
     reach = low if low == high else f"{low} to {high}, by stack"
     even, only = ("even ", "only ") if least < LEAST_CEILING else ("", "")
     data = f"with {count} examples " if isinstance(count, int) else ""
-    return f"{data}{even}the true importances would reach {only}{reach}{advice}"
+    return f"{data}{even}the true importance scores would reach {only}{reach}{advice}"
 
 
 SECTION = Section(figures={64: LensAgreement}, parts={180: part}, findings={130: findings})

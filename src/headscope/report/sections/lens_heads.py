@@ -44,8 +44,8 @@ def heads_part(study: Study, table: pd.DataFrame) -> Part:
         ),
     }
     note = (
-        "For each lens the head that it ranks most unlike raw attention, beyond what the intervals leave open, of all "
-        "heads and statistics: a pick, so expect less of it on other texts. A head's card shows it at work."
+        "For each lens, the head whose rank differs most from that by raw attention, beyond the intervals, among all "
+        "heads and statistics. Such an extreme is smaller on other texts."
     )
     options: dict[str, Any] = {"figures": (), "words": {1, 2}}
     return Part.of("lens-heads", "Where lenses disagree", note, columns, table, **options)
@@ -64,10 +64,10 @@ def examples_part(study: Study, table: pd.DataFrame) -> Part:
         "apart": number_column("apart"),
     }
     note = (
-        "Of the heads above, in three texts the row where lens and weights are furthest apart, if there is one among "
-        "those where they point to different tokens. Numbers are shares of a row; it is spread evenly where no token "
-        f"has {PEAK} times an even share. Apart: half the sum of the differences, from 0 to 1. "
-        "The clearest cases, not usual ones."
+        "For the heads above, in three texts, the row in which lens and weights differ most, if possible one in which "
+        "their largest weights are on different tokens. Numbers are shares of a row; “spread evenly”: no token "
+        f"has {PEAK} times an even share. Apart: half the sum of the absolute differences, from 0 to 1. "
+        "These are the clearest cases, not typical ones."
     )
     options: dict[str, Any] = {"figures": (), "words": frozenset({1, 2, 3, 4})}
     options["marks"] = tuple(MARKS.items())

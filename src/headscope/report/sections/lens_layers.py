@@ -41,9 +41,9 @@ class LensShares(StudyFigure):
     name = "lens-shares"
     title = "Attention to kinds of tokens, through each lens"
     caption = (
-        "Means over the heads of a layer; bands are twice the standard error of that mean, by how heads differ. "
-        "Through norm and gradient a token has the share of what its weights move, or would change the loss by: less "
-        "than raw says that weight on it does less than weight on others. Effective attention need not sum to 1."
+        "Means over the heads of a layer; bands are two standard errors of that mean over heads. Through norm, a "
+        "token's share is that of the vectors its weights move; through gradient, that of the change of loss. A share "
+        "below raw means that weight on the token has less effect. Effective attention need not sum to 1."
     )
 
     def applies(self, study: Study) -> bool:
@@ -112,11 +112,11 @@ def part(study: Study) -> Part | None:
                 cells = [Cell(statistic, statistic), layer_cell(study, *layer)]
                 rows.append(cells + [number_cell(value, decimals=decimals) for value in row])
     note = (
-        "The mean over a layer's heads, one block for each statistic. Effective attention is what of it can change a "
-        "head's output; norm weighs it by the length of the values it moves; gradient by what the loss would lose with "
-        "it. Through effective attention shares may be below 0 and do not sum to 1. What rows sum to (row-total) and "
-        "the rank of the values stand here only where they vary from layer to layer; heads.csv has all. The table of "
-        "heads shows every statistic through every lens: choose one such as entropy@norm. "
+        "Means over a layer's heads, one block per statistic. Effective attention is the part that can change a "
+        "head's output; norm weights it by the length of the moved values; gradient by its effect on the loss. "
+        "Effective shares may be below 0 and need not sum to 1. Row sums (row-total) and ranks of values are shown "
+        "only if they vary between layers; heads.csv has all. The table of all heads shows every statistic through "
+        "every lens, such as entropy@norm. "
     )
     loss = entry_of(study.record, "lenses", "loss_means")
     notes = [f"The loss: {plain(loss, 300)}."] if loss else []
@@ -124,8 +124,8 @@ def part(study: Study) -> Part | None:
         counts = [entry_of(study.record, "lenses", lens, key) for key in ("short", "sequences")]
         if all(isinstance(count, int) for count in counts) and counts[0]:
             notes.append(
-                f"{lens}: {counts[0]} of {counts[1]} maps of a layer are of texts no longer than a head is wide, "
-                "where all of attention is effective; there it is the raw one."
+                f"{lens}: {counts[0]} of {counts[1]} maps of a layer are of texts no longer than a head is wide: "
+                "all attention is effective there."
             )
     note += " ".join(notes)
     columns, source = ("statistic", "layer", *lenses), ("heads.csv", ("lens-",))

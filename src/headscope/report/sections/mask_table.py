@@ -30,7 +30,7 @@ class MaskTable(StudyFigure):
 
     table = "mask_table"
     name = "mask-table"
-    title = "What masks cost"
+    title = "Cost of masks"
     caption = (
         "The change of the metric under each mask, against the same training without one; lines are 95 % intervals: "
         "paired over examples where there is one seed, over seeds where there are several. On the right the share of "
@@ -71,20 +71,20 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     metric = metric_name(study, "mask_table")
     split = plain(entry_of(study.record, "mask_table", "reported_on", "split") or "one split", 30)
     note = (
-        f"Reported on {split}. A change is that from the same training without a mask and with the same seed, on the "
-        "same examples: of one seed with the paired 95 % interval over examples, of several the mean with Student's "
-        "interval over seeds."
+        f"Reported on {split}. A change is against the same training without a mask, with the same seed and on the "
+        "same examples. For one seed the 95 % interval is paired over examples; for several seeds it is Student's "
+        "interval over seeds around their mean."
     )
     columns: Columns = {
         "mask": text_column("mask", 60),
         "trained": text_column("mode", 20),
-        "forbidden share": number_column("sparsity"),
+        "masked fraction": number_column("sparsity"),
         metric: number_column("metric", decimals=4),
         "change": METRIC_CHANGE,
         "change of loss": number_column("loss_change", decimals=4, sign=True),
         "seeds": lambda row: integer_cell(row["seeds"]),
     }
-    return Part.of("mask-table", "What masks cost", note, columns, table, words={0, 1})
+    return Part.of("mask-table", "Cost of masks", note, columns, table, words={0, 1})
 
 
 @needs_table("mask_table")
@@ -94,15 +94,15 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     for row in table.nlargest(1, "metric_change").to_dict("records"):
         sentence = (
             f"Of {table['mask'].nunique()} masks, {plain(row['mask'], 60)} costs least ({plain(row['mode'], 20)}; it "
-            f"forbids {finite(row['sparsity']):.0%} of attention): {change_sentence(study, 'mask_table', row)}; "
-            "it was picked on the examples that this is measured on"
+            f"masks {finite(row['sparsity']):.0%} of attention): {change_sentence(study, 'mask_table', row)}; "
+            "it was selected on the examples that this is reported on"
         )
         yield Finding("", sentence, (), kind="learned")
 
 
 SECTION = Section(
     figures={27: MaskTable},
-    parts={50: part},
+    parts={110: part},
     findings={165: findings},
     facts={90: fact_of_task("mask_table", "what sparse masks cost for")},
 )

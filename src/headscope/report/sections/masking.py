@@ -38,11 +38,11 @@ class Masking(StudyFigure):
 
     statistics = (METRIC,)
     name = "masking"
-    title = "The model without one head"
+    title = "The metric with one head ablated"
     caption = (
-        "How many heads (up) leave the model at which metric (across) when each is removed alone. The line is the "
-        "intact model: left of it the model is worse without the head, right of it better; the bar on it: no or almost "
-        "no change. In full colour: p (Holm), corrected for testing all heads, is below 0.05."
+        "Histogram of heads by the metric of the model when each is ablated alone. The line is the unpruned model: "
+        "left of it the model is worse without the head, right of it better; the bar on the line means almost no "
+        "change. In full colour: p (Holm), corrected for testing all heads, is below 0.05."
     )
 
     def applies(self, study: Study) -> bool:
@@ -70,7 +70,7 @@ class Masking(StudyFigure):
                 if row == 0:
                     share = (intact - edges[0]) / (edges[-1] - edges[0])
                     side = "left" if share < 0.15 else "right" if share > 0.85 else "center"
-                    write_above(ax, intact, f"intact {intact:.4g}", side)
+                    write_above(ax, intact, f"unpruned {intact:.4g}", side)
                 if len(stacks) > 1:
                     _name_panel(ax, stack, intact, edges)
                 ax.tick_params(labelbottom=row == len(stacks) - 1)

@@ -35,8 +35,8 @@ class MeanMap(StackFigure):
     stem = "mean-map"
     title = "Mean attention map of every head"
     caption = (
-        "Each square is a head: the looking token runs down, the token looked at runs across; a diagonal is "
-        "a head that looks at a fixed distance, a vertical stripe one that looks at a fixed place."
+        "Each square is a head: rows are query positions, columns are key positions. A diagonal is a head that attends "
+        "at a fixed distance, a vertical stripe one that attends to a fixed position."
     )
     is_raster = True
 
@@ -57,8 +57,8 @@ class MeanMap(StackFigure):
         zoom = max(1, min(fits, 2 if tile_wide > 20 else 8))
         wide, high = heads * tile_wide * zoom / DPI, layers * tile_high * zoom / DPI
         subtitle = (
-            f"{model_name(study)}, {self.stack} · positions 0 to {max(maps.shape[2:]) - 1}, row looks at "
-            "column; grey: no text was that long"
+            f"{model_name(study)}, {self.stack} · positions 0 to {max(maps.shape[2:]) - 1}, rows: queries, "
+            "columns: keys; grey: no text was that long"
         )
         with style():
             left, right, bottom = _whole(0.55), _whole(0.9), _whole(0.15)

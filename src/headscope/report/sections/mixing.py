@@ -30,8 +30,8 @@ class MixingFigure(StudyFigure):
     """A panel for each stack, a line for each form of mixing."""
 
     name = table = "mixing"
-    title = "How much of a token comes from others, by layer"
-    caption = "By weights alone, by the length of what heads move, with the residual, and behind the LayerNorm."
+    title = "How much of a token comes from other tokens, by layer"
+    caption = "By weights alone, by the norm of the moved vectors, with the residual, and after the LayerNorm."
 
     def draw(self, study: Study) -> Figure:
         panels = []
@@ -56,8 +56,8 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     forms = forms_of(table)
     rows = rows_by_layer(study, table, "form", list(forms))
     note = (
-        "The share of other tokens in what a layer adds up for a token: by weights alone, by the length of what the "
-        "heads move, with the residual, and behind the LayerNorm where one follows."
+        "The fraction that other tokens contribute to a token's state in a layer: by weights alone, by the norm of the "
+        "moved vectors, with the residual, and after the LayerNorm if there is one."
     )
     columns = ("layer", *forms.values())
     return Part("mixing", "How much each layer mixes tokens", note, columns, rows)

@@ -37,7 +37,7 @@ class OffsetsFigure(StackFigure):
     stem = "offsets"
     title = "Attention by relative position"
     caption = (
-        "A thin line is a head and the thick one the mean of its layer: the height at −1 is the share of "
+        "A thin line is a head; the thick line is the mean of its layer. The height at −1 is the share of "
         "attention to the previous token, at +1 to the next."
     )
 

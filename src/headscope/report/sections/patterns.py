@@ -39,8 +39,8 @@ class Patterns(StudyFigure):
     name = "patterns"
     title = "What the attention maps look like"
     caption = (
-        "A bar is all maps (one for each head and text) of a layer, or of the whole stack at the top, divided by "
-        "pattern: vertical maps have columns that stand out, diagonal ones a band, blocks stay within one of two texts."
+        "A bar divides all maps (one per head and text) of a layer, or of the whole stack at the top, by pattern. "
+        "Vertical maps have dominant columns, diagonal maps a band; block maps stay within one of two texts."
     )
 
     def applies(self, study: Study) -> bool:

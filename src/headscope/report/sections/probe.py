@@ -25,7 +25,7 @@ def findings(study: Study) -> Iterator[Finding]:
     others = [row for name, row in rows.items() if not name.startswith("attention")]
     rival = max(finite(row["uas"]) for row in others)
     sentence = (
-        f"A parser from attention alone finds {parser.text()} of the governors; with words and random attention "
+        f"A parser from attention alone finds {parser.text()} of the syntactic heads; with words and random attention "
         f"{random.text()}, the best without this model's attention {short_number(rival)}"
     )
     yield Finding("", sentence, (), kind="relations", **parser.evidence(rival))

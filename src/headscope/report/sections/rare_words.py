@@ -50,10 +50,10 @@ class RareWordsFigure(StackFigure):
     statistics = (STATISTIC,)
     title = "Heads that point at rare words"
     caption = (
-        "Each dot is a head: in what share of the sentences most words point at one of the two rarest words, with the "
-        "95 % intervals of the heads that are named. The broken lines are guesses without any attention; "
-        "a head above all of them and above the unbroken line is called a rare-word head if it also points at the "
-        "rarest word itself more often than every guess does (not drawn here)."
+        "Each dot is a head: the fraction of sentences in which most words attend to one of the two rarest words, with "
+        "95 % intervals for the heads that are named. Broken lines are guesses without attention. A rare-word head is "
+        "above all of them and above the unbroken line, and it also attends to the rarest word more often than every "
+        "guess (not drawn here)."
     )
 
     def draw(self, study: Study) -> Figure:
@@ -120,8 +120,8 @@ def part(study: Study, table: pd.DataFrame) -> Part:
             for row, by, head in answers
         ]
     note = (
-        "In what share of the sentences most words point at the rarest word, or at one of the two rarest, and how "
-        "often simple guesses would be right. The head was picked on the sentences it is measured on."
+        "Fraction of sentences in which most words attend to the rarest word, or to one of the two rarest, and how "
+        "often simple guesses would be right. The head was selected on the sentences it is reported on."
     )
     columns = ("question", "answer by", "head", "right", "sentences")
     return Part("rare-words", "Rare words", note, columns, rows, words={0, 1})
@@ -145,4 +145,4 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     yield Finding(STATISTIC, sentence, (head,), kind="relations", **evidence)
 
 
-SECTION = Section(figures={43: RareWordsFigure}, parts={110: part}, findings={100: findings})
+SECTION = Section(figures={43: RareWordsFigure}, parts={40: part}, findings={100: findings})

@@ -18,12 +18,21 @@ from headscope.report.drawing.style import (
     draw_legend_below,
     draw_rules,
 )
-from headscope.report.finding import Finding, head_estimate, short_number
+from headscope.report.finding import (
+    Finding,
+    Headline,
+    head_estimate,
+    join_details,
+    percent,
+    percent_interval,
+    short_number,
+)
 from headscope.report.head_cards import by_gain
 from headscope.report.scale import format_offset
 from headscope.report.section import Fact, Section, needs_table
 from headscope.report.study_access import entry_of, model_name, records_of, threshold_of
 from headscope.report.table_cells import (
+    Cell,
     Columns,
     Part,
     count_cell,
@@ -48,11 +57,43 @@ BEST_RELATIONS = 3
 TABLE = "relations"
 MOST_RELATIONS = 28
 HEADINGS = {
-    "dependent": "dependent looks at governor",
-    "governor": "governor looks at dependent",
-    "received": "of all words, governor looks most",
+    "dependent": "dependent → syntactic head",
+    "governor": "syntactic head → dependent",
+    "received": "syntactic head → dependent,\ncompared over all words",
+}
+# The directions in the tables; a "head" of syntax is not an attention head
+DIRECTIONS = {
+    "dependent": "dependent → syntactic head",
+    "governor": "syntactic head → dependent",
+    "received": "syntactic head → dependent, compared over all words",
+}
+# Universal Dependencies in plain words, for headlines
+RELATIONS = {
+    "acl": "clauses that modify a noun",
+    "advcl": "adverbial clauses",
+    "advmod": "adverbs",
+    "amod": "adjectives",
+    "appos": "appositions",
+    "aux": "auxiliary verbs",
+    "case": "prepositions and case markers",
+    "cc": "conjunctions",
+    "ccomp": "clauses as objects",
+    "compound": "parts of compounds",
+    "conj": "conjuncts",
+    "cop": "copulas",
+    "det": "determiners",
+    "iobj": "indirect objects",
+    "mark": "subordinating conjunctions",
+    "nmod": "nouns that modify a noun",
+    "nsubj": "subjects",
+    "nummod": "numbers",
+    "obj": "direct objects",
+    "obl": "oblique nouns",
+    "punct": "punctuation marks",
+    "xcomp": "clauses without a subject",
 }
 BELOW = "less than that"
+CONTROL = "random-weight control"
 ROW = 0.245  # inches
 PANELS = Panels(wide=2.5, tall=0, left=1.75, right=0.3, bottom=0.85, above=0.32, gap_x=0.3)
 BESIDE = 0.14  # of the axis: the width of an address
@@ -65,10 +106,11 @@ class BestHeads(StackFigure):
     table = TABLE
     title = "The best head for each relation"
     caption = (
-        "A dot is the head that was best on one half of the sentences, as it does on the other half, with its 95 % "
-        "interval and its LAYER.HEAD; filled where it is above the best fixed offset (the bar) by what a role "
-        "asks for. A cross is the best head of a twin with random weights, where one was asked. The number of pairs is "
-        "in brackets."
+        "A dot is the head that was best on the selection half of the sentences. Its accuracy, with a 95 % "
+        "interval, is "
+        "that on the report half; LAYER.HEAD is next to it. A filled dot is above the best fixed offset (the bar) by "
+        "the margin that a role requires. A cross is the best head of the random-weight control, if there is one. The "
+        "number of pairs is in brackets."
     )
 
     @classmethod
@@ -82,7 +124,7 @@ class BestHeads(StackFigure):
         counts = table.drop_duplicates("relation").set_index("relation")["count"]
         counts = counts.sort_values(ascending=False)
         relations = list(counts.index[:MOST_RELATIONS])
-        share = "share of related pairs where the largest weight is right"
+        share = "accuracy: the largest weight is on the right word"
         subtitle = f"{model_name(study)}, {plain(self.stack)} · {share}"
         if len(counts) > len(relations):
             subtitle += f" · the {len(relations)} most frequent of {len(counts)} relations"
@@ -97,7 +139,7 @@ class BestHeads(StackFigure):
                 labels = [f"{plain(name, 22)} ({counts[name]:,})" for name in relations]
                 ax.set_yticks(range(len(labels)), labels if not column else [""] * len(labels))
             best = {label: f"best head, {label}" for label in (_above(margin), BELOW)}
-            others = {label: label for label in ("best offset", "random twin")}
+            others = {label: label for label in ("best offset", CONTROL)}
             draw_legend_below(sheet.figure, 4, best | others)
             return sheet.figure
 
@@ -110,7 +152,7 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, relations: list[str], margin: floa
     for y, relation in enumerate(relations):
         if relation in rows.index:
             _draw_row(ax, rows.loc[relation], y, margin)
-    ax.set(xlim=(-0.02, 1.02), ylim=(len(relations) - 0.5, -0.5), xlabel="share of pairs")
+    ax.set(xlim=(-0.02, 1.02), ylim=(len(relations) - 0.5, -0.5), xlabel="fraction of pairs")
     draw_rules(ax, "x")
     ax.tick_params(axis="y", length=0)
 
@@ -120,8 +162,8 @@ def _draw_row(ax: Axes, row: Any, y: int, margin: float) -> None:
     bar = [row["baseline"]] * 2, [y - 0.36, y + 0.36]
     ax.plot(*bar, color=SERIES[1], linewidth=1.8, label="best offset")
     if pd.notna(row["control"]):
-        twin: dict[str, Any] = {"color": MUTED, "markersize": 4, "label": "random twin"}
-        ax.plot(row["control"], y, "x", zorder=2, **twin)
+        style: dict[str, Any] = {"color": MUTED, "markersize": 4, "label": CONTROL}
+        ax.plot(row["control"], y, "x", zorder=2, **style)
     start = end = row["accuracy"]
     if pd.notna(row["low"]):
         draw_interval(ax, row["low"], row["high"], y)
@@ -140,24 +182,42 @@ def _draw_row(ax: Axes, row: Any, y: int, margin: float) -> None:
 def part(study: Study, table: pd.DataFrame) -> Part:
     columns: Columns = {
         "relation": text_column("relation", 60),
-        "direction": text_column("direction", 20),
+        "direction": lambda row: Cell(
+            direction_label(row["direction"]), plain(row["direction"], 20)
+        ),
         "head": head_column(study),
         "accuracy": interval_column("accuracy"),
         "gain": lambda row: number_cell(row["accuracy"] - row["baseline"], sign=True),
         "baseline": lambda row: number_cell(row["baseline"], _offset(row["baseline_offset"])),
-        "papers' way": lambda row: number_cell(row["same_data_best_accuracy"], _papers_head(row)),
+        "same data": lambda row: number_cell(row["same_data_best_accuracy"], _papers_head(row)),
         "control": number_column("control"),
         "pairs": lambda row: count_cell(row["count"]),
     }
     note = (
-        "dependent: a dependent's largest weight is on its governor; governor: the governor's largest is on this "
-        "dependent; received: of all words, the governor looks most at the dependent. Each head was chosen on one half "
-        "of the sentences and measured on the other; gain is over the best fixed offset. The papers choose and measure "
-        "on the same sentences: that is in a column of its own. The control is the best head of a twin with random "
-        "weights. Relations with fewer than 100 pairs are listed, and no head is chosen."
+        "The syntactic head (governor) is the word that a dependent belongs to in the parse tree. Dependent "
+        "→ syntactic "
+        "head: the dependent's largest weight is on its syntactic head. Syntactic head → dependent: the other way "
+        "round. Compared over all words: no other word gives the dependent more weight than its syntactic head does. "
+        "Each attention head was selected on one half of the sentences and is reported on the other. Gain is over the "
+        "best fixed offset (baseline). Same data: selected and reported on all sentences, as in the papers. Control: "
+        "the best head of the same model with random weights. For relations with fewer than 100 pairs no head is "
+        "selected."
     )
     heading, figures = "Relations between words", ("relations", "arcs")
     return Part.of("relations", heading, note, columns, table, figures=figures, words={0, 1})
+
+
+def direction_label(direction: object) -> str:
+    """A direction in words, without "governor"."""
+    name = plain(direction, 20)
+    return DIRECTIONS.get(name, name)
+
+
+def relation_words(relation: object) -> str:
+    """`direct objects (obj)`; a relation that is not of Universal Dependencies has only its name."""
+    name = plain(relation, 60)
+    words = RELATIONS.get(name.partition(":")[0])
+    return f"{words} ({name})" if words else f"the relation “{name}”"
 
 
 def _offset(value: Any) -> str:
@@ -178,15 +238,35 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
             best.setdefault(row["relation"], row)
     if not best:
         none = "No evidence that a head shows a relation better than the best fixed offset does"
-        yield Finding("", none, (), kind="relations")
+        yield Finding("", none, (), kind="relations", is_null=True)
     for row in list(best.values())[:BEST_RELATIONS]:
         sentence = (
-            f"Relation {plain(row['relation'], 60)}, {plain(row['direction'], 20)}: the best fixed offset is right in "
-            f"{short_number(row['baseline'])} of the pairs; the head chosen on other sentences is"
+            f"Relation {plain(row['relation'], 60)}, {direction_label(row['direction'])}: the best fixed "
+            f"offset is right in "
+            f"{short_number(row['baseline'])} of the pairs; the head selected on other sentences is"
         )
         head, rival = head_estimate(study, row, "accuracy"), row["accuracy"] - row["gain"]
         is_clear, strength = head.low > rival, head.strength(rival)
-        yield Finding("", sentence, (head,), kind="relations", is_clear=is_clear, strength=strength)
+        headline = Headline(
+            f"links {relation_words(row['relation'])} to their syntactic heads in",
+            percent(head.value),
+            "of the pairs",
+            join_details(
+                percent_interval(head.low, head.high),
+                f"a fixed offset is right in {percent(row['baseline'])}",
+                direction_label(row["direction"]),
+            ),
+            head.head,
+        )
+        yield Finding(
+            "",
+            sentence,
+            (head,),
+            kind="relations",
+            is_clear=is_clear,
+            strength=strength,
+            headline=headline,
+        )
 
 
 def _fact(record: Mapping[str, Any]) -> str:
@@ -195,7 +275,7 @@ def _fact(record: Mapping[str, Any]) -> str:
 
 SECTION = Section(
     figures={41: BestHeads},
-    parts={90: part},
+    parts={20: part},
     findings={80: findings},
     facts={20: Fact("treebank", _fact)},
 )

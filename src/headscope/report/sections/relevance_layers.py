@@ -36,10 +36,9 @@ class RelevanceLayers(StudyFigure):
     name = "relevance-layers"
     title = "Where relevance goes, by layer"
     caption = (
-        "In parts of what the model says. Layer −1 is what comes before the first layer (embeddings), the last one "
-        "what comes after all layers. What leaves a layer, and enters the next one, is what entered it, what biases "
-        "add and, in a decoder, what the source gave; the rest is lost: rounding by voita's rules, by AttnLRP's what "
-        "the softmax drops."
+        "As fractions of the prediction. Layer −1 is before the first layer (embeddings), the last one is "
+        "after all layers. What leaves a layer is what entered it, plus what biases add and, in a decoder, what the "
+        "source contributes. The rest is lost: rounding under Voita's rules, or what the softmax drops under AttnLRP's."
     )
 
     def draw(self, study: Study) -> Figure:
@@ -56,7 +55,7 @@ class RelevanceLayers(StudyFigure):
                 keys = {label: (stack, part) for part, label in parts.items()}
                 lines = {label: lines_of[key] for label, key in keys.items() if key in lines_of}
                 title = heading if len(stacks) == 1 else f"{plain(stack, 12)}: {heading}"
-                panels += [Lines(title, "part of what is said", lines)] if lines else []
+                panels += [Lines(title, "fraction of the prediction", lines)] if lines else []
             rows.append(panels)
         rules = entry_of(study.record, "importance", "rules")
         subtitle = model_name(study) + (f", rules of {plain(rules, 20)}" if rules else "")
@@ -70,9 +69,9 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     rows = rows_by_layer(study, table, "part", parts)
     rows.sort(key=lambda row: float(row[0].key or 0))  # by stack, then by layer
     note = (
-        "What the model says, shared out among what it was made of, in parts of it. What leaves a layer is what enters "
-        "it, what biases add, what the source gives and what is lost; of it, heads is what came through attention. "
-        "Layer −1 is the embeddings, the last one what comes after all layers."
+        "The prediction is divided among what it was computed from, as fractions of it. What leaves a layer is what "
+        "enters it, plus what biases add and what the source contributes, minus what is lost. Heads: the part that "
+        "came through attention. Layer −1 is the embeddings, the last one is after all layers."
     )
     columns, source = ("layer", *parts), ("relevance_layers.csv", ("relevance-layers",))
     return Part("relevance", "Where relevance goes", note, columns, rows, *source)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -11,18 +12,28 @@ from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from headscope.report.drawing.palette import INK, MISSING, MUTED
+from headscope.report.drawing.palette import INK, MISSING
 from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StackFigure
 from headscope.report.drawing.style import draw_legend, legible, number_cells, write_in_cell
-from headscope.report.finding import Finding, head_estimate
+from headscope.report.finding import (
+    Finding,
+    HeadEstimate,
+    Headline,
+    head_estimate,
+    join_details,
+    percent,
+    percent_interval,
+)
 from headscope.report.head_cards import Role, roles_by_head
-from headscope.report.role_groups import FAMILIES, family_of
+from headscope.report.role_groups import FAMILIES, family_of, tendency_family
 from headscope.report.section import Section
 from headscope.report.shared_heads import HeadKey, count_heads, count_text, is_shared, keys_of
 from headscope.report.study_access import model_name, shape_of, stacks_of
 from headscope.report.table_cells import Cell, Part, head_cell, interval_cell, number_cell
+from headscope.report.tendencies import RULE, tendencies
 from headscope.report.text import plain
+from headscope.study.schema.names import RoleName
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -34,6 +45,7 @@ if TYPE_CHECKING:
 MOST_ROLES = 5
 CELL_WIDE, CELL_HIGH, CELL_SMALL = 0.52, 0.34, 0.22
 MOST_WITH_TEXT = 16  # heads across; with more, only colours are shown
+PALE = 0.35  # share of the family's colour in the cell of a tendency
 LEFT, RIGHT, BOTTOM = 0.45, 0.2, 0.35
 LEGEND_ROW, LEGEND_WIDE = 0.2, 1.25
 
@@ -45,9 +57,10 @@ class RoleMap(StackFigure):
     table = "roles"
     title = "The main role of each head"
     caption = (
-        "Each cell is a head with the one of its roles that says most: relations, antecedents and rare words before "
-        "positions, these before kinds of tokens, how broad or sure attention is last; of several alike the strongest. "
-        "A dot marks heads with several roles, grey those for which no rule holds."
+        "Each cell is a head with its most informative role: relations, antecedents and rare words come before "
+        "positions, positions before kinds of tokens, and diffuse or peaked attention is last. Among equal roles the "
+        "strongest is shown. A dot marks heads with several roles. Paler cells have no clear role and show a tendency. "
+        f"{RULE} Grey: neither."
     )
 
     @classmethod
@@ -58,25 +71,31 @@ class RoleMap(StackFigure):
     def draw(self, study: Study) -> Figure:
         layers, heads = shape_of(study, self.stack)
         roles = roles_by_head(study)
-        cells: dict[tuple[int, int], tuple[str, str, bool]] = {
-            key[1:]: (*family_of(of_head[0].name, study), len(of_head) > 1)
+        cells: dict[tuple[int, int], _RoleCell] = {
+            key[1:]: _RoleCell(*family_of(of_head[0].name, study), is_several=len(of_head) > 1)
             for key, of_head in roles.items()
+            if key[0] == self.stack
+        }
+        cells |= {
+            key[1:]: _RoleCell(*tendency_family(tendency.name), is_pale=True)
+            for key, tendency in tendencies(study).items()
             if key[0] == self.stack
         }
         has_text = heads <= MOST_WITH_TEXT
         wide, high = (CELL_WIDE, CELL_HIGH) if has_text else (CELL_SMALL, CELL_SMALL)
-        present = {family for family, _, _ in cells.values()}
+        present = {cell.family for cell in cells.values()}
         families = [name for name in FAMILIES if name in present]
         subtitle = f"{model_name(study)}, {plain(self.stack)} · layers down, heads across"
         width = max(LEFT + heads * wide + RIGHT, 5.2)
         across = max(int((width - LEFT) / LEGEND_WIDE), 1)
-        legend = LEGEND_ROW * -(-(len(families) + 2) // across) + 0.1
+        legend = LEGEND_ROW * -(-(len(families) + 3) // across) + 0.1
         body = layers * high + BOTTOM + legend
         with open_sheet(self.title, subtitle, width, body, 0.12) as sheet:
             ax = sheet.add_axes(LEFT, 0, heads * wide, layers * high)
             _draw_cells(ax, (layers, heads), cells, has_text=has_text)
             dot = Line2D([], [], marker="o", color=INK, linestyle="none", markersize=3)
-            handles = family_handles(families) | {"several roles": dot}
+            handles = family_handles(families) | {"paler: tendency": _pale_handle()}
+            handles |= {"several roles": dot}
             spaces = {"handlelength": 1.2, "handleheight": 1.0, "borderaxespad": 0.2}
             draw_legend(sheet.figure, handles, (LEFT / width, 0.0), ncols=across, **spaces)
             return sheet.figure
@@ -84,28 +103,56 @@ class RoleMap(StackFigure):
 
 def family_handles(families: Iterable[str]) -> dict[str, Artist]:
     """Entries of a legend for families of roles, and for no role."""
-    colours = {name: FAMILIES[name] for name in families} | {"no rule holds": MISSING}
+    colours = {name: FAMILIES[name] for name in families} | {"no clear role": MISSING}
     return {name: Rectangle((0, 0), 1, 1, facecolor=colours[name]) for name in colours}
+
+
+@dataclass(frozen=True)
+class _RoleCell:
+    """What a cell of the map shows: a family of roles and a short text, paler for a tendency."""
+
+    family: str
+    text: str
+    is_several: bool = False
+    is_pale: bool = False
+
+    @property
+    def colour(self) -> tuple[float, ...]:
+        colour = FAMILIES[self.family]
+        return _paler(colour) if self.is_pale else to_rgb(colour)
+
+
+def _paler(colour: str) -> tuple[float, ...]:
+    return tuple(
+        PALE * part + (1 - PALE) * grey
+        for part, grey in zip(to_rgb(colour), to_rgb(MISSING), strict=True)
+    )
+
+
+def _pale_handle() -> Artist:
+    return Rectangle((0, 0), 1, 1, facecolor=_paler(FAMILIES["special tokens"]))
 
 
 def _draw_cells(
     ax: Axes,
     shape: tuple[int, int],
-    cells: dict[tuple[int, int], tuple[str, str, bool]],
+    cells: dict[tuple[int, int], _RoleCell],
     *,
     has_text: bool,
 ) -> None:
-    """cells: family, text, and whether there are several roles, by (layer, head)."""
+    """cells: by (layer, head)."""
     layers, heads = shape
     for layer, head in product(range(layers), range(heads)):
-        family, text, is_several = cells.get((layer, head), ("", "", False))
-        colour, corner = FAMILIES.get(family, MISSING), (head + 0.03, layer + 0.04)
+        cell, corner = cells.get((layer, head)), (head + 0.03, layer + 0.04)
+        colour = cell.colour if cell else to_rgb(MISSING)
         ax.add_patch(Rectangle(corner, 0.94, 0.92, facecolor=colour, linewidth=0))
-        ink = legible(to_rgb(colour)) if family else MUTED
-        if has_text and family:
-            size = 6.8 if len(text) <= 5 else 5.6
-            write_in_cell(ax, head + 0.5, layer + 0.54, text, size, ink)
-        if is_several:
+        if cell is None:
+            continue
+        ink = legible(colour)
+        if has_text:
+            size = 6.8 if len(cell.text) <= 5 else 5.6
+            write_in_cell(ax, head + 0.5, layer + 0.54, cell.text, size, ink)
+        if cell.is_several:
             size = 2.4 if has_text else 1.8
             ax.plot(head + 0.88, layer + 0.18, "o", color=ink, markersize=size)
     number_cells(ax.xaxis, heads, 1 if has_text else 4)
@@ -120,13 +167,13 @@ def part(study: Study) -> Part | None:
     rows = []
     for key in sorted(roles, key=lambda key: (stacks.index(key[0]), key[1:])):
         for role in roles[key]:
-            below = "" if role.is_sure else " (the interval reaches below)"
+            below = "" if role.is_sure else " (the interval reaches below the threshold)"
             value = interval_cell(role.value, role.low, role.high), number_cell(role.baseline)
             rule = Cell(f"{plain(role.rule)}{below}", role.rule)
             rows.append([head_cell(study, key), Cell(role.name, role.name), *value, rule])
     note = (
-        f"{len(roles)} of {len(keys_of(study.heads))} heads have a role by the rules named here, several heads more "
-        "than one. A head's card shows it at work: choose a head."
+        f"{len(roles)} of {len(keys_of(study.heads))} heads have a role by the rules in the last column. A head can "
+        "have several. Choose a head to see examples from the texts."
     )
     columns = ("head", "role", "value", "baseline", "rule")
     return Part("roles", "What each head does", note, columns, rows, words={1, 4})
@@ -144,7 +191,7 @@ def findings(study: Study) -> Iterator[Finding]:
         none = (
             f"No evidence that any of the {count_heads(study, heads)} heads has a role by the rules"
         )
-        yield Finding("", none, (), kind="roles")
+        yield Finding("", none, (), kind="roles", is_null=True)
         return
     places_of: dict[str, list[HeadKey]] = defaultdict(list)
     for key, role in sure.items():
@@ -162,15 +209,76 @@ def findings(study: Study) -> Iterator[Finding]:
     (stack, layer, head), best = max(sure.items(), key=lambda item: item[1].strength)
     row = {"stack": stack, "layer": layer, "head": head, **vars(best)}
     at = " at each site" if is_shared(study) else ""
-    by_value = f"; {count_heads(study, roles)} by the value alone, as the map counts"
+    many = count_text(study, sure, heads)
+    by_value = (
+        f" For {count_heads(study, roles)} the value alone is beyond the threshold, as on the map."
+        if len(roles) > len(sure)
+        else ""
+    )
     sentence = (
-        f"{count_text(study, sure, heads)} have a role for sure (the whole interval is beyond the rule's threshold"
-        f"{by_value if len(roles) > len(sure) else ''}), by their main role{at}: {names}; "
-        f"the clearest, {best.name}, is"
+        f"{many} have a clear role, by their main role{at}: {names}. Clear: the whole interval is beyond the rule's "
+        f"threshold.{by_value} The clearest, {best.name}, is"
     )
     clearest = head_estimate(study, row, "value")
     strength = clearest.strength(best.threshold)
-    yield Finding("", sentence, (clearest,), kind="roles", strength=strength)
+    yield Finding(
+        "",
+        sentence,
+        (clearest,),
+        kind="roles",
+        strength=strength,
+        headline=_headline(study, sure, many),
+    )
+
+
+# What a head with a role does: words before and after the value as a percentage
+DOES: Mapping[str, tuple[str, str]] = {
+    "previous token": ("gives", "of its attention to the previous token"),
+    "next token": ("gives", "of its attention to the next token"),
+    "same token": ("gives", "of its attention to the token itself"),
+    "classification token": ("gives", "of its attention to the classification token"),
+    "separators": ("gives", "of its attention to separators"),
+    "special tokens": ("gives", "of its attention to special tokens"),
+    "punctuation": ("gives", 'of its attention to "." and ","'),
+    "sink": ("gives", "of its attention to one and the same token of a text"),
+    "diffuse": ("spreads its attention widely: its entropy is", "of the maximum"),
+    "peaked": ("looks at single words: its largest weight on content is", "on average"),
+    "coreferential": ("finds the antecedent of", "of the mentions"),
+    "rare words": ("looks at one of the two rarest words in", "of the sentences"),
+}
+
+
+def _headline(study: Study, sure: Mapping[HeadKey, Role], many: str) -> Headline:
+    """The clearest role in one sentence; relations and antecedents have findings of their own."""
+
+    def rank(item: tuple[HeadKey, Role]) -> tuple[bool, bool, float]:
+        role = item[1]
+        is_vague = role.name in ("diffuse", "peaked", "special tokens", "block")
+        return (
+            family_of(role.name, study)[0] not in ("relation", "coreference"),
+            not is_vague,
+            role.strength,
+        )
+
+    (stack, layer, head), role = max(sure.items(), key=rank)
+    if not rank(((stack, layer, head), role))[0]:
+        return Headline("", many, "have a clear role")
+    row = {"stack": stack, "layer": layer, "head": head, **vars(role)}
+    estimate: HeadEstimate = head_estimate(study, row, "value")
+    parsed = RoleName.parse(role.name)
+    if parsed.is_positional:
+        before, after = "has its largest weight in", f"of the positions at offset {parsed.detail}"
+    elif role.name in DOES:
+        before, after = DOES[role.name]
+    else:
+        before, after = f"has the role “{role.name}”:", ""
+    return Headline(
+        before,
+        percent(estimate.value),
+        after,
+        join_details(percent_interval(estimate.low, estimate.high), f"{many} have a clear role"),
+        estimate.head,
+    )
 
 
 def _threshold(roles: list[Role]) -> str:

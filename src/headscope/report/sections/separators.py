@@ -44,10 +44,10 @@ class NoOpGradients(StudyFigure):
     table = "gradients"
     title = TITLE
     caption = (
-        "Left: the attention that each kind of token gets. Then the mean gradient by a weight on such a token over "
-        "that by a weight on other tokens (1: the same): as it is, times the weight, and less its row's mean, which "
-        f"counts where weight goes instead; below the broken line ({SMALL}) a gradient is called small. Log scale. "
-        "Bands are 95 % intervals over texts."
+        "Left: the attention to each kind of token. Then the mean gradient with respect to a weight on such a token, "
+        "divided by that for other tokens (1: equal): as it is, times the weight, and minus its row's mean, which "
+        f"accounts for where the weight would go instead. Below the broken line ({SMALL}) a gradient is called small. "
+        "Log scale. Bands are 95 % intervals over texts."
     )
 
     def draw(self, study: Study) -> Figure:
@@ -102,4 +102,4 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
         yield Finding("", sentence, (), kind="separators", is_clear=verdict.holds is not None)
 
 
-SECTION = Section(figures={61: NoOpGradients}, parts={150: part}, findings={120: findings})
+SECTION = Section(figures={61: NoOpGradients}, parts={50: part}, findings={120: findings})
