@@ -161,6 +161,7 @@ class Layout:
     encoder: Tokens | None = None
     decoder: Tokens | None = None
     targets: Tokens | None = None
+    plans: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     _chunks: dict[tuple[str, int], list[Chunk]] = field(
         default_factory=dict, compare=False, repr=False
     )

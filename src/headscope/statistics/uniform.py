@@ -10,12 +10,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headscope.model.attention import Attention
+from headscope.model.row_sums import RowQuantities
 from headscope.statistics.base import PerSequence, stack_order
 from headscope.statistics.sinks import column_means, first_mass
 from headscope.tables import Row, TableRow
 
-OFFSETS = {"previous": -1, "self": 0, "next": 1}
+OFFSETS = ("previous", "self", "next")  # in the order of `row_sums.NEAREST`
 CLASSES = ("cls", "sep", "punctuation", "special")  # in the order of `Tokens.classes`
 NAMES = (*OFFSETS, *CLASSES, "first", "sink")
 
@@ -24,15 +24,30 @@ class UniformShares(PerSequence):
     """A table by layer; no rows of heads. If masks differ between heads it is their mean."""
 
     definitions = {}
+    quantities = frozenset({"visibility"})
 
-    def measure(self, attention: Attention) -> Tensor | None:
+    def measure(self, attention: RowQuantities) -> Tensor | None:
         """[sequence, 1, name]."""
-        uniform = attention.through("uniform", attention.uniform)
-        masses = [_at_offset(uniform, offset) for offset in OFFSETS.values()]
-        largest = column_means(uniform).amax(dim=-1)
+        visibility = attention.visibility
+        sequences = len(attention.lengths)
+        # [sequence, head or 1, key], and so on
+        received, nearest, own = (
+            sums.expand(sequences, *sums.shape[1:])
+            for sums in (
+                visibility.uniform_columns,
+                visibility.uniform_nearest,
+                visibility.uniform_own,
+            )
+        )
+        rows = attention.lengths.to(received.dtype)[:, None, None]
+        if not attention.within_one_text:
+            nearest, own = torch.full_like(nearest, torch.nan), None
+        largest = column_means(attention, received, own).amax(dim=-1)
         sink = torch.where(largest < 0, torch.nan, largest)
-        masses += [*uniform.class_mass.unbind(dim=-1), first_mass(uniform), sink]
-        return torch.stack(masses, dim=-1).mean(dim=1, keepdim=True)
+        classes = torch.bmm(received, attention.key.classes.to(received.dtype))
+        first = first_mass(attention, received, own)
+        masses = [nearest / rows, classes / rows, first[..., None], sink[..., None]]
+        return torch.cat(masses, dim=-1).mean(dim=1, keepdim=True)
 
     def table(self) -> list[Row]:
         return []
@@ -52,9 +67,3 @@ class UniformShares(PerSequence):
         return {"uniform": rows}
 
 
-def _at_offset(attention: Attention, offset: int) -> Tensor:
-    """[sequence, head]: mass at this offset, averaged over all rows; NaN where two texts are compared."""
-    if not attention.within_one_text:
-        return torch.full_like(attention.column_mass[..., 0], torch.nan)
-    diagonal = attention.weights.diagonal(offset=offset, dim1=-2, dim2=-1)
-    return diagonal.sum(dim=-1) / attention.length
