@@ -17,6 +17,7 @@ def doctor() -> None:
     from headscope.model import zoo
     from headscope.model.bfloat16 import STATES, bfloat16_state
     from headscope.model.families import families
+    from headscope.model.fold import has_numba
     from headscope.model.load import load
     from headscope.study.run_record import versions
 
@@ -30,6 +31,8 @@ def doctor() -> None:
     devices += ["mps"] if torch.backends.mps.is_available() else []
     typer.echo(f"devices   {', '.join(devices)}; {torch.get_num_threads()} threads")
     typer.echo(f"bfloat16  {STATES[bfloat16_state()]}")
+    compiled = "numba" if has_numba() else "not compiled: pip install numba makes them faster"
+    typer.echo(f"row sums  {compiled}")
     typer.echo(f"families  {', '.join(families())}")
     typer.echo(f"cache     {zoo.cache_directory()}")
     for name in zoo.MODELS:

@@ -22,7 +22,7 @@ from headscope.model.row_sums import (
     RowQuantities,
     RowRequest,
     Visibility,
-    area_means,
+    picture,
     segments_of,
 )
 from headscope.model.tokens import Tokens
@@ -316,9 +316,7 @@ class Attention(RowQuantities):
 
     def picture_of(self, sequence: int) -> Tensor:
         """[head, SIDE, SIDE]: the map of a sequence, averaged over areas."""
-        weights = self.weights[sequence]
-        rows, keys = (area_means(n, weights.dtype).to(weights.device) for n in weights.shape[-2:])
-        return rows @ weights @ keys.T
+        return picture(self.weights[sequence])
 
     @cached_property
     def offset_mass(self) -> Tensor:

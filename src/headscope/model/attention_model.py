@@ -24,8 +24,8 @@ from headscope.model.fixed_attention import get_fixed_heads
 from headscope.model.lenses import Lens, make_lens
 from headscope.model.manifest import Cut
 from headscope.model.reading import TextReading
-from headscope.model.sample_inputs import accepts, prepare_for_dtype, run_base_model, sample_inputs
 from headscope.model.row_sums import Wanted
+from headscope.model.sample_inputs import accepts, prepare_for_dtype, run_base_model, sample_inputs
 from headscope.model.seam import CallInspector, Observer, Seam
 from headscope.model.seam_backend import SeamBackend, added, callable_parts
 from headscope.model.self_check import self_check

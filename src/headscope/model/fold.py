@@ -1,7 +1,7 @@
 """Attention of a whole batch with the sums of its rows, without keeping any map: the fast path of the seam.
 
 Scores of a few sequences at a time are written into a buffer that stays in the cache; the compiled pass
-(`row_kernel`) turns them into weights in place and adds them to the sums; then the weights are multiplied by the values.
+(`row_kernel`) turns them into weights in place and adds them to the sums; then they are multiplied by the values.
 Long sequences come in strips of query rows, so that memory grows with the length and not with its square.
 
 It needs numba, a CPU, float32, no gradients, and real tokens without gaps; anything else takes the path of `kernels`.
@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -194,7 +195,8 @@ def plan_fold(layout: Layout, stack: str) -> FoldPlan | None:
     assert sides is not None, stack
     if stack not in layout.plans:
         layout.plans[stack] = FoldPlan.of(*sides)
-    return layout.plans[stack]
+    plan: FoldPlan | None = layout.plans[stack]
+    return plan
 
 
 def attend_and_fold(
@@ -212,7 +214,9 @@ def attend_and_fold(
         rows = queries
         if count == 1 and heads * queries * (last - first) > STRIP_CELLS:
             rows = max(32, STRIP_CELLS // (heads * (last - first)))
-        key, value = (states[group, :, first:last].flatten(0, 1) for states in (call.key, call.value))
+        key, value = (
+            states[group, :, first:last].flatten(0, 1) for states in (call.key, call.value)
+        )
         for start in range(0, queries, rows):
             stop = min(start + rows, queries)
             # A causal strip sees no keys beyond its last row.
@@ -241,7 +245,9 @@ def _scores(
     count, heads, length, width = query.shape
     keys = key.shape[1]
     scores = scratch.take("folded", (count, heads, length, keys), query)
-    products = scores.view(len(key), -1, keys)  # query heads that share a key head are next to each other
+    products = scores.view(
+        len(key), -1, keys
+    )  # query heads that share a key head are next to each other
     torch.baddbmm(
         products,
         query.reshape(len(key), -1, width),
@@ -370,6 +376,11 @@ def _fold() -> Any:
     return fold
 
 
+def thread_count() -> int:
+    """As many threads as torch uses."""
+    return torch.get_num_threads()
+
+
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads)
@@ -377,9 +388,9 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 def _in_threads(work: Callable[[tuple[int, int]], object], heads: int) -> None:
     """Call `work` with ranges of heads, in as many threads as torch uses: it releases the interpreter's lock."""
-    threads = min(torch.get_num_threads(), heads)
+    threads = min(thread_count(), heads)
     if threads == 1:
         work((0, heads))
         return
     cuts = [heads * i // threads for i in range(threads + 1)]
-    list(_pool(threads).map(work, zip(cuts, cuts[1:], strict=False)))
+    list(_pool(threads).map(work, pairwise(cuts)))

@@ -30,14 +30,22 @@ _BIAS, _MANTISSA = np.int32(127), np.int32(23)  # of the exponent of a float32, 
 # ln 2 in two parts: the first has few digits, so that its multiples are exact (Cody and Waite).
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 # Coefficients of the minimax polynomial of (exp(r) - 1 - r) / r**2 for |r| <= ln(2) / 2 (Cephes, expf).
-_P0, _P1, _P2 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
-_P3, _P4, _P5 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
+_P0, _P1, _P2 = (
+    np.float32(1.9875691500e-4),
+    np.float32(1.3981999507e-3),
+    np.float32(8.3334519073e-3),
+)
+_P3, _P4, _P5 = (
+    np.float32(4.1665795894e-2),
+    np.float32(1.6666665459e-1),
+    np.float32(5.0000001201e-1),
+)
 
 # Sums may be reassociated, which vectorises them; NaN and infinity keep their meaning.
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _bits(typing_context: Any, value: Any) -> Any:
     """The representation of a float32 as an int32."""
 
@@ -47,7 +55,7 @@ def _bits(typing_context: Any, value: Any) -> Any:
     return types.int32(types.float32), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _from_bits(typing_context: Any, value: Any) -> Any:
     """The float32 with the representation of an int32."""
 
@@ -77,7 +85,7 @@ def _exp_of(x):  # type: ignore[no-untyped-def]
     p = p * rest + _P4
     p = p * rest + _P5
     p = p * rest * rest + rest + _ONE
-    return p * _from_bits((_bits(rounded) - _ROUND_BITS + _BIAS) << _MANTISSA)
+    return p * _from_bits((_bits(rounded) - _ROUND_BITS + _BIAS) << _MANTISSA)  # type: ignore[call-arg]
 
 
 _exp = _compiled(_exp_of, fastmath={"contract"})
@@ -205,8 +213,21 @@ def _fold(scores, strip, query, key, tokens, wanted, heads, sums):  # type: igno
     """
     start, is_causal, is_one_text, has_segments, has_positions = strip
     penalty, content, content_rows, own, alike = tokens
-    (row_max, content_max, entropy, quarters, offsets, argmax, diagonal, segments, near, by_offset, rows, maps) = sums
-    count_rows, count_keys = scores.shape[2], scores.shape[3]
+    (
+        row_max,
+        content_max,
+        entropy,
+        quarters,
+        offsets,
+        argmax,
+        diagonal,
+        segments,
+        near,
+        by_offset,
+        rows,
+        maps,
+    ) = sums
+    count_rows = scores.shape[2]
     longest = penalty.shape[1]
     columns, shifted = np.zeros(longest, np.float32), np.zeros(2 * longest - 1, np.float32)
     extremes = np.zeros((4, 2), np.float32)
@@ -214,6 +235,7 @@ def _fold(scores, strip, query, key, tokens, wanted, heads, sums):  # type: igno
         first_query, queries = query[0, s], query[1, s]
         first_key, keys = key[0, s], key[1, s]
         penalty_s, content_s = penalty[s, :keys], content[s, :keys]
+        text_has_content = content_s.max() > _ZERO
         for h in range(heads[0], heads[1]):
             prepared = 0  # rows whose extremes are known
             used = 0  # rows in the block so far
@@ -249,8 +271,10 @@ def _fold(scores, strip, query, key, tokens, wanted, heads, sums):  # type: igno
                 row_max[s, h, i] = _ONE / total
                 entropy[s, h, i] = math.log(total) - mean
                 difference = max(of_content - largest, _LOWEST)
-                share = _exp(difference) / total if of_content - largest >= _LOWEST else _ZERO
-                content_max[s, h, i] = share if has_content else -_ONE
+                is_positive = has_content and of_content - largest >= _LOWEST
+                share = _exp(difference) / total if is_positive else _ZERO
+                # As if hidden keys had a weight of 0; below 0 if the text has no content at all
+                content_max[s, h, i] = share if has_content or text_has_content else -_ONE
                 _add(row, columns)
                 if is_one_text:
                     _add(row, shifted[longest - 1 - i :])

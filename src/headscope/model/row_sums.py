@@ -22,7 +22,9 @@ POSITIONS = 128  # of the mean map over absolute positions
 SIDE = 64  # of the picture of a map
 NEAREST = (-1, 0, 1)  # offsets
 
-RowRequest = Callable[[Tokens, str], Tensor]  # tokens and stack: positions [sequence, row], -1 for none
+RowRequest = Callable[
+    [Tokens, str], Tensor
+]  # tokens and stack: positions [sequence, row], -1 for none
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,9 @@ class Visibility:
                     dim=-1,
                 )
                 nearest = masses if nearest is None else nearest + masses
-        assert columns is not None and rows is not None and none is not None
+        assert columns is not None
+        assert rows is not None
+        assert none is not None
         return cls(
             torch.cat(counts, dim=-1),
             rows,
@@ -122,13 +126,11 @@ class RowQuantities:
     rows: slice = slice(None)
     lens: str = "raw"
     examples: tuple[int, ...] = ()
-    row_max: Tensor
-    row_entropy: Tensor
-    content_row_max: Tensor
-    content_argmax_offsets: Tensor
-    column_mass: Tensor
-    offset_mass: Tensor
-    diagonal: Tensor
+
+    @cached_property
+    def column_mass(self) -> Tensor:
+        """[sequence, head, key]: the weight a key receives, summed over all query rows."""
+        raise NotImplementedError
 
     @property
     def within_one_text(self) -> bool:
@@ -192,7 +194,7 @@ class RowSums(RowQuantities):
     _pictures: dict[int, Tensor] = field(default_factory=dict)
 
     @cached_property
-    def column_mass(self) -> Tensor:  # type: ignore[override]
+    def column_mass(self) -> Tensor:
         """[sequence, head, key]: the weight a key receives, summed over all query rows."""
         return self.quarter_mass.sum(dim=2)
 
@@ -237,7 +239,14 @@ def _pairs(mask: Tensor) -> Tensor:
     """
     width = 2 * mask.shape[-1] - 1
     spectrum = torch.fft.rfft(mask, n=width).abs().square()
-    return torch.fft.fftshift(torch.fft.irfft(spectrum, width), dim=-1).round()
+    pairs: Tensor = torch.fft.fftshift(torch.fft.irfft(spectrum, width), dim=-1).round()
+    return pairs
+
+
+def picture(weights: Tensor) -> Tensor:
+    """[…, SIDE, SIDE]: maps […, query, key] averaged over areas."""
+    rows, keys = (area_means(n, weights.dtype).to(weights.device) for n in weights.shape[-2:])
+    return rows @ weights @ keys.T
 
 
 @lru_cache(maxsize=64)

@@ -36,7 +36,9 @@ from headscope.model.tokens import Chunk, Layout, Marks, Tokens, layout_of
 
 Observer = Callable[[Attention], None]
 GradientObserver = Callable[[Attention, Tensor], None]  # in the backward pass, with dLoss/dWeights
-SumsObserver = Callable[[RowQuantities], None]  # with whole maps (`Attention`) or their sums (`RowSums`)
+SumsObserver = Callable[
+    [RowQuantities], None
+]  # with whole maps (`Attention`) or their sums (`RowSums`)
 CallInspector = Callable[[Site, Call], None]  # before each call, with its queries, keys and values
 
 

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from headscope.heads import Site
-from headscope.model.row_sums import RowQuantities
-from headscope.statistics.base import SHARES, Definition, Statistic
+from headscope.statistics.base import SHARES, Definition, Quantities, Statistic
 from headscope.statistics.by_offset import OffsetSums, add_centred
 from headscope.tables import Moments, Row, rows_of
 
@@ -53,7 +52,7 @@ class Argmax(Statistic):
         super().__init__(names)
         self._sums: dict[Site, ShareSums] = {}
 
-    def update(self, attention: RowQuantities) -> None:
+    def update(self, attention: Quantities) -> None:
         if attention.within_one_text:
             counts = attention.content_argmax_offsets
             tokens = attention.query

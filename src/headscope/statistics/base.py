@@ -15,12 +15,15 @@ import torch
 from torch import Tensor
 
 from headscope.heads import Head, Site
+from headscope.model.attention import Attention
 from headscope.model.lenses import ROWS, SIGN
-from headscope.model.row_sums import Wanted
+from headscope.model.row_sums import RowSums, Wanted
 from headscope.tables import STACKS, Moments, Row, TableRow, rows_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+Quantities = Attention | RowSums  # what a statistic with `quantities` is updated with
 
 ANY: frozenset[str] = frozenset()  # sums of weights are defined for any map
 SUMS = frozenset({ROWS})
@@ -61,8 +64,8 @@ class Statistic(ABC):
     of_raw  False: it compares the map of a lens with raw attention
     lens    the only lens that it is computed through, if any
 
-    quantities  the quantities that it is computed from (attributes of `RowSums`); `update` then gets an `Attention` or a
-                `RowSums`, in which sequences may differ in length. None: it needs whole maps
+    quantities  the attributes of `RowSums` that it is computed from; `update` then gets an `Attention` or a `RowSums`, in
+                which sequences may differ in length. None: it needs whole maps
     """
 
     definitions: ClassVar[dict[str, Definition]]

@@ -13,9 +13,8 @@ from typing import Self
 from torch import Tensor
 
 from headscope.heads import Site
-from headscope.model.row_sums import RowQuantities
 from headscope.model.tokens import CLASSES
-from headscope.statistics.base import PerSequence, mass_on
+from headscope.statistics.base import PerSequence, Quantities, mass_on
 from headscope.tables import Row
 
 
@@ -33,7 +32,7 @@ class ClassMass(PerSequence):
         super().__init__(names)
         self._present: dict[Site, set[str]] = {}
 
-    def measure(self, attention: RowQuantities) -> Tensor:
+    def measure(self, attention: Quantities) -> Tensor:
         present = self._present.setdefault(attention.site, set())
         if len(present) < len(self.definitions):
             key = attention.key

@@ -12,8 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headscope.model.row_sums import RowQuantities
-from headscope.statistics.base import SHARES, Definition, PerSequence
+from headscope.statistics.base import SHARES, Definition, PerSequence, Quantities
 
 
 class Entropy(PerSequence):
@@ -41,10 +40,12 @@ class Entropy(PerSequence):
 
     quantities = frozenset({"row_entropy", "visibility"})
 
-    def measure(self, attention: RowQuantities) -> Tensor:
+    def measure(self, attention: Quantities) -> Tensor:
         entropies = attention.row_entropy
         means = attention.row_means(entropies, slice(0, 3, 2))
-        share = (entropies * _shares(attention.visibility.key_counts).to(entropies.dtype)).sum(dim=-1)
+        share = (entropies * _shares(attention.visibility.key_counts).to(entropies.dtype)).sum(
+            dim=-1
+        )
         return torch.cat([means, share[..., None]], dim=-1)
 
 

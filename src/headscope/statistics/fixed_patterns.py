@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from headscope.model.fixed_patterns import LOOK_AHEAD, fixed_pattern
-from headscope.model.row_sums import RowQuantities, Wanted
+from headscope.model.row_sums import Wanted
 from headscope.model.tokens import Tokens
-from headscope.statistics.base import Definition, PerSequence
+from headscope.statistics.base import Definition, PerSequence, Quantities
 
 ROWS = 4
 POINTED = ("current", "previous", "next", "first")  # all on one token
@@ -56,7 +56,7 @@ class FixedPatterns(PerSequence):
     def wanted(self, examples: Sequence[int]) -> Wanted:
         return Wanted(requests=(middle_rows,))
 
-    def measure(self, attention: RowQuantities) -> Tensor | None:
+    def measure(self, attention: Quantities) -> Tensor | None:
         if not attention.within_one_text:
             return None
         is_causal = attention.site.stack == "decoder"
@@ -119,9 +119,7 @@ def _patterns_of(
 
 
 @lru_cache(maxsize=256)
-def _patterns(
-    length: int, is_causal: bool, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
+def _patterns(length: int, is_causal: bool, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """The keys of POINTED [row, pattern]; the rows of SPREAD [pattern, row, key] and their entropies [pattern, row]."""
     rows = list(rows_of(length))
     pointed = [fixed_pattern(name, length)[rows].argmax(dim=-1) for name in POINTED]

@@ -25,9 +25,9 @@ from torch import Tensor
 
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, Site
-from headscope.model.row_sums import RowQuantities, Wanted
+from headscope.model.row_sums import Wanted
 from headscope.model.tokens import Tokens
-from headscope.statistics.base import Buffered, Definition
+from headscope.statistics.base import Buffered, Definition, Quantities
 from headscope.statistics.resampling import fingerprint
 from headscope.tables import Moments, Row
 
@@ -69,7 +69,7 @@ class HeadDistance(Buffered):
     def wanted(self, examples: Sequence[int]) -> Wanted:
         return Wanted(requests=(self._request,))
 
-    def update(self, attention: RowQuantities) -> None:
+    def update(self, attention: Quantities) -> None:
         stack = attention.site.stack
         position = attention.site.layer, attention.rows.start or 0
         if stack in self._pending and position <= self._pending[stack].position:
@@ -176,7 +176,7 @@ class _Sample:
     content: list[Tensor] = field(default_factory=list)
     special: list[Tensor] = field(default_factory=list)
 
-    def add(self, attention: RowQuantities, positions: Tensor, weights: Tensor) -> None:
+    def add(self, attention: Quantities, positions: Tensor, weights: Tensor) -> None:
         """Add rows [sequence, head, row, key] at these positions [sequence, row], -1 for none."""
         is_row = positions >= 0
         # [sequence and row, head, key]

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from headscope.heads import Site
-from headscope.model.row_sums import RowQuantities
-from headscope.statistics.base import SHARES, Definition, PerSequence, mass_on
+from headscope.statistics.base import SHARES, Definition, PerSequence, Quantities, mass_on
 from headscope.statistics.by_offset import OffsetSums
 from headscope.tables import stack_layers
 
@@ -43,7 +42,7 @@ class Offsets(PerSequence):
         super().__init__(names)
         self._profile: dict[Site, OffsetSums] = {}
 
-    def measure(self, attention: RowQuantities) -> Tensor | None:
+    def measure(self, attention: Quantities) -> Tensor | None:
         if not attention.within_one_text:
             return None
         mass = attention.offset_mass

@@ -48,9 +48,9 @@ import torch
 from torch import Tensor
 
 from headscope.heads import Site
-from headscope.model.row_sums import QUARTERS, RowQuantities, Wanted, segments_of
+from headscope.model.row_sums import QUARTERS, Wanted, segments_of
 from headscope.model.tokens import CLASSES, Tokens
-from headscope.statistics.base import Definition, PerSequence
+from headscope.statistics.base import Definition, PerSequence, Quantities
 from headscope.statistics.pattern_classifier import PATTERNS, classify
 from headscope.tables import STACKS, TableRow
 
@@ -150,7 +150,7 @@ class PatternClasses(PerSequence):
         sampled = tuple(i for i, example in enumerate(examples) if example < self.sample)
         return Wanted(self.quantities, pictured=sampled)
 
-    def measure(self, attention: RowQuantities) -> Tensor | None:
+    def measure(self, attention: Quantities) -> Tensor | None:
         """The six scores; patterns are added when they are settled."""
         if not attention.within_one_text:
             return None
@@ -165,7 +165,7 @@ class PatternClasses(PerSequence):
         self._pending[site] = [torch.cat([patterns, scores], dim=-1)]
         super()._settle(site)
 
-    def _classify(self, attention: RowQuantities, scores: Tensor) -> None:
+    def _classify(self, attention: Quantities, scores: Tensor) -> None:
         sampled = [i for i, example in enumerate(attention.examples) if example < self.sample]
         if not sampled:
             return
@@ -236,7 +236,7 @@ def _lengths_of(tokens: Tokens, is_causal: bool, dtype: torch.dtype) -> _Lengths
     )
 
 
-def scores_of(attention: RowQuantities) -> Tensor:
+def scores_of(attention: Quantities) -> Tensor:
     """[sequence, head, 6]: column, band, block, block beyond offset, vertical, diagonal.
 
     NaN where a sequence has no special tokens, or no second segment.
@@ -258,14 +258,15 @@ def scores_of(attention: RowQuantities) -> Tensor:
     return torch.stack([score.to(vertical.dtype) for score in scores], dim=-1)
 
 
-def _column(attention: RowQuantities, of_tokens: _Lengths, count: Tensor) -> Tensor:
+def _column(attention: Quantities, of_tokens: _Lengths, count: Tensor) -> Tensor:
     means = attention.quarter_mass / of_tokens.quarters
     means = means.masked_fill(of_tokens.quarters.isinf(), torch.inf)
     excess = (means.amin(dim=2) - 1 / count[..., None]).clamp_min_(0.0)
-    return excess.sum(dim=-1)
+    column: Tensor = excess.sum(dim=-1)
+    return column
 
 
-def _band(attention: RowQuantities, of_tokens: _Lengths, count: Tensor) -> Tensor:
+def _band(attention: Quantities, of_tokens: _Lengths, count: Tensor) -> Tensor:
     middle = attention.query.length - 1
     side = min(NEAR_TOKENS, middle)
     mass = attention.offset_mass[..., middle - side : middle + side + 1]
@@ -273,7 +274,7 @@ def _band(attention: RowQuantities, of_tokens: _Lengths, count: Tensor) -> Tenso
     return (mass - twice_uniform).clamp_min_(0.0).sum(dim=-1) / count
 
 
-def _blocks(attention: RowQuantities, of_tokens: _Lengths) -> list[Tensor]:
+def _blocks(attention: Quantities, of_tokens: _Lengths) -> list[Tensor]:
     """The block-score, and block-beyond-offset."""
     mass = attention.segment_mass  # [sequence, head, segment, query]
     own = segments_of(attention.key, mass.dtype).own[:, None]

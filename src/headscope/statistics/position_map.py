@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from headscope.heads import Site
-from headscope.model.row_sums import POSITIONS, RowQuantities
-from headscope.statistics.base import Buffered
+from headscope.model.row_sums import POSITIONS
+from headscope.statistics.base import Buffered, Quantities
 from headscope.tables import stack_layers
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class PositionMap(Buffered):
         self._lengths: dict[Site, Counter[tuple[int, int]]] = {}
         self._waiting: Counter[Site] = Counter()
 
-    def update(self, attention: RowQuantities) -> None:
+    def update(self, attention: Quantities) -> None:
         site, total = attention.site, attention.position_sums
         heads, queries, keys = total.shape
         if site not in self._pending:

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from headscope.heads import Head
-from headscope.model.row_sums import RowQuantities
-from headscope.statistics.base import ANY, SHARES, Definition, PerSequence, stack_order
+from headscope.statistics.base import ANY, SHARES, Definition, PerSequence, Quantities, stack_order
 from headscope.tables import TableRow
 
 FEWEST_ROWS = 8  # a previous-token head gives each key all of one row: at most 1/8 of the rows that must see it
@@ -54,7 +53,7 @@ class Sinks(PerSequence):
         self._tokens: dict[Head, Counter[int]] = {}
         self._positions: dict[Head, Counter[int]] = {}
 
-    def measure(self, attention: RowQuantities) -> Tensor | None:
+    def measure(self, attention: Quantities) -> Tensor | None:
         if attention.site.stack == "query":  # rows are the tokens to predict, in any order
             return None
         received, own = attention.column_mass, _own_mass(attention)
@@ -66,7 +65,7 @@ class Sinks(PerSequence):
         sink = torch.where(largest < 0, torch.nan, largest)
         return torch.stack([first, sink], dim=-1)
 
-    def _count(self, attention: RowQuantities, columns: Tensor, largest: Tensor) -> None:
+    def _count(self, attention: Quantities, columns: Tensor, largest: Tensor) -> None:
         positions = (columns >= largest[..., None] - TIE).int().argmax(dim=-1)  # [sequence, head]
         ids = attention.key.ids
         tokens = torch.full_like(positions, -1) if ids is None else ids.gather(1, positions)
@@ -108,12 +107,12 @@ class Sinks(PerSequence):
         return {"sinks": rows}
 
 
-def _own_mass(attention: RowQuantities) -> Tensor | None:
+def _own_mass(attention: Quantities) -> Tensor | None:
     """[sequence, head, token]: weight on the token itself; None where two texts are compared."""
     return attention.diagonal if attention.within_one_text else None
 
 
-def first_mass(attention: RowQuantities, received: Tensor, own: Tensor | None) -> Tensor:
+def first_mass(attention: Quantities, received: Tensor, own: Tensor | None) -> Tensor:
     """[sequence, head]: mass on the first key, averaged over the rows that see other keys; NaN if there is none.
 
     received, own  [sequence, head, key]: mass on a key from all rows, and from its own
@@ -125,7 +124,7 @@ def first_mass(attention: RowQuantities, received: Tensor, own: Tensor | None) -
     return torch.where(is_defined, of_first / rows.clamp_min(1), torch.nan)
 
 
-def column_means(attention: RowQuantities, received: Tensor, own: Tensor | None) -> Tensor:
+def column_means(attention: Quantities, received: Tensor, own: Tensor | None) -> Tensor:
     """[sequence, head, key]: mean weight over the other rows that may attend to a key; -1 if these are too few.
 
     received, own  [sequence, head, key]: mass on a key from all rows, and from its own

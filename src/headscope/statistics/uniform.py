@@ -10,8 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headscope.model.row_sums import RowQuantities
-from headscope.statistics.base import PerSequence, stack_order
+from headscope.statistics.base import PerSequence, Quantities, stack_order
 from headscope.statistics.sinks import column_means, first_mass
 from headscope.tables import Row, TableRow
 
@@ -26,7 +25,7 @@ class UniformShares(PerSequence):
     definitions = {}
     quantities = frozenset({"visibility"})
 
-    def measure(self, attention: RowQuantities) -> Tensor | None:
+    def measure(self, attention: Quantities) -> Tensor | None:
         """[sequence, 1, name]."""
         visibility = attention.visibility
         sequences = len(attention.lengths)
@@ -40,12 +39,13 @@ class UniformShares(PerSequence):
             )
         )
         rows = attention.lengths.to(received.dtype)[:, None, None]
-        if not attention.within_one_text:
-            nearest, own = torch.full_like(nearest, torch.nan), None
-        largest = column_means(attention, received, own).amax(dim=-1)
+        own_mass = own if attention.within_one_text else None
+        if own_mass is None:
+            nearest = torch.full_like(nearest, torch.nan)
+        largest = column_means(attention, received, own_mass).amax(dim=-1)
         sink = torch.where(largest < 0, torch.nan, largest)
         classes = torch.bmm(received, attention.key.classes.to(received.dtype))
-        first = first_mass(attention, received, own)
+        first = first_mass(attention, received, own_mass)
         masses = [nearest / rows, classes / rows, first[..., None], sink[..., None]]
         return torch.cat(masses, dim=-1).mean(dim=1, keepdim=True)
 
@@ -65,5 +65,3 @@ class UniformShares(PerSequence):
                     row = {"stack": site.stack, "layer": site.layer, "statistic": name}
                     rows.append(row | {"value": float(value / count), "count": count})
         return {"uniform": rows}
-
-
