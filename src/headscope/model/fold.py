@@ -127,12 +127,12 @@ class FoldPlan:
 
     def wanted_rows(self, wanted: Wanted, stack: str) -> NDArray[np.int64]:
         """[sequence, row]: the rows of all requests next to each other."""
-        known = wanted.requests, stack
-        if known not in self._requests:
+        key = wanted.requests, stack
+        if key not in self._requests:
             pieces = [request(self.query, stack).numpy() for request in wanted.requests]
             empty = np.zeros((len(self.query.real), 0), np.int64)
-            self._requests[known] = np.concatenate([empty, *pieces], axis=1)
-        return self._requests[known]
+            self._requests[key] = np.concatenate([empty, *pieces], axis=1)
+        return self._requests[key]
 
     def groups(self, heads: int, queries: int) -> Iterator[slice]:
         """Neighbouring sequences of at most GROUP_CELLS weights together."""
@@ -148,8 +148,8 @@ class FoldPlan:
 
     def visibility(self, mask: Tensor | None, is_causal: bool) -> Visibility:
         """Which keys are seen, for the mask of a call; layers with the same mask share it."""
-        for known, causal, visibility in self._visibility:
-            if known is mask and causal == is_causal:
+        for other, causal, visibility in self._visibility:
+            if other is mask and causal == is_causal:
                 return visibility
         strips = self._strips(mask, is_causal)
         visibility = Visibility.of(strips, self.is_one_text, torch.float32)
@@ -195,8 +195,7 @@ def plan_fold(layout: Layout, stack: str) -> FoldPlan | None:
     assert sides is not None, stack
     if stack not in layout.plans:
         layout.plans[stack] = FoldPlan.of(*sides)
-    plan: FoldPlan | None = layout.plans[stack]
-    return plan
+    return layout.plans[stack]
 
 
 def attend_and_fold(

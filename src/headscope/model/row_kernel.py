@@ -45,7 +45,7 @@ _P3, _P4, _P5 = (
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def _bits(typing_context: Any, value: Any) -> Any:
     """The representation of a float32 as an int32."""
 
@@ -55,7 +55,7 @@ def _bits(typing_context: Any, value: Any) -> Any:
     return types.int32(types.float32), generate
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def _from_bits(typing_context: Any, value: Any) -> Any:
     """The float32 with the representation of an int32."""
 
@@ -85,7 +85,7 @@ def _exp_of(x):  # type: ignore[no-untyped-def]
     p = p * rest + _P4
     p = p * rest + _P5
     p = p * rest * rest + rest + _ONE
-    return p * _from_bits((_bits(rounded) - _ROUND_BITS + _BIAS) << _MANTISSA)  # type: ignore[call-arg]
+    return p * _from_bits((_bits(rounded) - _ROUND_BITS + _BIAS) << _MANTISSA)
 
 
 _exp = _compiled(_exp_of, fastmath={"contract"})

@@ -64,8 +64,8 @@ class Statistic(ABC):
     of_raw  False: it compares the map of a lens with raw attention
     lens    the only lens that it is computed through, if any
 
-    quantities  the attributes of `RowSums` that it is computed from; `update` then gets an `Attention` or a `RowSums`, in
-                which sequences may differ in length. None: it needs whole maps
+    quantities  the attributes of `RowSums` that it is computed from; `update` then gets an `Attention` or a `RowSums`,
+                in which sequences may differ in length. None: it needs whole maps
     """
 
     definitions: ClassVar[dict[str, Definition]]
