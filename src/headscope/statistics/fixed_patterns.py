@@ -17,7 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from headscope.model.fixed_patterns import LOOK_AHEAD, fixed_pattern
+from headscope.model.fixed_patterns import LOOK_AHEAD, pattern_row
 from headscope.model.row_sums import Wanted
 from headscope.model.tokens import Tokens
 from headscope.statistics.base import Definition, PerSequence, Quantities
@@ -121,9 +121,11 @@ def _patterns_of(
 @lru_cache(maxsize=256)
 def _patterns(length: int, is_causal: bool, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """The keys of POINTED [row, pattern]; the rows of SPREAD [pattern, row, key] and their entropies [pattern, row]."""
-    rows = list(rows_of(length))
-    pointed = [fixed_pattern(name, length)[rows].argmax(dim=-1) for name in POINTED]
-    keys = torch.stack(pointed, dim=-1)
-    spread = torch.stack([fixed_pattern(name, length, is_causal)[rows] for name in SPREAD])
+
+    def rows(name: str, is_causal: bool) -> Tensor:
+        return torch.stack([pattern_row(name, i, length, is_causal) for i in rows_of(length)])
+
+    keys = torch.stack([rows(name, False).argmax(dim=-1) for name in POINTED], dim=-1)
+    spread = torch.stack([rows(name, is_causal) for name in SPREAD])
     entropies = torch.special.entr(spread).sum(dim=-1)
     return keys, spread.to(dtype), entropies.to(dtype)
