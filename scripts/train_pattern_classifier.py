@@ -16,7 +16,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from headscope.statistics.pattern_classifier import PATTERNS, WEIGHTS, PatternClassifier, pictures
+from headscope.model.row_sums import picture
+from headscope.statistics.pattern_classifier import PATTERNS, WEIGHTS, PatternClassifier, inputs_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from planted_maps import planted_maps
@@ -28,11 +29,9 @@ def made(count: int, seed: int) -> tuple[Tensor, Tensor]:
     """Pictures [map, 2, 64, 64] in half precision, and labels [map]."""
     seen, labels = [], []
     for one in planted_maps(count, seed):
-        seen.append(
-            pictures(
-                torch.from_numpy(one.weights)[None], torch.from_numpy(one.special)[None]
-            ).half()
-        )
+        special = torch.from_numpy(one.special)
+        of_map = picture(torch.from_numpy(one.weights))[None]
+        seen.append(inputs_of(of_map, len(special), special).half())
         labels.append(PATTERNS.index(one.label))
     return torch.cat(seen), torch.tensor(labels)
 

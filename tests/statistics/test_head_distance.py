@@ -18,7 +18,7 @@ from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.tokens import Batch, Marks, Tokens
 from headscope.statistics import stream
-from headscope.statistics.head_distance import HeadDistance, sample_rows
+from headscope.statistics.head_distance import HeadDistance, SampledRows
 from reference import js
 from tiny import (
     CASES,
@@ -118,7 +118,7 @@ def test_the_sampled_rows_are_what_is_averaged() -> None:
 
     def note(attention: Attention) -> None:
         if attention.site.layer == 0:
-            chosen.extend(sample_rows(attention, 2, 5).tolist())
+            chosen.extend(SampledRows(2, 5)(attention.query, attention.site.stack).tolist())
 
     with torch.inference_mode(), model.watched(note):
         model(batch)
@@ -215,7 +215,7 @@ def test_rows_of_a_decoder_with_few_keys_are_left_out() -> None:
     uniform = torch.tril(torch.ones(9, 9))
     weights = torch.stack([uniform / uniform.sum(dim=1, keepdim=True), torch.eye(9)])[None]
     attention = attention_of(Site("decoder", 0), weights, ids)
-    assert sample_rows(attention, None, 0).tolist() == [[7, 8]]
+    assert SampledRows(None, 0)(attention.query, attention.site.stack).tolist() == [[7, 8]]
     short = attention_of(Site("decoder", 0), weights[..., :5, :5], ids[:, :5])
     statistic = HeadDistance()
     statistic.update(short)

@@ -12,6 +12,7 @@ from scipy import stats
 
 from headscope.heads import Site
 from headscope.model.attention import Attention
+from headscope.model.row_sums import picture
 from headscope.model.tokens import Marks, Tokens
 from headscope.statistics.pattern_classes import PatternClasses, PatternThresholds
 from headscope.statistics.pattern_classifier import PATTERNS, WEIGHTS, classify, load_classifier
@@ -257,7 +258,8 @@ def test_the_network_and_the_rule_name_planted_maps_it_was_not_trained_on() -> N
     by_network = by_rule = 0
     maps = list(planted_maps(300, seed=99))
     for one in maps:
-        said = classify(torch.from_numpy(one.weights)[None], torch.from_numpy(one.special)[None])
+        weights, special = torch.from_numpy(one.weights), torch.from_numpy(one.special)
+        said = classify(picture(weights)[None], len(special), special)
         by_network += PATTERNS[int(said)] == one.label
         by_rule += pattern_of(of_planted(one), sample=0) == one.label
     assert by_network / len(maps) > 0.9
@@ -267,8 +269,8 @@ def test_the_network_and_the_rule_name_planted_maps_it_was_not_trained_on() -> N
 def test_the_network_does_not_mind_rounding_or_the_batch() -> None:
     one = next(iter(planted_maps(1, seed=3)))
     weights, special = torch.from_numpy(one.weights), torch.from_numpy(one.special)
-    alone = classify(weights[None], special[None])
-    among = classify(weights.float().expand(5, -1, -1), special.expand(5, -1))
+    alone = classify(picture(weights)[None], len(special), special)
+    among = classify(picture(weights.float()).expand(5, -1, -1), len(special), special)
     assert (among == alone).all()
 
 

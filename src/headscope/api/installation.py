@@ -10,8 +10,12 @@ from headscope.errors import HeadscopeError
 from headscope.model import zoo
 from headscope.model.bfloat16 import STATES, bfloat16_state
 from headscope.model.families import families
+from headscope.model.fold import has_numba
 from headscope.model.load import load
 from headscope.study.run_record import versions
+
+COMPILED = "compiled (numba)"
+NOT_COMPILED = "not compiled, so statistics are slower: pip install numba"
 
 
 def describe_installation() -> dict[str, Any]:
@@ -22,6 +26,7 @@ def describe_installation() -> dict[str, Any]:
         "devices": ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])],
         "threads": torch.get_num_threads(),
         "bfloat16": STATES[bfloat16_state()],
+        "row_sums": COMPILED if has_numba() else NOT_COMPILED,
         "families": list(families()),
         "cache": str(zoo.cache_directory()),
         "models": {name: _check_model(name) for name in zoo.MODELS},

@@ -24,6 +24,7 @@ def doctor(as_json: AsJson = False) -> None:
     typer.echo(f"versions  {listed}")
     typer.echo(f"devices   {', '.join(record['devices'])}; {record['threads']} threads")
     typer.echo(f"bfloat16  {record['bfloat16']}")
+    typer.echo(f"row sums  {record['row_sums']}")
     typer.echo(f"families  {', '.join(record['families'])}")
     typer.echo(f"cache     {record['cache']}")
     for name, state in record["models"].items():

@@ -9,14 +9,29 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from headscope.heads import Site
 from headscope.model.edits import masked_score
+from headscope.model.row_sums import (
+    POSITIONS,
+    QUARTERS,
+    RowQuantities,
+    RowRequest,
+    Visibility,
+    picture,
+    segments_of,
+)
 from headscope.model.tokens import Tokens
 from headscope.model.word_attention import Pool, WordAttention, word_attention
+
+
+def _exact(like: Tensor) -> torch.dtype:
+    """The dtype of sums that are subtracted from each other: float64 where the device has it."""
+    return torch.float64 if like.device.type != "mps" else like.dtype
 
 
 class Scratch:
@@ -71,7 +86,7 @@ class Layer:
     gain: Tensor | None = None
 
 
-class Attention:
+class Attention(RowQuantities):
     """One site's weights over some sequences of equal length, padding removed: what an observer gets.
 
     With a lens (`AttentionModel.watched(…, lens=…)`) the map of the lens replaces the weights.
@@ -157,11 +172,6 @@ class Attention:
         return None if self._values is None else self._values.to(self.weights.dtype)
 
     @property
-    def within_one_text(self) -> bool:
-        """Whether queries and keys are the same tokens, so that positions can be compared."""
-        return self.query is self.key
-
-    @property
     def length(self) -> int:
         """The number of query tokens."""
         return self.weights.shape[2]
@@ -238,20 +248,75 @@ class Attention:
         """[sequence, head, key]: the weight a key receives, summed over all query rows."""
         return self.weights.sum(dim=-2)
 
-    @cached_property
-    def class_mass(self) -> Tensor:
-        """[sequence, head, class]: mass on each class of key tokens (CLASSES), averaged over the query rows."""
-        return torch.bmm(self.column_mass, self.key.classes.to(self.weights.dtype)) / self.length
-
     def between_words(self, pool: Pool = "mean") -> WordAttention:
         """The attention between words instead of pieces, computed once for each pooling."""
         if pool not in self._between_words:
             self._between_words[pool] = word_attention(self.weights, self.query, self.key, pool)
         return self._between_words[pool]
 
-    def row_means(self, values: Tensor, rows: slice) -> Tensor:
-        """[sequence, head, name]: values [sequence, head, query] averaged over the rows of `Tokens.averages[rows]`."""
-        return torch.bmm(values, self.query.averages[..., rows].to(values.dtype))
+    @cached_property
+    def quarter_mass(self) -> Tensor:
+        """[sequence, head, quarter, key]: the weight a key receives from each quarter of the query rows."""
+        cuts = [self.length * i // QUARTERS for i in range(QUARTERS + 1)]
+        parts = [self.weights[:, :, i:j].sum(dim=2) for i, j in pairwise(cuts)]
+        return torch.stack(parts, dim=2)
+
+    @cached_property
+    def diagonal(self) -> Tensor:
+        """[sequence, head, token]: the weight of a token on itself."""
+        return self.weights.diagonal(dim1=-2, dim2=-1)
+
+    @cached_property
+    def segment_mass(self) -> Tensor:
+        """[sequence, head, segment, query]: mass of a row on the content of each text of a pair."""
+        own = segments_of(self.key, self.weights.dtype).own[:, None]
+        # The thin matrix is on the left: the other order takes five times as long.
+        return own @ self.weights.transpose(-1, -2)
+
+    @cached_property
+    def near_content_mass(self) -> Tensor:
+        """[sequence, head]: mass on content keys at the offsets -1, 0 and 1."""
+        content = self.key.content.to(self.weights.dtype)[:, None]
+        total = torch.zeros_like(self.weights[:, :, 0, 0])
+        for offset in (-1, 0, 1):
+            if abs(offset) < self.length:
+                keys = content[..., max(offset, 0) : self.length + min(offset, 0)]
+                total += (self.weights.diagonal(offset, -2, -1) * keys).sum(dim=-1)
+        return total
+
+    @cached_property
+    def alike_mass(self) -> Tensor:
+        """[sequence, head]: mass of content rows on content keys, times the share of pairs alike at their offset."""
+        n, alike = self.length, segments_of(self.key, self.weights.dtype).alike
+        positions = torch.arange(n, device=alike.device)
+        # [sequence, query, key]
+        shares = alike[:, positions[None, :] - positions[:, None] + n - 1]
+        content = self.key.content.to(self.weights.dtype)
+        shares = shares * content[:, None, :] * content[:, :, None]
+        # float64: two such sums of tens are subtracted from each other
+        products = (self.weights * shares[:, None]).sum(dim=-1)
+        return products.sum(dim=-1, dtype=_exact(products))
+
+    @cached_property
+    def position_sums(self) -> Tensor:
+        """[head, query, key]: the sum of the maps over sequences, of the first POSITIONS tokens."""
+        return self.weights[:, :, :POSITIONS, :POSITIONS].sum(dim=0)
+
+    @cached_property
+    def visibility(self) -> Visibility:
+        """Which keys a query may attend to, in sums."""
+        return Visibility.of([(0, self.visible)], self.within_one_text, self.weights.dtype)
+
+    def rows_of(self, request: RowRequest) -> Tensor:
+        """[sequence, head, row, key]: the rows at the positions of a request; 0 where it has none."""
+        positions = request(self.query, self.site.stack)
+        sequences = torch.arange(len(positions), device=positions.device)[:, None]
+        rows = self.weights[sequences, :, positions.clamp_min(0)].transpose(1, 2)
+        return rows.masked_fill((positions < 0)[:, None, :, None], 0.0)
+
+    def picture_of(self, sequence: int) -> Tensor:
+        """[head, SIDE, SIDE]: the map of a sequence, averaged over areas."""
+        return picture(self.weights[sequence])
 
     @cached_property
     def offset_mass(self) -> Tensor:

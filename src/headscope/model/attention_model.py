@@ -21,6 +21,7 @@ from headscope.model.lenses import Lens, LensObserver, make_lens
 from headscope.model.manifest import Cut
 from headscope.model.model_structure import ModelStructure
 from headscope.model.reading import TextReading
+from headscope.model.row_sums import Wanted
 from headscope.model.sample_inputs import accepts, prepare_for_dtype
 from headscope.model.seam import CallInspector, Observer, Seam
 from headscope.model.seam_backend import SeamBackend, added, callable_parts
@@ -240,7 +241,12 @@ class AttentionModel(ModelStructure):
     # Observing and editing
 
     @contextmanager
-    def watched(self, *observers: Observer, lens: str | Lens = "raw") -> Iterator[None]:
+    def watched(
+        self,
+        *observers: Observer,
+        lens: str | Lens = "raw",
+        wanted: Wanted | None = None,
+    ) -> Iterator[None]:
         """Call observers with the `Attention` of every site while this is open.
 
         Parameters
@@ -251,6 +257,9 @@ class AttentionModel(ModelStructure):
             The map they get instead of the weights: a name of `LENSES`, or a `Lens`. With `gradient` they are called
             in the backward pass, from the last site to the first. Sites that the loss does not depend on are left out;
             their map would be 0. For several lenses, nest several of these.
+        wanted
+            What the observers use of raw attention, if they need no whole maps. They may then be called with
+            `RowSums` of a whole batch, which are computed faster and in less memory.
 
         Raises
         ------
@@ -269,7 +278,12 @@ class AttentionModel(ModelStructure):
         6
         """
         if lens == "raw":
-            with self._open(), added(self._seam.observers, observers):
+            observed: list[Any] = self._seam.observers
+            added_observers: list[Any] = list(observers)
+            if wanted is not None:
+                observed = self._seam.sums_observers
+                added_observers = [(observer, wanted) for observer in observers]
+            with self._open(), added(observed, added_observers):
                 yield
             return
         lens = lens if isinstance(lens, Lens) else make_lens(lens, self)

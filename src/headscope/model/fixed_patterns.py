@@ -35,30 +35,28 @@ Patterns = Mapping[Any, str]  # by heads, however these are named
 @lru_cache(maxsize=512)
 def fixed_pattern(name: str, length: int, is_causal: bool = False) -> Tensor:
     """[row, key], each row sums to 1; float64."""
-    last, position = length - 1, torch.arange(length)
-    targets = {
-        "current": position,
-        "previous": position - 1,
-        "next": position + 1,
-        "first": position * 0,
-    }
-    pattern = torch.zeros(length, length, dtype=torch.float64)
+    return torch.stack([pattern_row(name, i, length, is_causal) for i in range(length)])
+
+
+def pattern_row(name: str, row: int, length: int, is_causal: bool = False) -> Tensor:
+    """[key]: one row of a pattern; float64."""
+    result, last = torch.zeros(length, dtype=torch.float64), length - 1
+    targets = {"current": row, "previous": row - 1, "next": row + 1, "first": 0}
     if name in targets:
-        pattern[position, targets[name].clamp(0, last)] = 1.0
-        return pattern
+        result[min(max(targets[name], 0), last)] = 1.0
+        return result
     ramp = torch.arange(1, length + 1, dtype=torch.float64) ** 3
-    for i in range(length):
-        if name == "left":
-            before = max(i - 1, 1)  # at least the first token, if there is nothing to the left
-            pattern[i, :before] = ramp[:before]
-        elif name == "right":
-            after = max(last - i - 1, 1)
-            pattern[i, length - after :] = ramp[:after].flip(0)
-        elif name in ("end", "start"):
-            pattern[i] = ramp if name == "end" else ramp.flip(0)
-        else:
-            pattern[i, : i + 1 if is_causal else length] = 1.0
-    return pattern / pattern.sum(dim=-1, keepdim=True)
+    if name == "left":
+        before = max(row - 1, 1)  # at least the first token, if there is nothing to the left
+        result[:before] = ramp[:before]
+    elif name == "right":
+        after = max(last - row - 1, 1)
+        result[length - after :] = ramp[:after].flip(0)
+    elif name in ("end", "start"):
+        result = ramp if name == "end" else ramp.flip(0)
+    else:
+        result[: row + 1 if is_causal else length] = 1.0
+    return result / result.sum()
 
 
 def patterns_by_head(patterns: Patterns, heads: tuple[Head, ...]) -> dict[Head, str]:

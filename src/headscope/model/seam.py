@@ -10,7 +10,8 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from headscope.heads import Site
 from headscope.model.attention import Attention, Scratch
 from headscope.model.edits import Edit
 from headscope.model.fixed_attention import expand_fixed_heads
+from headscope.model.fold import attend_and_fold, has_numba, plan_fold
 from headscope.model.kernels import (
     Call,
     add_masks,
@@ -29,10 +31,14 @@ from headscope.model.kernels import (
     attend_in_chunks,
     attend_sdpa,
 )
+from headscope.model.row_sums import RowQuantities, Wanted
 from headscope.model.tokens import Chunk, Layout, Marks, Tokens, layout_of
 
 Observer = Callable[[Attention], None]
 GradientObserver = Callable[[Attention, Tensor], None]  # in the backward pass, with dLoss/dWeights
+SumsObserver = Callable[
+    [RowQuantities], None
+]  # with whole maps (`Attention`) or their sums (`RowSums`)
 CallInspector = Callable[[Site, Call], None]  # before each call, with its queries, keys and values
 
 
@@ -51,6 +57,7 @@ class Seam:
         self.decoder_only, self.takes_text = decoder_only, takes_text
         self.sites: dict[str, list[Site]] = {}
         self.observers: list[Observer] = []
+        self.sums_observers: list[tuple[SumsObserver, Wanted]] = []
         self.gradient_observers: list[GradientObserver] = []
         self.edits: list[Edit] = []
         self.inspector: CallInspector | None = None
@@ -161,7 +168,7 @@ class Seam:
 
     @property
     def _has_observers(self) -> bool:
-        return bool(self.observers or self.gradient_observers)
+        return bool(self.observers or self.sums_observers or self.gradient_observers)
 
     def attend(self, name: str, call: Call, library_kernel: Callable[[], Tensor]) -> Tensor:
         """The heads' outputs [batch, query, head, width] of one call, by the cheapest kernel that serves everybody."""
@@ -198,11 +205,28 @@ class Seam:
                 call, partial(self.edit_scores, site), partial(self.edit_weights, site), observe
             )
         else:
-            chunks, padding = self._chunks(site, call.shape, call.query.device)
-            output = attend_in_chunks(
+            output = self._attend_observed(site, call)
+        return self.edit_output(site, output)
+
+    def _attend_observed(self, site: Site, call: Call) -> Tensor:
+        """The heads' outputs of a call that is observed and neither edited nor differentiated."""
+        chunks, padding = self._chunks(site, call.shape, call.query.device)
+        is_foldable = call.query.device.type == "cpu" and call.query.dtype == torch.float32
+        if self.observers or not is_foldable or not has_numba():
+            return attend_in_chunks(
                 call, chunks, padding, partial(self._notify, site), self._scratch
             )
-        return self.edit_output(site, output)
+        plan = plan_fold(self._layout, site.stack)
+        if plan is None:
+            return attend_in_chunks(
+                call, chunks, padding, partial(self._notify, site), self._scratch
+            )
+        wanted = reduce(or_, (wanted for _, wanted in self.sums_observers))
+        is_plain = call.is_causal or call.hides_only(padding)
+        output, sums = attend_and_fold(call, site, plan, wanted, is_plain, self._scratch)
+        for observer, _ in self.sums_observers:
+            observer(sums)
+        return output
 
     def _needs_weights(self, site: Site) -> bool:
         """Whether anybody needs more of a call than the outputs of its heads."""
@@ -228,7 +252,7 @@ class Seam:
             weights.register_hook(  # type: ignore[no-untyped-call]
                 partial(self._notify_gradient, site, chunks, weights.detach(), values.detach())
             )
-        for chunk in chunks if self.observers else ():
+        for chunk in chunks if self.observers or self.sums_observers else ():
             part, raw = _real_cells(chunk, weights.detach()), _real_cells(chunk, scores.detach())
             # With gradients on, the original belongs to the graph: observers get a copy.
             raw = raw.to(part.dtype, copy=torch.is_grad_enabled())
@@ -238,7 +262,7 @@ class Seam:
         self, site: Site, chunk: Chunk, weights: Tensor, scores: Tensor, values: Tensor
     ) -> None:
         attention = self._attention(site, chunk, weights, scores, values)
-        for observer in self.observers:
+        for observer in (*self.observers, *(observer for observer, _ in self.sums_observers)):
             observer(attention)
 
     def _notify_gradient(

@@ -67,12 +67,12 @@ class SeamBackend:
     def suspend(self) -> Iterator[None]:
         """Without the observers and edits that are open at present."""
         seam = self.seam
-        suspended = seam.observers, seam.gradient_observers, seam.edits
-        seam.observers, seam.gradient_observers, seam.edits = [], [], []
+        suspended = seam.observers, seam.sums_observers, seam.gradient_observers, seam.edits
+        seam.observers, seam.sums_observers, seam.gradient_observers, seam.edits = [], [], [], []
         try:
             yield
         finally:
-            seam.observers, seam.gradient_observers, seam.edits = suspended
+            seam.observers, seam.sums_observers, seam.gradient_observers, seam.edits = suspended
 
 
 def callable_parts(model: PreTrainedModel, *, is_encoder_decoder: bool) -> list[nn.Module]:

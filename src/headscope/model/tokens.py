@@ -17,6 +17,8 @@ from torch import Tensor
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from headscope.model.fold import FoldPlan
+
 CHUNK_CELLS = 800_000  # weights at a time: few enough for little memory, many enough to outweigh the cost of a call
 
 
@@ -161,6 +163,7 @@ class Layout:
     encoder: Tokens | None = None
     decoder: Tokens | None = None
     targets: Tokens | None = None
+    plans: dict[str, FoldPlan | None] = field(default_factory=dict, compare=False, repr=False)
     _chunks: dict[tuple[str, int], list[Chunk]] = field(
         default_factory=dict, compare=False, repr=False
     )

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from headscope.heads import Site
-from headscope.model.attention import Attention
-from headscope.statistics.base import SHARES, Definition, Statistic
+from headscope.statistics.base import SHARES, Definition, Quantities, Statistic
 from headscope.statistics.by_offset import OffsetSums, add_centred
 from headscope.tables import Moments, Row, rows_of
 
@@ -47,14 +46,17 @@ class Argmax(Statistic):
         ),
     }
 
+    quantities = frozenset({"content_argmax_offsets"})
+
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         super().__init__(names)
         self._sums: dict[Site, ShareSums] = {}
 
-    def update(self, attention: Attention) -> None:
+    def update(self, attention: Quantities) -> None:
         if attention.within_one_text:
             counts = attention.content_argmax_offsets
-            content = torch.nn.functional.pad(attention.query.content, (0, attention.length - 1))
+            tokens = attention.query
+            content = torch.nn.functional.pad(tokens.content, (0, tokens.length - 1))
             values = torch.cat([counts, content[:, None]], dim=1)
             self._sums.setdefault(attention.site, ShareSums()).add(values)
 

@@ -7,7 +7,7 @@ that batch size, order, restarts and distribution over processes do not change t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -17,10 +17,13 @@ from torch import Tensor
 from headscope.heads import Head, Site
 from headscope.model.attention import Attention
 from headscope.model.lenses import ROWS, SIGN
+from headscope.model.row_sums import RowSums, Wanted
 from headscope.tables import STACKS, Moments, Row, TableRow, rows_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+Quantities = Attention | RowSums  # what a statistic with `quantities` is updated with
 
 ANY: frozenset[str] = frozenset()  # sums of weights are defined for any map
 SUMS = frozenset({ROWS})
@@ -60,19 +63,27 @@ class Statistic(ABC):
     needs   the data that it is computed on in addition to texts, such as "treebank"
     of_raw  False: it compares the map of a lens with raw attention
     lens    the only lens that it is computed through, if any
+
+    quantities  the attributes of `RowSums` that it is computed from; `update` then gets an `Attention` or a `RowSums`,
+                in which sequences may differ in length. None: it needs whole maps
     """
 
     definitions: ClassVar[dict[str, Definition]]
     needs: ClassVar[str | None] = None
     of_raw: ClassVar[bool] = True
     lens: ClassVar[str | None] = None
+    quantities: ClassVar[frozenset[str] | None] = None
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         self.names = tuple(self.definitions) if names is None else names
 
+    def wanted(self, examples: Sequence[int]) -> Wanted:
+        """What it needs of the maps of a batch with these examples; for statistics with `quantities`."""
+        return Wanted(self.quantities or frozenset())
+
     @abstractmethod
-    def update(self, attention: Attention) -> None:
-        """Add one call of a site; keeps no reference to it."""
+    def update(self, attention: Any) -> None:
+        """Add one call of a site (`Attention`, or `RowSums` if `quantities` are declared); keeps no reference to it."""
 
     @abstractmethod
     def merge(self, other: Self) -> Self:
@@ -118,13 +129,13 @@ class PerSequence(Buffered):
     """A statistic with one number per sequence, head and name: averaged over sequences, with an interval."""
 
     @abstractmethod
-    def measure(self, attention: Attention) -> Tensor | None:
+    def measure(self, attention: Any) -> Tensor | None:
         """[sequence, head, name], names in the order of `definitions`; NaN where a sequence has no value.
 
         None if the statistic is not defined at this site.
         """
 
-    def update(self, attention: Attention) -> None:
+    def update(self, attention: Any) -> None:
         values = self.measure(attention)
         if values is None:
             return

@@ -13,9 +13,8 @@ from typing import Self
 from torch import Tensor
 
 from headscope.heads import Site
-from headscope.model.attention import Attention
 from headscope.model.tokens import CLASSES
-from headscope.statistics.base import PerSequence, mass_on
+from headscope.statistics.base import PerSequence, Quantities, mass_on
 from headscope.tables import Row
 
 
@@ -27,11 +26,13 @@ class ClassMass(PerSequence):
         "special": mass_on("all special tokens", "all special tokens"),
     }
 
+    quantities = frozenset({"class_mass"})
+
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         super().__init__(names)
         self._present: dict[Site, set[str]] = {}
 
-    def measure(self, attention: Attention) -> Tensor:
+    def measure(self, attention: Quantities) -> Tensor:
         present = self._present.setdefault(attention.site, set())
         if len(present) < len(self.definitions):
             key = attention.key

@@ -11,8 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headscope.model.attention import Attention
-from headscope.statistics.base import SUMS, Definition, PerSequence
+from headscope.statistics.base import SUMS, Definition, PerSequence, Quantities
 
 
 class Confidence(PerSequence):
@@ -32,7 +31,9 @@ class Confidence(PerSequence):
         ),
     }
 
-    def measure(self, attention: Attention) -> Tensor:
+    quantities = frozenset({"row_max", "content_row_max"})
+
+    def measure(self, attention: Quantities) -> Tensor:
         everywhere = attention.row_means(attention.row_max, slice(0, 1))
         content = attention.row_means(attention.content_row_max, slice(1, 2))
         if attention.key is not attention.query:  # NaN also where the keys have no content

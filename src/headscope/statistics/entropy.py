@@ -12,8 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headscope.model.attention import Attention
-from headscope.statistics.base import SHARES, Definition, PerSequence
+from headscope.statistics.base import SHARES, Definition, PerSequence, Quantities
 
 
 class Entropy(PerSequence):
@@ -39,19 +38,22 @@ class Entropy(PerSequence):
         ),
     }
 
-    def measure(self, attention: Attention) -> Tensor:
+    quantities = frozenset({"row_entropy", "visibility"})
+
+    def measure(self, attention: Quantities) -> Tensor:
         entropies = attention.row_entropy
         means = attention.row_means(entropies, slice(0, 3, 2))
-        share = (entropies * _shares(attention.visible).to(entropies.dtype)).sum(dim=-1)
+        share = (entropies * _shares(attention.visibility.key_counts).to(entropies.dtype)).sum(
+            dim=-1
+        )
         return torch.cat([means, share[..., None]], dim=-1)
 
 
-def _shares(visible: Tensor) -> Tensor:
+def _shares(keys: Tensor) -> Tensor:
     """Weights [sequence or 1, head or 1, query]: the sum of rows' entropies times these is the mean of their shares.
 
-    visible [sequence or 1, head or 1, query, key]. NaN if no row sees two keys.
+    keys [sequence or 1, head or 1, query]: the number of keys a row sees. NaN if no row sees two.
     """
-    keys = visible.sum(dim=-1)
     is_counted = keys > 1
     shares = torch.where(is_counted, 1 / keys.double().log(), 0.0)
     return shares / is_counted.sum(dim=-1, keepdim=True)

@@ -10,14 +10,17 @@ for any order of the examples. All rows would cost many times as much as the res
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from headscope.model.attention import Attention
-from headscope.model.fixed_patterns import LOOK_AHEAD, fixed_pattern
-from headscope.statistics.base import Definition, PerSequence
+from headscope.model.fixed_patterns import LOOK_AHEAD, pattern_row
+from headscope.model.row_sums import Wanted
+from headscope.model.tokens import Tokens
+from headscope.statistics.base import Definition, PerSequence, Quantities
 
 ROWS = 4
 POINTED = ("current", "previous", "next", "first")  # all on one token
@@ -48,13 +51,18 @@ class FixedPatterns(PerSequence):
         "js-first": _distance("the first token", "all attention on the first token"),
     }
 
-    def measure(self, attention: Attention) -> Tensor | None:
+    quantities: ClassVar[frozenset[str]] = frozenset()
+
+    def wanted(self, examples: Sequence[int]) -> Wanted:
+        return Wanted(requests=(middle_rows,))
+
+    def measure(self, attention: Quantities) -> Tensor | None:
         if not attention.within_one_text:
             return None
         is_causal = attention.site.stack == "decoder"
-        rows = attention.weights[:, :, list(rows_of(attention.length))]
+        rows = attention.rows_of(middle_rows)
         rows = rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows
-        keys, spread, entropies = _patterns(attention.length, is_causal, rows.dtype, rows.device)
+        keys, spread, entropies = _patterns_of(attention.query, is_causal, rows.dtype)
         values = torch.cat([_from_one_key(rows, keys), _from_spread(rows, spread, entropies)], -1)
         by_pattern = dict(zip((*POINTED, *SPREAD), values.unbind(dim=-1), strict=True))
         if is_causal:
@@ -68,10 +76,15 @@ def rows_of(length: int) -> tuple[int, ...]:
     return tuple((2 * k + 1) * length // (2 * ROWS) for k in range(ROWS))
 
 
+def middle_rows(query: Tokens, stack: str) -> Tensor:
+    """[sequence, row]: the same for each sequence."""
+    lengths = query.real.sum(dim=-1, keepdim=True)
+    return (2 * torch.arange(ROWS, device=lengths.device) + 1) * lengths // (2 * ROWS)
+
+
 def _from_one_key(rows: Tensor, keys: Tensor) -> Tensor:
     """[sequence, head, pattern]: divergence from all mass on one key, which depends on the weight of this key only."""
-    sequences, heads = rows.shape[:2]
-    weight = rows.gather(-1, keys.expand(sequences, heads, -1, -1)).clamp(0.0, 1.0)
+    weight = rows.gather(-1, keys[:, None].expand(-1, rows.shape[1], -1, -1)).clamp(0.0, 1.0)
     half = (1 + weight) / 2
     entropies = torch.special.xlogy(weight, weight) + (1 - weight) * math.log(2)
     divergence: Tensor = entropies / 2 - half * half.log()
@@ -80,21 +93,39 @@ def _from_one_key(rows: Tensor, keys: Tensor) -> Tensor:
 
 def _from_spread(rows: Tensor, spread: Tensor, entropies: Tensor) -> Tensor:
     """[sequence, head, pattern]: JS = H((p + t) / 2) - (H(p) + H(t)) / 2, computed from p + t without halving."""
-    both = rows[:, :, None] + spread
+    both = rows[:, :, None] + spread[:, None]
     of_both = both.clamp_min(1e-30).log_().mul_(both).sum(dim=-1)
     of_rows = rows.clamp_min(1e-30).log_().mul_(rows).sum(dim=-1)
-    divergence = math.log(2) + (of_rows[:, :, None] - entropies - of_both) / 2
+    divergence = math.log(2) + (of_rows[:, :, None] - entropies[:, None] - of_both) / 2
     return divergence.clamp_min(0.0).mean(dim=-1)
 
 
-@lru_cache(maxsize=64)
-def _patterns(
-    length: int, is_causal: bool, dtype: torch.dtype, device: torch.device
+@lru_cache(maxsize=8)
+def _patterns_of(
+    tokens: Tokens, is_causal: bool, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """The patterns of each sequence: keys [sequence, row, pattern], rows [sequence, pattern, row, key], entropies.
+
+    Computed once for all layers of a batch. Rows end in zeros, which change no divergence.
+    """
+    lengths = tokens.real.sum(dim=-1).tolist()
+    by_length = {n: _patterns(n, is_causal, dtype) for n in set(lengths)}
+    keys = torch.stack([by_length[n][0] for n in lengths])
+    widths = ((by_length[n][1], tokens.length - n) for n in lengths)
+    spread = torch.stack([torch.nn.functional.pad(rows, (0, more)) for rows, more in widths])
+    entropies = torch.stack([by_length[n][2] for n in lengths])
+    device = tokens.real.device
+    return keys.to(device), spread.to(device), entropies.to(device)
+
+
+@lru_cache(maxsize=256)
+def _patterns(length: int, is_causal: bool, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """The keys of POINTED [row, pattern]; the rows of SPREAD [pattern, row, key] and their entropies [pattern, row]."""
-    rows = list(rows_of(length))
-    pointed = [fixed_pattern(name, length)[rows].argmax(dim=-1) for name in POINTED]
-    keys = torch.stack(pointed, dim=-1)
-    spread = torch.stack([fixed_pattern(name, length, is_causal)[rows] for name in SPREAD])
+
+    def rows(name: str, is_causal: bool) -> Tensor:
+        return torch.stack([pattern_row(name, i, length, is_causal) for i in rows_of(length)])
+
+    keys = torch.stack([rows(name, False).argmax(dim=-1) for name in POINTED], dim=-1)
+    spread = torch.stack([rows(name, is_causal) for name in SPREAD])
     entropies = torch.special.entr(spread).sum(dim=-1)
-    return keys.to(device), spread.to(device, dtype), entropies.to(device, dtype)
+    return keys, spread.to(dtype), entropies.to(dtype)

@@ -15,9 +15,9 @@ the two heads has less than 1 % left.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -25,8 +25,9 @@ from torch import Tensor
 
 from headscope.errors import HeadscopeError
 from headscope.heads import Head, Site
-from headscope.model.attention import Attention
-from headscope.statistics.base import Buffered, Definition
+from headscope.model.row_sums import Wanted
+from headscope.model.tokens import Tokens
+from headscope.statistics.base import Buffered, Definition, Quantities
 from headscope.statistics.resampling import fingerprint
 from headscope.tables import Moments, Row
 
@@ -48,6 +49,8 @@ class HeadDistance(Buffered):
         )
     }
 
+    quantities: ClassVar[frozenset[str]] = frozenset()
+
     def __init__(
         self,
         names: tuple[str, ...] | None = None,
@@ -61,15 +64,20 @@ class HeadDistance(Buffered):
         if rows is not None and rows < 1:
             raise HeadscopeError(f"must be at least 1, or None for all, got {rows}", where="rows")
         self.rows, self.content, self.seed = rows, content, seed
+        self._request = SampledRows(rows, seed)
 
-    def update(self, attention: Attention) -> None:
+    def wanted(self, examples: Sequence[int]) -> Wanted:
+        return Wanted(requests=(self._request,))
+
+    def update(self, attention: Quantities) -> None:
         stack = attention.site.stack
         position = attention.site.layer, attention.rows.start or 0
         if stack in self._pending and position <= self._pending[stack].position:
             # The layers come in order, each from its first sequence on: this is another batch
             self._settle(stack)
         sample = self._pending.setdefault(stack, _Sample())
-        sample.add(attention, sample_rows(attention, self.rows, self.seed))
+        positions = self._request(attention.query, stack)
+        sample.add(attention, positions, attention.rows_of(self._request))
         sample.position = position
 
     def _settle(self, stack: str) -> None:
@@ -168,17 +176,19 @@ class _Sample:
     content: list[Tensor] = field(default_factory=list)
     special: list[Tensor] = field(default_factory=list)
 
-    def add(self, attention: Attention, rows: Tensor) -> None:
-        """Add these rows [sequence, row] of a chunk."""
-        sequences, count = rows.shape
-        # [sequence, row, head, key]
-        weights = attention.weights[torch.arange(sequences)[:, None], :, rows]
+    def add(self, attention: Quantities, positions: Tensor, weights: Tensor) -> None:
+        """Add rows [sequence, head, row, key] at these positions [sequence, row], -1 for none."""
+        is_row = positions >= 0
+        # [sequence and row, head, key]
+        weights = weights.transpose(1, 2)[is_row]
         weights = weights.cpu() if weights.dtype.itemsize >= 4 else weights.cpu().float()
-        self.layers.setdefault(attention.site, []).append(weights.permute(2, 0, 1, 3).flatten(1, 2))
+        self.layers.setdefault(attention.site, []).append(weights.transpose(0, 1))
         if len(self.layers) == 1:  # the tokens are those of every layer
-            self.counts += [count] * sequences
-            self.content.append(attention.query.content.take_along_dim(rows, dim=1).flatten().cpu())
-            self.special.append(attention.key.special.repeat_interleave(count, dim=0).cpu())
+            counts = is_row.sum(dim=1)
+            self.counts += counts.tolist()
+            content = attention.query.content.take_along_dim(positions.clamp_min(0), dim=1)
+            self.content.append(content[is_row].cpu())
+            self.special.append(attention.key.special.repeat_interleave(counts, dim=0).cpu())
 
     def heads(self) -> list[Head]:
         return [
@@ -222,18 +232,34 @@ class _Sample:
         return (numbers[:, None] == torch.arange(len(self.counts))).double()
 
 
-def sample_rows(attention: Attention, rows: int | None, seed: int) -> Tensor:
-    """[sequence, row]: sorted positions of the query rows to compare; at most `rows` of a sequence."""
-    first = FEWEST_KEYS - 1 if attention.site.stack == "decoder" else 0
-    sequences, length = attention.weights.shape[0], max(attention.length - first, 0)
-    if rows is None or length <= rows:
-        positions = np.tile(np.arange(length), (sequences, 1))
-    else:
-        ids = attention.query.ids
-        texts = [""] * sequences if ids is None else [str(tokens) for tokens in ids.tolist()]
-        keys = [np.random.Philox(key=fingerprint(text, seed)).random_raw(length) for text in texts]
-        positions = np.sort(np.argsort(keys, axis=1, kind="stable")[:, :rows], axis=1)
-    return torch.from_numpy(positions + first).to(attention.weights.device)
+@dataclass(frozen=True)
+class SampledRows:
+    """Which query rows are compared: at most `rows` of a sequence, all if None."""
+
+    rows: int | None
+    seed: int
+
+    def __call__(self, query: Tokens, stack: str) -> Tensor:
+        """[sequence, row]: sorted positions, -1 for none."""
+        first = FEWEST_KEYS - 1 if stack == "decoder" else 0
+        lengths = query.real.sum(dim=1).tolist()
+        longest = max(max(lengths) - first, 0)
+        width = longest if self.rows is None else min(self.rows, longest)
+        positions = np.full((len(lengths), width), -1)
+        for i, length in enumerate(lengths):
+            of_sequence = self._sample(query, i, max(length - first, 0))
+            positions[i, : len(of_sequence)] = of_sequence + first
+        return torch.from_numpy(positions).to(query.real.device)
+
+    def _sample(self, query: Tokens, sequence: int, length: int) -> NDArray[np.int64]:
+        """Sorted positions among the rows that can be compared."""
+        if self.rows is None or length <= self.rows:
+            return np.arange(length)
+        text = ""
+        if query.ids is not None:
+            text = str(query.ids[sequence][query.real[sequence]].tolist())
+        keys = np.random.Philox(key=fingerprint(text, self.seed)).random_raw(length)
+        return np.sort(np.argsort(keys, kind="stable")[: self.rows])
 
 
 def divergences(weights: Tensor) -> Iterator[tuple[int, slice, Tensor]]:

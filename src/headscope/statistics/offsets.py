@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from headscope.heads import Site
-from headscope.model.attention import Attention
-from headscope.statistics.base import SHARES, Definition, PerSequence, mass_on
+from headscope.statistics.base import SHARES, Definition, PerSequence, Quantities, mass_on
 from headscope.statistics.by_offset import OffsetSums
 from headscope.tables import stack_layers
 
@@ -37,22 +36,25 @@ class Offsets(PerSequence):
         ),
     }
 
+    quantities = frozenset({"offset_mass"})
+
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         super().__init__(names)
-        self._profile: dict[Site, OffsetMeans] = {}
+        self._profile: dict[Site, OffsetSums] = {}
 
-    def measure(self, attention: Attention) -> Tensor | None:
+    def measure(self, attention: Quantities) -> Tensor | None:
         if not attention.within_one_text:
             return None
         mass = attention.offset_mass
-        self._profile.setdefault(attention.site, OffsetMeans()).add(mass)
         # float64: distances are sums of thousands and must be exact to six decimals
         exact = torch.float64 if mass.device.type != "mps" else mass.dtype
-        return mass.to(exact) @ _offset_weights(attention.length, exact, mass.device)
+        means = mass.to(exact) / attention.lengths.to(exact)[:, None, None]
+        self._profile.setdefault(attention.site, OffsetSums()).add(means)
+        return means @ _offset_weights(attention.query.length, exact, mass.device)
 
     def merge(self, other: Self) -> Self:
         for site, sums in other._profile.items():
-            self._profile.setdefault(site, OffsetMeans()).merge(sums)
+            self._profile.setdefault(site, OffsetSums()).merge(sums)
         return super().merge(other)
 
     def maps(self) -> dict[str, NDArray[Any]]:
@@ -64,16 +66,9 @@ class Offsets(PerSequence):
         return maps
 
 
-class OffsetMeans(OffsetSums):
-    """Sums of the mean over a sequence's rows, from mass summed over its rows."""
-
-    def _absorb(self, values: Tensor) -> None:
-        super()._absorb(values / ((values.shape[-1] + 1) // 2))
-
-
 @lru_cache(maxsize=64)
 def _offset_weights(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """[offset, name]: the matrix that turns mass by offset into the four statistics."""
+    """[offset, name]: the matrix that turns mean mass by offset into the four statistics."""
     offsets = torch.arange(1 - length, length, device=device)
     columns = [offsets == -1, offsets == 0, offsets == 1, offsets.abs()]
-    return torch.stack([column.to(dtype) for column in columns], dim=-1) / length
+    return torch.stack([column.to(dtype) for column in columns], dim=-1)

@@ -39,25 +39,23 @@ As a second opinion, a small network (`pattern_classifier`) classifies the maps 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from headscope.heads import Site
-from headscope.model.attention import Attention
+from headscope.model.row_sums import QUARTERS, Wanted, segments_of
 from headscope.model.tokens import CLASSES, Tokens
-from headscope.statistics.base import Definition, PerSequence
+from headscope.statistics.base import Definition, PerSequence, Quantities
 from headscope.statistics.pattern_classifier import PATTERNS, classify
 from headscope.tables import STACKS, TableRow
 
 ROUNDING = 1e-6
 LEAST_MASS = 1e-6
-QUARTERS = 4
 NEAR_TOKENS, NEAR_PART = 8, 8
 SPECIAL = CLASSES.index("special")
 
@@ -127,6 +125,17 @@ class PatternClasses(PerSequence):
         ),
     }
 
+    quantities = frozenset(
+        {
+            "quarter_mass",
+            "offset_mass",
+            "segment_mass",
+            "alike_mass",
+            "near_content_mass",
+            "class_mass",
+        }
+    )
+
     def __init__(
         self,
         names: tuple[str, ...] | None = None,
@@ -137,7 +146,11 @@ class PatternClasses(PerSequence):
         self.thresholds, self.sample = thresholds or PatternThresholds(), sample
         self._agreement: Counter[tuple[str, int, int]] = Counter()  # (stack, by rule, by network)
 
-    def measure(self, attention: Attention) -> Tensor | None:
+    def wanted(self, examples: Sequence[int]) -> Wanted:
+        sampled = tuple(i for i, example in enumerate(examples) if example < self.sample)
+        return Wanted(self.quantities, pictured=sampled)
+
+    def measure(self, attention: Quantities) -> Tensor | None:
         """The six scores; patterns are added when they are settled."""
         if not attention.within_one_text:
             return None
@@ -152,16 +165,17 @@ class PatternClasses(PerSequence):
         self._pending[site] = [torch.cat([patterns, scores], dim=-1)]
         super()._settle(site)
 
-    def _classify(self, attention: Attention, scores: Tensor) -> None:
+    def _classify(self, attention: Quantities, scores: Tensor) -> None:
         sampled = [i for i, example in enumerate(attention.examples) if example < self.sample]
         if not sampled:
             return
-        heads = attention.weights.shape[1]
-        special = attention.key.special[sampled].repeat_interleave(heads, dim=0)
-        by_network = classify(attention.weights[sampled].flatten(0, 1), special)
-        by_rule = patterns_by_rule(scores[sampled].flatten(0, 1), self.thresholds).argmax(dim=-1)
-        pairs = zip(by_rule.tolist(), by_network.tolist(), strict=True)
-        self._agreement.update((attention.site.stack, rule, network) for rule, network in pairs)
+        for sequence in sampled:
+            key = attention.key
+            special = key.special[sequence][key.real[sequence]]
+            by_network = classify(attention.picture_of(sequence), len(special), special)
+            by_rule = patterns_by_rule(scores[sequence], self.thresholds).argmax(dim=-1)
+            pairs = zip(by_rule.tolist(), by_network.tolist(), strict=True)
+            self._agreement.update((attention.site.stack, rule, network) for rule, network in pairs)
 
     def merge(self, other: Self) -> Self:
         self._agreement.update(other._agreement)
@@ -180,153 +194,98 @@ class PatternClasses(PerSequence):
 
 
 @dataclass(frozen=True)
-class _Positions:
-    """Positions of special tokens and segments in some sequences, computed once for all layers.
+class _Lengths:
+    """What the scores need to know about the lengths of some sequences, computed once for all layers.
 
     unless_special, unless_pair  [sequence, 1]: 0, or NaN for a sequence without special tokens, of one segment
-    content       [sequence, token, 1]: 1 at content tokens
-    own           [sequence, segment, token]: 1 at content of the first, of the second text
-    expected      [sequence, 1, token]: share of the own segment in the content that a row can see
-    has_pairs     whether any of the sequences is a pair
-    columns       (sequence, key) of the special keys
-    cells         [special key, query, 2]: whether a cell of its column is near the diagonal; `alike` of its offset
-    row_cells     [special query, key, 1]: `alike` of the offsets in its row, 0 at special keys
-    alike         [sequence, offset, 1]: share of pairs of content tokens at this offset that are of one segment
+    quarters   [sequence, 1, quarter, 1]: number of rows of each quarter, infinity for an empty one
+    near       [sequence, 1, offset]: for the offsets within NEAR_TOKENS, mass under twice uniform attention; infinity
+               beyond the sequence's near offsets
+    expected   [sequence, 1, query]: share of the own segment in the content that a row can see
+    content    [sequence, 1, query]: 1 at content tokens
     """
 
     unless_special: Tensor
     unless_pair: Tensor
-    content: Tensor
-    own: Tensor
+    quarters: Tensor
+    near: Tensor
     expected: Tensor
-    has_pairs: bool
-    columns: tuple[Tensor, Tensor]
-    cells: Tensor
-    row_cells: Tensor
-    alike: Tensor
+    content: Tensor
 
 
 @lru_cache(maxsize=64)
-def _positions(tokens: Tokens, is_causal: bool, dtype: torch.dtype) -> _Positions:
-    segments = torch.zeros_like(tokens.real) if tokens.segments is None else tokens.segments
-    own = torch.stack([tokens.content & (segments == 0), tokens.content & (segments > 0)], dim=1)
-    is_pair = own.any(dim=-1).all(dim=-1, keepdim=True)
-    own = own.to(dtype)
+def _lengths_of(tokens: Tokens, is_causal: bool, dtype: torch.dtype) -> _Lengths:
+    segments = segments_of(tokens, dtype)
+    own = segments.own
     visible = own.cumsum(dim=-1) if is_causal else own.sum(dim=-1, keepdim=True)
     total = visible.sum(dim=1, keepdim=True).clamp_min(1.0)
-    expected = (own * visible).sum(dim=1, keepdim=True) / total
     zeros = torch.zeros(len(own), 1, dtype=dtype, device=own.device)
-    has_special = tokens.special.any(dim=-1, keepdim=True)
-    sequence, key = tokens.special.nonzero(as_tuple=True)
-    alike = _alike(own)
-    offset = key[:, None] - torch.arange(tokens.length, device=key.device)
-    in_column = alike[sequence[:, None], offset + tokens.length - 1]
-    in_row = alike[sequence[:, None], tokens.length - 1 - offset] * tokens.content[sequence]
-    return _Positions(
-        unless_special=zeros.masked_fill(~has_special, torch.nan),
-        unless_pair=zeros.masked_fill(~is_pair, torch.nan),
-        content=tokens.content[..., None].to(dtype),
-        own=own,
-        expected=expected,
-        has_pairs=bool(is_pair.any()),
-        columns=(sequence, key),
-        cells=torch.stack([(offset.abs() <= 1).to(dtype), in_column], dim=-1),
-        row_cells=in_row[..., None],
-        alike=alike[..., None],
+    lengths = tokens.real.sum(dim=-1, keepdim=True)
+    cuts = torch.arange(QUARTERS + 1, device=own.device) * lengths // QUARTERS
+    quarters = cuts.diff(dim=-1).to(dtype)
+    offsets = torch.arange(-NEAR_TOKENS, NEAR_TOKENS + 1, device=own.device).abs()
+    furthest = (lengths // NEAR_PART).clamp(1, NEAR_TOKENS).minimum(lengths - 1)
+    twice_uniform = 2 * (lengths - offsets).to(dtype) / lengths
+    return _Lengths(
+        unless_special=zeros.masked_fill(~tokens.special.any(dim=-1, keepdim=True), torch.nan),
+        unless_pair=zeros.masked_fill(~segments.is_pair[:, None], torch.nan),
+        quarters=quarters.masked_fill(quarters == 0, torch.inf)[:, None, :, None],
+        near=twice_uniform.masked_fill(offsets > furthest, torch.inf)[:, None],
+        expected=(own * visible).sum(dim=1, keepdim=True) / total,
+        content=tokens.content[:, None].to(dtype),
     )
 
 
-def _alike(own: Tensor) -> Tensor:
-    """[sequence, offset]: share of the pairs of content tokens at an offset that are within one segment."""
-    return _pairs(own) / _pairs(own.sum(dim=1, keepdim=True)).clamp_min(1.0)
-
-
-def _pairs(mask: Tensor) -> Tensor:
-    """[sequence, offset]: number of pairs of tokens at an offset that are both 1 in a row of [sequence, row, token]."""
-    length = mask.shape[-1]
-    # [sequence, row, offset, token]
-    shifted = pad(mask, (length - 1, length - 1)).unfold(-1, length, 1)
-    return (shifted @ mask[..., None]).sum(dim=(1, 3))
-
-
-@lru_cache(maxsize=256)
-def _near(length: int, dtype: torch.dtype, device: torch.device) -> tuple[slice, Tensor]:
-    """The near offsets, and [offset]: their mass under twice uniform attention."""
-    furthest = min(NEAR_TOKENS, max(length // NEAR_PART, 1), length - 1)
-    cells = length - torch.arange(-furthest, furthest + 1, dtype=dtype, device=device).abs()
-    return slice(length - 1 - furthest, length + furthest), 2 * cells / length
-
-
-@lru_cache(maxsize=256)
-def _quarters(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """[quarter, row]: the matrix that averages rows over each quarter; empty quarters are left out."""
-    cuts = [length * i // QUARTERS for i in range(QUARTERS + 1)]
-    means = torch.zeros(QUARTERS, length, dtype=dtype, device=device)
-    for quarter, (i, j) in enumerate(pairwise(cuts)):
-        means[quarter, i:j] = 1 / max(j - i, 1)
-    return means[means.any(dim=-1)]
-
-
-def scores_of(attention: Attention) -> Tensor:
+def scores_of(attention: Quantities) -> Tensor:
     """[sequence, head, 6]: column, band, block, block beyond offset, vertical, diagonal.
 
     NaN where a sequence has no special tokens, or no second segment.
     """
     is_causal = attention.site.stack == "decoder"
-    positions = _positions(attention.key, is_causal, attention.weights.dtype)
-    vertical = attention.class_mass[..., SPECIAL] + positions.unless_special
-    diagonal, by_offset = _without_special(attention, positions)
+    of_tokens = _lengths_of(attention.key, is_causal, attention.row_max.dtype)
+    count = attention.lengths.to(attention.row_max.dtype)[:, None]
+    vertical = attention.class_mass[..., SPECIAL] + of_tokens.unless_special
     blocks = [torch.full_like(vertical, torch.nan)] * 2
-    if positions.has_pairs:
-        blocks = _blocks(attention, positions, by_offset)
-    return torch.stack([_column(attention), _band(attention), *blocks, vertical, diagonal], dim=-1)
+    if bool(of_tokens.unless_pair.isfinite().any()):
+        blocks = _blocks(attention, of_tokens)
+    scores = [
+        _column(attention, of_tokens, count),
+        _band(attention, of_tokens, count),
+        *blocks,
+        vertical,
+        attention.near_content_mass / count,
+    ]
+    return torch.stack([score.to(vertical.dtype) for score in scores], dim=-1)
 
 
-def _column(attention: Attention) -> Tensor:
-    weights = attention.weights
-    means = _quarters(attention.length, weights.dtype, weights.device) @ weights
-    return means.amin(dim=2).sub_(1 / attention.length).clamp_min_(0.0).sum(dim=-1)
+def _column(attention: Quantities, of_tokens: _Lengths, count: Tensor) -> Tensor:
+    means = attention.quarter_mass / of_tokens.quarters
+    means = means.masked_fill(of_tokens.quarters.isinf(), torch.inf)
+    excess = (means.amin(dim=2) - 1 / count[..., None]).clamp_min_(0.0)
+    column: Tensor = excess.sum(dim=-1)
+    return column
 
 
-def _band(attention: Attention) -> Tensor:
-    weights = attention.weights
-    offsets, twice_uniform = _near(attention.length, weights.dtype, weights.device)
-    excess = (attention.offset_mass[..., offsets] - twice_uniform).clamp_min_(0.0)
-    return excess.sum(dim=-1) / attention.length
+def _band(attention: Quantities, of_tokens: _Lengths, count: Tensor) -> Tensor:
+    middle = attention.query.length - 1
+    side = min(NEAR_TOKENS, middle)
+    mass = attention.offset_mass[..., middle - side : middle + side + 1]
+    twice_uniform = of_tokens.near[..., NEAR_TOKENS - side : NEAR_TOKENS + side + 1]
+    return (mass - twice_uniform).clamp_min_(0.0).sum(dim=-1) / count
 
 
-def _without_special(attention: Attention, positions: _Positions) -> tuple[Tensor, Tensor]:
-    """Two sums over the cells of content keys: the diagonal-score, and the mass in the own segment expected by offset.
-
-    Sums over all cells, less those over the columns of special keys, which are few; the second also less those over
-    the rows of special tokens.
-    """
-    middle = attention.length - 1
-    near = attention.offset_mass[..., max(middle - 1, 0) : middle + 2].sum(dim=-1, keepdim=True)
-    sums = torch.cat([near, attention.offset_mass @ positions.alike], dim=-1)
-    sequence, key = positions.columns
-    special = torch.bmm(attention.weights[sequence, :, :, key], positions.cells)
-    diagonal, by_offset = sums.index_add_(0, sequence, special, alpha=-1).unbind(dim=-1)
-    if positions.has_pairs:
-        # [special query, head]
-        rows = torch.bmm(attention.weights[sequence, :, key], positions.row_cells)[..., 0]
-        by_offset = by_offset.index_add(0, sequence, rows, alpha=-1)
-    return diagonal / attention.length, by_offset
-
-
-def _blocks(attention: Attention, positions: _Positions, by_offset: Tensor) -> list[Tensor]:
+def _blocks(attention: Quantities, of_tokens: _Lengths) -> list[Tensor]:
     """The block-score, and block-beyond-offset."""
-    own = positions.own[:, None]
-    # The thin matrix is on the left: the other order takes five times as long.
-    mass = own @ attention.weights.transpose(-1, -2)  # [sequence, head, segment, query]
+    mass = attention.segment_mass  # [sequence, head, segment, query]
+    own = segments_of(attention.key, mass.dtype).own[:, None]
     content = mass.sum(dim=2)
     within = (mass * own).sum(dim=2)
-    is_content = positions.content.transpose(1, 2)
-    is_counted = (content >= LEAST_MASS) * is_content
-    excess = within / content.clamp_min(LEAST_MASS) - positions.expected
+    is_counted = (content >= LEAST_MASS) * of_tokens.content
+    excess = within / content.clamp_min(LEAST_MASS) - of_tokens.expected
     block = (excess * is_counted).sum(dim=-1) / is_counted.sum(dim=-1)
-    beyond = (within.sum(dim=-1) - by_offset) / (content @ positions.content)[..., 0]
-    return [block + positions.unless_pair, beyond + positions.unless_pair]
+    beyond = within.sum(dim=-1) - attention.alike_mass
+    beyond = beyond / (content * of_tokens.content).sum(dim=-1)
+    return [block + of_tokens.unless_pair, beyond + of_tokens.unless_pair]
 
 
 def patterns_by_rule(scores: Tensor, thresholds: PatternThresholds) -> Tensor:

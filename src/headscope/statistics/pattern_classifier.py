@@ -16,19 +16,19 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
+from headscope.model.row_sums import SIDE
+
 PATTERNS = ("vertical", "diagonal", "vertical-diagonal", "block", "heterogeneous")
 WEIGHTS = Path(__file__).with_suffix(".safetensors")
-SIDE = 64
 
 
-def pictures(weights: Tensor, special: Tensor) -> Tensor:
-    """[map, 2, 64, 64] from maps [map, query, key] of one length and their special columns [map, key].
+def inputs_of(pictures: Tensor, length: int, special: Tensor) -> Tensor:
+    """[map, 2, SIDE, SIDE] from pictures [map, SIDE, SIDE] of maps of one length and their special columns [key].
 
-    Area-averaged, then scaled so that a row still sums to 1 whatever the length; the root makes faint marks visible.
+    Scaled so that a row sums to 1 whatever the length; the root makes faint marks visible.
     """
-    length = weights.shape[-1]
-    area = interpolate(weights[:, None].float(), size=(SIDE, SIDE), mode="area") * (length / SIDE)
-    columns = interpolate(special[:, None].float(), size=SIDE, mode="area")[:, :, None] > 0
+    area = pictures[:, None].float() * (length / SIDE)
+    columns = interpolate(special[None, None].float(), size=SIDE, mode="area")[:, :, None] > 0
     return torch.cat([area.clamp_min(0.0).sqrt(), columns.expand_as(area).float()], dim=1)
 
 
@@ -60,8 +60,8 @@ def load_classifier() -> PatternClassifier:
     return classifier.eval().requires_grad_(False)
 
 
-def classify(weights: Tensor, special: Tensor) -> Tensor:
-    """[map]: index in PATTERNS of each map [map, query, key] of one length, given its special columns [map, key]."""
+def classify(pictures: Tensor, length: int, special: Tensor) -> Tensor:
+    """[map]: index in PATTERNS of maps of one text, from their pictures [map, SIDE, SIDE] and special columns [key]."""
     with torch.no_grad():
-        numbers: Tensor = load_classifier()(pictures(weights.cpu(), special.cpu())).argmax(dim=-1)
-    return numbers
+        inputs = inputs_of(pictures.cpu(), length, special.cpu())
+        return load_classifier()(inputs).argmax(dim=-1)  # type: ignore[no-any-return]

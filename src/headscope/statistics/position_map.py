@@ -12,14 +12,12 @@ import numpy as np
 import torch
 
 from headscope.heads import Site
-from headscope.model.attention import Attention
-from headscope.statistics.base import Buffered
+from headscope.model.row_sums import POSITIONS
+from headscope.statistics.base import Buffered, Quantities
 from headscope.tables import stack_layers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-POSITIONS = 128
 
 
 class PositionMap(Buffered):
@@ -31,6 +29,7 @@ class PositionMap(Buffered):
     """
 
     definitions = {}
+    quantities = frozenset({"position_sums"})
     _sums: dict[Site, NDArray[np.float64]]
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
@@ -38,17 +37,19 @@ class PositionMap(Buffered):
         self._lengths: dict[Site, Counter[tuple[int, int]]] = {}
         self._waiting: Counter[Site] = Counter()
 
-    def update(self, attention: Attention) -> None:
-        site, weights = attention.site, attention.weights[:, :, :POSITIONS, :POSITIONS]
-        sequences, heads, queries, keys = weights.shape
+    def update(self, attention: Quantities) -> None:
+        site, total = attention.site, attention.position_sums
+        heads, queries, keys = total.shape
         if site not in self._pending:
             with torch.inference_mode(False):  # a tensor that can be written in and outside it
-                zeros = torch.zeros(heads, POSITIONS, POSITIONS, device=weights.device)
+                zeros = torch.zeros(heads, POSITIONS, POSITIONS, device=total.device)
                 self._pending[site] = zeros
-        total = weights[0] if sequences == 1 else weights.sum(dim=0)
         self._pending[site][:, :queries, :keys] += total
-        self._lengths.setdefault(site, Counter())[queries, keys] += sequences
-        self._waiting[site] += sequences
+        lengths = self._lengths.setdefault(site, Counter())
+        sides = (attention.lengths, attention.key_lengths)
+        sizes = [side.clamp_max(POSITIONS).long().tolist() for side in sides]
+        lengths.update(zip(*sizes, strict=True))
+        self._waiting[site] += len(sizes[0])
         if self._waiting[site] >= 256:  # a thousand float32 additions would show in the sixth digit
             self._settle(site)
 

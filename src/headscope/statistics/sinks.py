@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from headscope.heads import Head
-from headscope.model.attention import Attention
-from headscope.statistics.base import ANY, SHARES, Definition, PerSequence, stack_order
+from headscope.statistics.base import ANY, SHARES, Definition, PerSequence, Quantities, stack_order
 from headscope.tables import TableRow
 
 FEWEST_ROWS = 8  # a previous-token head gives each key all of one row: at most 1/8 of the rows that must see it
@@ -46,23 +45,27 @@ class Sinks(PerSequence):
         ),
     }
 
+    quantities = frozenset({"column_mass", "diagonal", "visibility"})
+
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         super().__init__(names)
         # How often each token id, and each position, was the sink of a sequence: bounded by vocabulary and length.
         self._tokens: dict[Head, Counter[int]] = {}
         self._positions: dict[Head, Counter[int]] = {}
 
-    def measure(self, attention: Attention) -> Tensor | None:
+    def measure(self, attention: Quantities) -> Tensor | None:
         if attention.site.stack == "query":  # rows are the tokens to predict, in any order
             return None
-        columns = column_means(attention)
+        received, own = attention.column_mass, _own_mass(attention)
+        columns = column_means(attention, received, own)
         largest = columns.amax(dim=-1)
+        first = first_mass(attention, received, own)
         if attention.lens == "raw":
             self._count(attention, columns, largest)
         sink = torch.where(largest < 0, torch.nan, largest)
-        return torch.stack([first_mass(attention), sink], dim=-1)
+        return torch.stack([first, sink], dim=-1)
 
-    def _count(self, attention: Attention, columns: Tensor, largest: Tensor) -> None:
+    def _count(self, attention: Quantities, columns: Tensor, largest: Tensor) -> None:
         positions = (columns >= largest[..., None] - TIE).int().argmax(dim=-1)  # [sequence, head]
         ids = attention.key.ids
         tokens = torch.full_like(positions, -1) if ids is None else ids.gather(1, positions)
@@ -104,24 +107,34 @@ class Sinks(PerSequence):
         return {"sinks": rows}
 
 
-def first_mass(attention: Attention) -> Tensor:
-    """[sequence, head]: mass on the first key, averaged over the rows that see other keys; NaN if there is none."""
-    received, rows = attention.column_mass[..., 0], attention.length
-    if attention.within_one_text:
-        received, rows = received - attention.weights[..., 0, 0], rows - 1
-    if not rows or attention.weights.shape[-1] < 2:
-        return torch.full_like(received, torch.nan)
-    return received / rows
+def _own_mass(attention: Quantities) -> Tensor | None:
+    """[sequence, head, token]: weight on the token itself; None where two texts are compared."""
+    return attention.diagonal if attention.within_one_text else None
 
 
-def column_means(attention: Attention) -> Tensor:
-    """[sequence, head, key]: mean weight over the other rows that may attend to a key; -1 if these are too few."""
-    received, rows = attention.column_mass, attention.visible.sum(dim=-2)
-    if attention.within_one_text:
-        received = received - attention.weights.diagonal(dim1=-2, dim2=-1)
-        rows = rows - attention.visible.diagonal(dim1=-2, dim2=-1).long()
+def first_mass(attention: Quantities, received: Tensor, own: Tensor | None) -> Tensor:
+    """[sequence, head]: mass on the first key, averaged over the rows that see other keys; NaN if there is none.
+
+    received, own  [sequence, head, key]: mass on a key from all rows, and from its own
+    """
+    of_first, rows = received[..., 0], attention.lengths.to(received.dtype)[:, None]
+    if own is not None:
+        of_first, rows = of_first - own[..., 0], rows - 1
+    is_defined = (rows > 0) & (attention.key_lengths[:, None] > 1)
+    return torch.where(is_defined, of_first / rows.clamp_min(1), torch.nan)
+
+
+def column_means(attention: Quantities, received: Tensor, own: Tensor | None) -> Tensor:
+    """[sequence, head, key]: mean weight over the other rows that may attend to a key; -1 if these are too few.
+
+    received, own  [sequence, head, key]: mass on a key from all rows, and from its own
+    """
+    visibility = attention.visibility
+    rows = visibility.row_counts
+    if own is not None:
+        received, rows = received - own, rows - visibility.own.long()
     needed = (QUARTER * rows.amax(dim=-1, keepdim=True)).clamp_min(FEWEST_ROWS)
-    has_choice = attention.weights.shape[-1] > 1
+    has_choice = (attention.key_lengths > 1)[:, None, None]
     return torch.where((rows >= needed) & has_choice, received / rows.clamp_min(1), -1.0)
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import reduce
+from operator import or_
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from headscope.errors import HeadscopeError
-from headscope.model.attention import Attention
 from headscope.model.attention_model import AttentionModel
 from headscope.model.lenses import Lens
 from headscope.model.lenses.gradient import track_embeddings
 from headscope.model.load import as_model
+from headscope.model.row_sums import Wanted
 from headscope.model.seam import Observer
 from headscope.model.tokens import Batch
 from headscope.statistics.base import Statistic
@@ -72,7 +75,8 @@ def stream(
     for batch in batches:
         # Entered anew for every batch: no hook is left while the caller has the batch, or if it never returns.
         with ExitStack() as stack, torch.inference_mode():
-            stack.enter_context(model.watched(_observer(batch, statistics)))
+            for observed, wanted in _by_need(batch, statistics):
+                stack.enter_context(model.watched(_observer(batch, observed), wanted=wanted))
             for lens, of_lens in through.items():
                 if not lens.needs_gradient:
                     stack.enter_context(model.watched(_observer(batch, of_lens), lens=lens))
@@ -95,8 +99,20 @@ def stream(
         yield batch
 
 
+def _by_need(
+    batch: Batch, statistics: Sequence[Statistic]
+) -> Iterator[tuple[Sequence[Statistic], Wanted | None]]:
+    """The statistics that need whole maps, then those that need only sums of their rows."""
+    of_maps = [statistic for statistic in statistics if statistic.quantities is None]
+    of_sums = [statistic for statistic in statistics if statistic.quantities is not None]
+    if of_maps:
+        yield of_maps, None
+    if of_sums:
+        yield of_sums, reduce(or_, (statistic.wanted(batch.indices) for statistic in of_sums))
+
+
 def _observer(batch: Batch, statistics: Sequence[Statistic]) -> Observer:
-    def observe(attention: Attention) -> None:
+    def observe(attention: Any) -> None:
         attention.examples = batch.indices[attention.rows]
         for statistic in statistics:
             statistic.update(attention)

@@ -10,12 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headscope.model.attention import Attention
-from headscope.statistics.base import PerSequence, stack_order
+from headscope.statistics.base import PerSequence, Quantities, stack_order
 from headscope.statistics.sinks import column_means, first_mass
 from headscope.tables import Row, TableRow
 
-OFFSETS = {"previous": -1, "self": 0, "next": 1}
+OFFSETS = ("previous", "self", "next")  # in the order of `row_sums.NEAREST`
 CLASSES = ("cls", "sep", "punctuation", "special")  # in the order of `Tokens.classes`
 NAMES = (*OFFSETS, *CLASSES, "first", "sink")
 
@@ -24,15 +23,31 @@ class UniformShares(PerSequence):
     """A table by layer; no rows of heads. If masks differ between heads it is their mean."""
 
     definitions = {}
+    quantities = frozenset({"visibility"})
 
-    def measure(self, attention: Attention) -> Tensor | None:
+    def measure(self, attention: Quantities) -> Tensor | None:
         """[sequence, 1, name]."""
-        uniform = attention.through("uniform", attention.uniform)
-        masses = [_at_offset(uniform, offset) for offset in OFFSETS.values()]
-        largest = column_means(uniform).amax(dim=-1)
+        visibility = attention.visibility
+        sequences = len(attention.lengths)
+        # [sequence, head or 1, key], and so on
+        received, nearest, own = (
+            sums.expand(sequences, *sums.shape[1:])
+            for sums in (
+                visibility.uniform_columns,
+                visibility.uniform_nearest,
+                visibility.uniform_own,
+            )
+        )
+        rows = attention.lengths.to(received.dtype)[:, None, None]
+        own_mass = own if attention.within_one_text else None
+        if own_mass is None:
+            nearest = torch.full_like(nearest, torch.nan)
+        largest = column_means(attention, received, own_mass).amax(dim=-1)
         sink = torch.where(largest < 0, torch.nan, largest)
-        masses += [*uniform.class_mass.unbind(dim=-1), first_mass(uniform), sink]
-        return torch.stack(masses, dim=-1).mean(dim=1, keepdim=True)
+        classes = torch.bmm(received, attention.key.classes.to(received.dtype))
+        first = first_mass(attention, received, own_mass)
+        masses = [nearest / rows, classes / rows, first[..., None], sink[..., None]]
+        return torch.cat(masses, dim=-1).mean(dim=1, keepdim=True)
 
     def table(self) -> list[Row]:
         return []
@@ -50,11 +65,3 @@ class UniformShares(PerSequence):
                     row = {"stack": site.stack, "layer": site.layer, "statistic": name}
                     rows.append(row | {"value": float(value / count), "count": count})
         return {"uniform": rows}
-
-
-def _at_offset(attention: Attention, offset: int) -> Tensor:
-    """[sequence, head]: mass at this offset, averaged over all rows; NaN where two texts are compared."""
-    if not attention.within_one_text:
-        return torch.full_like(attention.column_mass[..., 0], torch.nan)
-    diagonal = attention.weights.diagonal(offset=offset, dim1=-2, dim2=-1)
-    return diagonal.sum(dim=-1) / attention.length
