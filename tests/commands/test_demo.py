@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headscope.commands import app
-from headscope.commands.demo import PAIRS_ASKED, WORDS_ASKED, write_questions
+from headscope.api.demo import PAIRS_ASKED, WORDS_ASKED, write_questions
 from headscope.data.bundled import BUNDLED
 from headscope.data.squad import read_squad
 

@@ -84,8 +84,9 @@ class Visibility:
             rows = seen if rows is None else rows + seen
             none = torch.zeros_like(uniform[..., 0, 0])
             if is_one_text:
-                own.append(visible.diagonal(offset=start, dim1=-2, dim2=-1))
-                of_own.append(uniform.diagonal(offset=start, dim1=-2, dim2=-1))
+                # Copies: a view would keep the whole strip
+                own.append(visible.diagonal(offset=start, dim1=-2, dim2=-1).clone())
+                of_own.append(uniform.diagonal(offset=start, dim1=-2, dim2=-1).clone())
                 masses = torch.stack(
                     [
                         uniform.diagonal(offset=start + d, dim1=-2, dim2=-1).sum(dim=-1)

@@ -1,0 +1,76 @@
+"""The demo: a real model over a bundled corpus and treebank, which of its heads matter, and one sentence to explore."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from headscope.api.analyze import analyze
+from headscope.api.importance import importance
+from headscope.api.load import load
+from headscope.api.look import look
+from headscope.config.shared import Run
+from headscope.config.texts import TextData
+from headscope.data.bundled import corpus_path
+from headscope.progress import progress
+from headscope.study.study import Study
+
+SENTENCE = (
+    "The committee that reviewed the engineers' proposals thanked them, and the"
+    " chairwoman said she would answer soon."
+)
+QUESTIONS = "questions.jsonl"
+# Beginnings rather than whole paragraphs: the task is harder, so that fewer tokens show which heads matter.
+PAIRS_ASKED, WORDS_ASKED = 200, 13
+
+
+def measure_demo(folder: Path, run: Run, data: TextData) -> Study:
+    """The study; its task and the page of one sentence are written to `folder`, which will be renamed to `run.out`."""
+    assert run.out is not None
+    model = load("minilm", log=run.log)
+    corpus = replace(
+        data, corpus=["wikipedia-pairs"], treebank=["ewt-sample"], pairs=True, max_length=128
+    )
+    with progress("minilm over Wikipedia and parsed sentences") as update:
+        study = analyze(model, corpus, progress=update)
+    write_questions(folder / QUESTIONS)
+    with progress("heads ablated, one at a time") as update:
+        importances = importance(
+            model,
+            task="retrieval",
+            data=folder / QUESTIONS,
+            by=("ablation", "gradient"),
+            batch_size=64,
+            progress=update,
+        )
+    _record_final_path(importances, run.out / QUESTIONS)
+    study = study.merge(importances)
+    study.record["command"] = run.typed
+    study.record["pages"] = [{"title": "One sentence, all heads", "href": "look.html"}]
+    look(model, SENTENCE).save(folder / "look.html")
+    return study
+
+
+def write_questions(file: Path) -> None:
+    """The bundled pairs as a task: which second paragraph follows the first? Both are given by their first words."""
+    lines = Path(corpus_path("wikipedia-pairs")).read_text("utf-8").splitlines()
+    with file.open("w", encoding="utf-8") as out:
+        for pair in map(json.loads, lines[:PAIRS_ASKED]):
+            question = {
+                "id": pair["id"],
+                "question": _first_words(pair["a"]),
+                "context": _first_words(pair["b"]),
+                "answers": {"text": [], "answer_start": []},
+            }
+            out.write(json.dumps(question, ensure_ascii=False) + "\n")
+
+
+def _first_words(text: str) -> str:
+    return " ".join(text.split()[:WORDS_ASKED])
+
+
+def _record_final_path(study: Study, questions: Path) -> None:
+    """Name the questions as they are named once the temporary directory has been renamed."""
+    section = study.record["importance"]
+    section["data"][0]["path"] = section["config"]["data"] = str(questions)
