@@ -86,7 +86,7 @@ def test_named_heads_alone_are_removed_without_measurement(here: Path) -> None:
     removed.write("removed")
     assert headscope.load("removed").heads == small.heads
     assert headscope.prune(model, plan="removed/plan.json").model.heads == small.heads
-    with pytest.raises(HeadscopeError, match=r"PruneResult is not a model.*its `model`"):
+    with pytest.raises(HeadscopeError, match=r"PruneResult is not a model.*Pass result.model"):
         headscope.evaluate(removed, **DATA)
     result = headscope.prune(model, [(0, 1)], form="plain")
     assert result.model.heads == small.heads

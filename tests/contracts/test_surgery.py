@@ -273,7 +273,7 @@ REFUSED = {
     "9.0": 'heads "9.0": "9.0" is not in this model',
     "0.1,0.0-2": 'heads "0.1,0.0-2": encoder.0.1 is given twice',
     "*.3-9": 'heads "*.3-9": "*.3-9" is not in this model',
-    "*.*": "heads: these are all heads of the model",
+    "*.*": "`heads`: these are all heads of the model",
     "": 'heads "": "" does not name a head',
 }
 
@@ -301,7 +301,7 @@ def test_what_is_gone_cannot_be_cut_again() -> None:
         ({"heads": 3}, "heads: 3 does not name a head"),
         (
             {"heads": [Head("encoder", 0, 1), Head("encoder", 0, 1)]},
-            r"heads: encoder\.0\.1 is given twice",
+            r"`heads`: encoder\.0\.1 is given twice",
         ),
         (
             {"layers": "9"},

@@ -154,7 +154,7 @@ def test_the_file_of_a_split_is_found_by_its_name(tmp_path: Path) -> None:
         (
             ("dev.tsv",),
             "devel",
-            '`split`: "devel" is not a split. Expected dev, test or train; did you mean "dev"?',
+            '`split`: "devel" is not a split. Expected dev, dev:half-a, dev:half-b, test or train; did you mean "dev"?',
         ),
     ],
 )

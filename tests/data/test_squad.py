@@ -61,7 +61,7 @@ def test_a_file_over_many_lines_is_one_document(tmp_path: Path) -> None:
         ),
         (
             asked(answers=[{"text": "cat"}]),
-            f"x.json: not laid out as SQuAD ('answer_start'). Expected {LAYOUT}.",
+            f'x.json: not laid out as SQuAD (key "answer_start" is missing). Expected {LAYOUT}.',
         ),
         (
             asked(answers=[{"text": "cat", "answer_start": "two"}]),
@@ -69,7 +69,7 @@ def test_a_file_over_many_lines_is_one_document(tmp_path: Path) -> None:
         ),
         (
             {"id": "q1", "answers": []},
-            f"x.json: not laid out as SQuAD ('question'). Expected {LAYOUT}.",
+            f'x.json: not laid out as SQuAD (key "question" is missing). Expected {LAYOUT}.',
         ),
     ],
 )
@@ -88,7 +88,7 @@ def test_a_bad_question_is_refused(
     [
         ('{"data": [', f"x.json:1:11: not JSON: Expecting value. Expected {LAYOUT}."),
         ('{\n"data": 1 1}', f"x.json:2:11: not JSON: Expecting ',' delimiter. Expected {LAYOUT}."),
-        ("{}", f"x.json: not laid out as SQuAD ('data'). Expected {LAYOUT}."),
+        ("{}", f'x.json: not laid out as SQuAD (key "data" is missing). Expected {LAYOUT}.'),
         (
             '["a"]',
             f"x.json: not laid out as SQuAD (list indices must be integers or slices, not str). Expected {LAYOUT}.",

@@ -51,7 +51,7 @@ def test_straight_away_every_mask_gives_what_evaluate_gives_under_it(here: Path)
         found = headscope.evaluate(model, task="sst2", data="glue")
         assert table.loc[mask, "metric"] == pytest.approx(found["metrics"]["accuracy"]["value"])
         assert table.loc[mask, "loss"] == pytest.approx(found["metrics"]["loss"]["value"], rel=1e-6)
-    assert "What masks cost" in (here / "table" / "index.html").read_text("utf-8")
+    assert "Cost of masks" in (here / "table" / "index.html").read_text("utf-8")
     assert not [path for path in (here / "table").iterdir() if path.name.startswith("straight")]
 
 

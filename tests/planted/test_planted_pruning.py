@@ -370,7 +370,7 @@ REFUSED = [
     ({"remove": 8}, "`remove`: 8 of 8 heads cannot go. Expected at most 7."),
     (
         {"remove": 5, "min_heads_per_layer": 2},
-        "`heads`: 5 of 8 heads cannot go. Expected at most 4, as 2",
+        "`remove`: 5 of 8 heads cannot go. Expected at most 4, as 2",
     ),
     (
         {"keep_metric": 3.0},
@@ -384,16 +384,12 @@ REFUSED = [
     ({"remove": 1, "report_on": "dev:half-a"}, "`report_on`: "),
     (
         {"remove": 5, "candidates": "0.*"},
-        "`heads`: 5 of 4 heads cannot go. Expected at most 4.",
+        "`remove`: 5 of 4 heads cannot go. Expected at most 4.",
     ),
     ({"remove": 1, "candidates": "7.*"}, 'heads "7.*": "7.*" is not in this model.'),
     (
-        {},
-        "search requires one of `heads`, `sparsity`, `keep_metric` and `speedup`, got none",
-    ),
-    (
         {"remove": 3, "sparsity": 0.5},
-        "search requires one of `heads`, `sparsity`, `keep_metric` and `speedup`, got `heads` and `sparsity`",
+        "search takes one target, got `remove` and `sparsity`.",
     ),
     (
         {"sparsity": 1.5},

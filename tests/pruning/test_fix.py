@@ -131,8 +131,8 @@ def test_its_number_is_found_again_and_the_page_tells_of_it(
         f"it by {row['metric_change']:+.4f}" in " ".join(said.output.split())
     )
     page = (here / "fixed" / "study" / "index.html").read_text("utf-8")
-    assert "What can be fixed" in page
-    assert "What is lost and gained as heads are fixed" in page
+    assert "Heads with fixed patterns" in page
+    assert "Metric and speed by number of fixed heads" in page
     assert "with 4 of 4 attention heads fixed" in (here / "fixed" / "README.md").read_text("utf-8")
     assert sorted(one.name for one in (here / "fixed").iterdir() if one.is_dir()) == ["study"]
 

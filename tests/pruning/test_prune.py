@@ -120,7 +120,7 @@ def test_a_search_ends_in_a_model_whose_number_can_be_found_again(here: Path, ho
     assert study.heads.query("statistic == 'cut'")["value"].sum() == 3
     assert {0, 3} <= set(study.tables["front"]["removed"])
     assert (here / "small" / "study" / "index.html").read_text("utf-8").count(
-        "What can be cut"
+        "What can be pruned"
     ) >= 1
     card, gain = (here / "small" / "README.md").read_text("utf-8"), told["chosen"]["speed"][1]
     assert "# bert without 3 of" in card
@@ -154,7 +154,7 @@ def test_one_run_shows_one_speed_in_one_form_everywhere(here: Path, more: tuple[
     cells = [
         cells[part.columns.index("times as fast")].text
         for cells in part.rows
-        if "(cut)" in cells[0].text
+        if "(pruned)" in cells[0].text
     ]
     assert cells == [form.replace(" times as fast", "")]
     bars = next(one for one in figures_of(study) if one.name == "front").draw(study).axes[1].lines

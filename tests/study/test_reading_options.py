@@ -329,8 +329,8 @@ SAVING: dict[
     str, tuple[tuple[object, ...], str]
 ] = {  # the options of a command, and where the model is that it saves
     "gate": (("--keep", 3, *TRAINED), "keep-3"),
-    "learn-mask": (("--sparsity", 0.3, *TRAINED), "sparsity-0.3-seed-0"),
-    "fix": (("--patterns", "0.1=first"), ""),
+    "masks learn": (("--sparsity", 0.3, *TRAINED), "sparsity-0.3-seed-0"),
+    "fixed-patterns": (("--patterns", "0.1=first"), ""),
 }
 
 
@@ -369,7 +369,7 @@ def test_the_options_reach_what_is_measured_recorded_and_saved(
     folder, out = saved(tmp_path / "bare", BertModel), tmp_path / "out"
     options, model = SAVING[command]
     words = ("--task", "stsb", "--data", data, "--device", "cpu")
-    ran = run(command, folder, *words, *options, *READ_SO, "--out", out)
+    ran = run(*command.split(), folder, *words, *options, *READ_SO, "--out", out)
     assert ran.status == 0, ran.err
     expected = spearman(folder, data, "dev:half-b")
     assert whole_metric(out) == pytest.approx(expected, abs=1e-6)
@@ -401,7 +401,7 @@ def test_masks_are_compared_with_the_pooling_asked_for(
     assert (reading["pooling"], reading["prompt"]) == ("max", "the old ")
 
 
-@pytest.mark.parametrize("command", ["gate", "learn-mask", "fix", "masks compare"])
+@pytest.mark.parametrize("command", ["gate", "masks learn", "fixed-patterns", "masks compare"])
 def test_commands_refuse_the_options_where_nothing_is_pooled(
     command: str, run: Run, tmp_path: Path
 ) -> None:
