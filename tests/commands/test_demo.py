@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from headscope.commands import app
 from headscope.api.demo import PAIRS_ASKED, WORDS_ASKED, write_questions
+from headscope.commands import app
 from headscope.data.bundled import BUNDLED
 from headscope.data.squad import read_squad
 
