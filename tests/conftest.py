@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import random
 import sys
-from base64 import b64decode
 from collections.abc import Callable, Iterator
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +19,6 @@ import typer.testing
 from headscope.errors import HeadscopeError
 from headscope.model import zoo
 from sampling import mark_products
-
-# A PNG of one pixel.
-DOT = b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
-)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -74,22 +68,6 @@ def safe_bfloat16() -> None:
     from headscope.model.bfloat16 import ensure_bfloat16
 
     ensure_bfloat16()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def dots_for_png_files() -> Iterator[None]:
-    """Write a dot as the PNG file of a figure that the page shows as SVG: drawing it takes half of a report's time.
-
-    Test modules whose subject are these files override this fixture.
-    """
-    from headscope.report import rendered_figures
-
-    draw = rendered_figures.RenderedFigure.png.func  # type: ignore[attr-defined]
-    quick = cached_property(lambda plate: draw(plate) if plate.is_raster else DOT)
-    quick.__set_name__(rendered_figures.RenderedFigure, "png")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rendered_figures.RenderedFigure, "png", quick)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -29,8 +29,3 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 def studies(tmp_path_factory: pytest.TempPathFactory) -> Studies:
     """The studies of this process; each is made when a test first needs it."""
     return Studies(tmp_path_factory.mktemp("golden"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def dots_for_png_files() -> None:
-    """Golden studies draw no figure at all (golden_studies.py)."""

@@ -41,11 +41,6 @@ STUDIES = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def dots_for_png_files() -> None:
-    """Every PNG file is drawn here."""
-
-
 @pytest.mark.parametrize("kind", STUDIES)
 def test_every_figure_that_applies_draws_and_says_how_to_read_it(kind: str) -> None:
     study = STUDIES[kind]

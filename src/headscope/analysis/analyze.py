@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from headscope.analysis.clusters import clusters_in
-from headscope.analysis.examples import examples_of
+from headscope.analysis.examples import (
+    MOST_TEXTS,
+    Text,
+    TokenRecorder,
+    WordRecorder,
+    examples_of,
+    readable_sentences,
+)
 from headscope.analysis.lens_examples import lens_examples
 from headscope.analysis.lens_statistics import LensStatistics, check_lenses
 from headscope.analysis.roles import roles_of
@@ -52,6 +59,8 @@ class Pass:
 
     where   the files, for messages
     lenses  the lenses other than raw
+    tokens  what is kept of the first texts for examples of roles of tokens
+    words   the same for roles of words
     """
 
     name: str
@@ -61,6 +70,14 @@ class Pass:
     statistics: list[Statistic]
     encoder: Encoder
     lenses: LensStatistics | None = None
+    tokens: TokenRecorder | None = None
+    words: WordRecorder | None = None
+
+    @property
+    def observers(self) -> list[Statistic]:
+        """The statistics, and what is kept for examples."""
+        recorders = [recorder for recorder in (self.tokens, self.words) if recorder is not None]
+        return [*self.statistics, *recorders]
 
     def run(self, batch_size: int, progress: Progress) -> None:
         done, counts = 0, self.encoder.counts
@@ -69,7 +86,7 @@ class Pass:
         for batch in stream(
             self.encoder.model,
             batches(self.encoder, self.examples, batch_size=batch_size),
-            self.statistics,
+            self.observers,
             through=through,
             losses=losses,
         ):
@@ -110,7 +127,9 @@ def analyze(
     if model.is_encoder_decoder and not (corpus is not None and corpus.pairs):
         run.log("note: without `pairs=True` (source and target) only the encoder runs")
     model.self_check()
-    passes = _Passes(model, config, data, corpus, annotations, run.seed).plan(statistics)
+    plan = _Passes(model, config, data, corpus, annotations, run.seed)
+    passes = plan.plan(statistics)
+    tokens = plan.record_tokens(passes[0])
     lenses = LensStatistics(model, config.lens, names, pairs=data.pairs, seed=run.seed)
     passes[0].lenses = lenses
     durations = {"load": round(time.perf_counter() - started, 3)}
@@ -146,7 +165,9 @@ def analyze(
         model, sections, command=run.typed or None, seed=run.seed, lens=lens
     )
     study.tables["roles"] = roles_of(study, thresholds)
-    examples = examples_of(model, study, annotations, corpus or (), max_length=data.max_length)
+    examples = examples_of(
+        model, study, tokens, [pass_.words for pass_ in passes if pass_.words is not None]
+    )
     if len(examples):
         study.tables["examples"] = examples
     return study
@@ -267,6 +288,7 @@ class _Passes:
                 words = [sentence.words for sentence in annotations.sentences]
                 relations.statistics.append(RareWords(words, annotations.frequencies, pool=pool))
             relations.statistics += [] if passes else statistics
+            relations.words = self.record_words(self.sentences())
             passes.append(relations)
         if annotations.documents:
             parts = windows(annotations.documents, model, max_length=self.data.max_length)
@@ -276,16 +298,52 @@ class _Passes:
             antecedents += [] if passes else statistics
             examples = [window.example for window in annotations.windows]
             where = _join_names(annotations.coreference)
-            passes.append(self._whole("coreference", where, examples, antecedents, model))
+            of_documents = self._whole("coreference", where, examples, antecedents, model)
+            first = annotations.windows[:MOST_TEXTS]
+            texts = [Text(window.example, self.reader, window=window) for window in first]
+            of_documents.words = self.record_words(dict(enumerate(texts)))
+            passes.append(of_documents)
         if annotations.frequencies is not None and not annotations.sentences and corpus is not None:
-            texts = corpus.as_words(sources_only=model.is_encoder_decoder)
-            words = [text for text in texts if text]
+            every = corpus.as_words(sources_only=model.is_encoder_decoder)
+            words = [text for text in every if text]
             rare_words = RareWords(words, annotations.frequencies, pool=pool)
             examples = [Example(text) for text in words]
-            passes.append(self._whole("frequency", corpus.name, examples, [rare_words], model))
+            of_words = self._whole("frequency", corpus.name, examples, [rare_words], model)
+            texts = [
+                Text(example, self.reader, frequencies=annotations.frequencies)
+                for example in examples[:MOST_TEXTS]
+            ]
+            of_words.words = self.record_words(dict(enumerate(texts)))
+            passes.append(of_words)
         if self.config.control:
             passes.append(self.relations(random_control(model, self.seed), CONTROL))
         return passes
+
+    @property
+    def reader(self) -> str:
+        """The stack that reads a text."""
+        has_encoder = any(site.stack == "encoder" for site in self.model.sites)
+        return "encoder" if has_encoder else "decoder"
+
+    def sentences(self) -> dict[int, Text]:
+        """The sentences from which examples are taken, by their number."""
+        sentences, frequencies = self.annotations.sentences, self.annotations.frequencies
+        texts = {}
+        for number in readable_sentences(sentences):
+            sentence = sentences[number]
+            of_words = frequencies if sentence.between == "words" else None
+            texts[number] = Text(sentence.example(), self.reader, sentence, frequencies=of_words)
+        return texts
+
+    def record_words(self, texts: Mapping[int, Text]) -> WordRecorder:
+        return WordRecorder(len(self.model.sites), texts, self.config.word_pooling)
+
+    def record_tokens(self, first: Pass) -> TokenRecorder:
+        """Keep examples of roles of tokens from the first texts of the first pass."""
+        numbers = self.sentences() if first.name == "treebank" else range(MOST_TEXTS)
+        first.tokens = TokenRecorder(len(self.model.sites), numbers)
+        first.examples = first.tokens.remember(first.examples)
+        return first.tokens
 
     def relations(self, model: AttentionModel, name: str) -> Pass:
         """The relations of the sentences, in the model or in its random-weight control."""

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
+from headscope.analysis.examples import labels_of
 from headscope.analysis.examples._cases import BETWEEN, stretch
-from headscope.analysis.examples._reading import labels_of
 from headscope.data.batches import batches
 from headscope.data.encode import Encoder
 from headscope.data.examples import Example
@@ -98,7 +98,7 @@ class LensDifferences(Statistic):
         self, head: Head, attention: Attention, sequence: int, query: int, raw: Row, through: Row
     ) -> TableRow:
         """A row of lens_examples.csv from a row of raw attention and the same one through the lens."""
-        queries, keys = labels_of(self.model, attention, sequence)
+        queries, keys = labels_of(self.model, attention.query, attention.key, sequence)
         shift = 0 if queries is keys else len(queries) + 1
         words = queries if queries is keys else [*queries, BETWEEN, *keys]
         raw_key, lens_key = int(raw.argmax()), int(np.abs(through).argmax())

@@ -17,6 +17,7 @@ class ReportConfig(Config):
     group = "Look"
     examples = (
         "headscope report study which small --out index.html",
+        "headscope report study --png pictures --out page.html",
         "headscope report cut-beam cut-greedy gated --tables fronts --out fronts.html",
     )
     python = 'headscope.join(["study", "which", "small"]).write("index.html")'
@@ -30,6 +31,12 @@ class ReportConfig(Config):
     tables: Path | None = option(
         None,
         "Directory to write the joined tables to, such as fronts.csv and survivors.csv",
+        show_default="none",
+        recorded=False,
+    )
+    png: Path | None = option(
+        None,
+        "Directory to write every figure to as PNG",
         show_default="none",
         recorded=False,
     )

@@ -216,6 +216,16 @@ class Attention(RowQuantities):
         return self.weights.amax(dim=-1)
 
     @cached_property
+    def row_argmax(self) -> Tensor:
+        """[sequence, head, query]: the first key with the largest weight."""
+        return self.weights.argmax(dim=-1)
+
+    @cached_property
+    def content_row_argmax(self) -> Tensor:
+        """[sequence, head, query]: the first content key with the largest weight of these."""
+        return self._content_weights.argmax(dim=-1)
+
+    @cached_property
     def content_row_max(self) -> Tensor:
         """[sequence, head, query]: the largest weight on a content key, not renormalised; below 0 if there is none."""
         return self._content_weights.amax(dim=-1)

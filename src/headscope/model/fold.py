@@ -300,8 +300,10 @@ class _Sums:
             np.zeros(shape),
             np.zeros(shape),
             np.zeros((*shape, self.positions.shape[1], keys), np.float32),
+            np.zeros((*shape, 2, queries if wanted.located else 0), np.int32),
             np.zeros((heads, min(side, queries), min(side, keys)), np.float32),
         )
+        self.located: NDArray[np.bool_] = np.isin(np.arange(shape[0]), wanted.located)
         self.pictures: dict[int, Tensor] = {}
 
     def add(
@@ -315,7 +317,7 @@ class _Sums:
             plan.query_span.as_array(group),
             plan.key_span.as_array(group, first_key),
             tuple(array[group] for array in plan.tokens),
-            self.positions[group],
+            (self.positions[group], self.located[group]),
         )
         sums = (*(array[group] for array in self.arrays[:-1]), self.arrays[-1])
         _in_threads(lambda heads: _fold()(*arguments, heads, sums), self.heads)
@@ -339,13 +341,14 @@ class _Sums:
 
     def finish(self, visibility: Visibility) -> RowSums:
         tensors = [torch.from_numpy(array) for array in self.arrays]
-        rows, requests, begin = tensors[-2], {}, 0
+        rows, argmaxima, positions = tensors[-3:]
+        requests, begin = {}, 0
         for request in self.wanted.requests:
             end = begin + request(self.plan.query, self.site.stack).shape[1]
             requests[request] = rows[:, :, begin:end]
             begin = end
         row_max, content, entropy, quarters, offsets, argmax, diagonal, segments, near, alike = (
-            tensors[:-2]
+            tensors[:-3]
         )
         return RowSums(
             self.site,
@@ -362,7 +365,9 @@ class _Sums:
             segment_mass=segments,
             near_content_mass=near,
             alike_mass=alike,
-            position_sums=tensors[-1],
+            position_sums=positions,
+            row_argmax=argmaxima[:, :, 0],
+            content_row_argmax=argmaxima[:, :, 1],
             _rows=requests,
             _pictures=self.pictures,
         )

@@ -159,6 +159,18 @@ def _count_argmax_of(row, penalty, largest, counts):  # type: ignore[no-untyped-
 _count_argmax = _compiled(_count_argmax_of, fastmath=_FAST)
 
 
+def _first_of(row, penalty, largest):  # type: ignore[no-untyped-def]
+    """The first key whose score, with its penalty, is the largest one; 0 if no key is allowed."""
+    if largest > NEVER:
+        for k in range(len(row)):
+            if row[k] + penalty[k] == largest:
+                return k
+    return 0
+
+
+_first = _compiled(_first_of)
+
+
 def _add_of(row, target):  # type: ignore[no-untyped-def]
     for k in range(len(row)):
         target[k] += row[k]
@@ -207,7 +219,7 @@ def _fold(scores, strip, query, key, tokens, wanted, heads, sums):  # type: igno
     key     the same for keys
     tokens  (penalty [sequence, key]: 0 or -inf; content [sequence, key]: 1 or 0; content_rows [sequence, query];
             own [sequence, segment, key]; alike [sequence, offset])
-    wanted  [sequence, number]: rows to copy, -1 for none
+    wanted  (rows to copy [sequence, number], -1 for none; whether the largest weights are located [sequence])
     heads   (first, last + 1) to work on
     sums    see `RowSums`; positions of tokens are counted from the first real token of a sequence
     """
@@ -225,12 +237,14 @@ def _fold(scores, strip, query, key, tokens, wanted, heads, sums):  # type: igno
         near,
         by_offset,
         rows,
+        argmaxima,
         maps,
     ) = sums
+    copied, located = wanted
     count_rows = scores.shape[2]
     longest = penalty.shape[1]
     columns, shifted = np.zeros(longest, np.float32), np.zeros(2 * longest - 1, np.float32)
-    extremes = np.zeros((4, 2), np.float32)
+    extremes, no_penalty = np.zeros((4, 2), np.float32), np.zeros(longest, np.float32)
     for s in range(scores.shape[0]):
         first_query, queries = query[0, s], query[1, s]
         first_key, keys = key[0, s], key[1, s]
@@ -267,6 +281,9 @@ def _fold(scores, strip, query, key, tokens, wanted, heads, sums):  # type: igno
                 has_content = of_content > NEVER
                 if is_one_text and content_rows[s, i] and has_content:
                     _count_argmax(row, penalty_s, of_content, argmax[s, h, longest - 1 - i :])
+                if located[s]:
+                    argmaxima[s, h, 0, i] = _first(row, no_penalty, largest)
+                    argmaxima[s, h, 1, i] = _first(row, penalty_s, of_content)
                 total, mean = _softmax(row, largest)
                 row_max[s, h, i] = _ONE / total
                 entropy[s, h, i] = math.log(total) - mean
@@ -292,8 +309,8 @@ def _fold(scores, strip, query, key, tokens, wanted, heads, sums):  # type: igno
                         by_offset[s, h] += _weighted(row, content_s, alike[s, longest - 1 - i :])
                 if has_positions and i < maps.shape[1]:
                     _add(row[: maps.shape[2]], maps[h, i])
-                for w in range(wanted.shape[1]):
-                    if wanted[s, w] == i:
+                for w in range(copied.shape[1]):
+                    if copied[s, w] == i:
                         rows[s, h, w, :visible] = row
                 used += 1
                 quarter = 0

@@ -34,17 +34,20 @@ class Wanted:
     quantities  names of attributes of `RowSums`
     requests    which rows are needed as they are
     pictured    indices of the batch's sequences whose maps are needed as small pictures
+    located     indices of the batch's sequences whose largest weights are needed with their positions
     """
 
     quantities: frozenset[str] = frozenset()
     requests: tuple[RowRequest, ...] = ()
     pictured: tuple[int, ...] = ()
+    located: tuple[int, ...] = ()
 
     def __or__(self, other: Wanted) -> Wanted:
         return Wanted(
             self.quantities | other.quantities,
             tuple(dict.fromkeys(self.requests + other.requests)),
             tuple(sorted({*self.pictured, *other.pictured})),
+            tuple(sorted({*self.located, *other.located})),
         )
 
 
@@ -165,6 +168,8 @@ class RowSums(RowQuantities):
 
     row_max, row_entropy     [sequence, head, query]: largest weight and entropy in nats of a row
     content_row_max          [sequence, head, query]: largest weight on a content key; below 0 if there is none
+    row_argmax, content_row_argmax
+                             [sequence, head, query]: the first key with that weight, in `located` sequences
     quarter_mass             [sequence, head, quarter, key]: weight a key receives from each quarter of the rows
     offset_mass              [sequence, head, offset]: mass at each offset key - query, -(T-1) … T-1
     content_argmax_offsets   [sequence, head, offset]: number of content rows with their largest content weight there
@@ -190,6 +195,8 @@ class RowSums(RowQuantities):
     near_content_mass: Tensor
     alike_mass: Tensor
     position_sums: Tensor
+    row_argmax: Tensor
+    content_row_argmax: Tensor
     examples: tuple[int, ...] = ()
     _rows: dict[RowRequest, Tensor] = field(default_factory=dict)
     _pictures: dict[int, Tensor] = field(default_factory=dict)

@@ -75,6 +75,17 @@ def word_attention(
     return WordAttention(pooled[..., :-1], pooled[..., -1], queries, keys)
 
 
+def mean_between(weights: Tensor, words: Tensor, selected: Tensor) -> Tensor:
+    """[head, word, word]: the attention between some words, as with the pool "mean" but without all other words.
+
+    weights   [head, token, token]
+    words     [token]: which word a token is a piece of
+    selected  [word]: their numbers
+    """
+    pieces = (words[:, None] == selected).to(weights.dtype)  # [token, word]
+    return (pieces / pieces.sum(dim=0)).T @ weights @ pieces
+
+
 def pieces_of_words(tokens: Tokens) -> Tensor:
     """[sequence, token, word]: whether a token is a piece of a word; words are counted from 0."""
     if tokens.words is None:

@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,25 +54,37 @@ _FONT = re.compile(r"font: ([\d.]+px|bold [\d.]+px|700 [\d.]+px) [^;]*")
 
 @dataclass(frozen=True)
 class RenderedFigure:
-    """A drawn figure with its name, title and caption, as SVG and PNG."""
+    """A drawn figure with its name, title and caption. It is rendered as SVG or PNG on first use."""
 
     name: str
     title: str
     caption: str
-    svg: str
     figure: Figure
     is_raster: bool
     source: DataSource | None = None  # where the page finds its numbers
     data: pd.DataFrame | None = None  # its numbers, if the page has them nowhere else
+    _fragments: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def svg(self) -> str:
+        return svg_of(self.figure)
 
     @cached_property
     def png(self) -> bytes:
-        """Drawn on first use: a page of vectors needs none."""
         return png_of(self.figure)
+
+    @property
+    def file(self) -> tuple[str, bytes]:
+        """Name and content of its file: SVG, or PNG if vectors would be heavy."""
+        if self.is_raster:
+            return f"{self.name}.png", self.png
+        return f"{self.name}.svg", self.svg.encode("utf-8")
 
     def inline(self, prefix: str = "") -> str:
         """The SVG as a fragment of HTML: unique ids, page colours, nothing but shapes and text."""
-        return inline_svg(self.svg, f"{prefix}{self.name}")
+        if prefix not in self._fragments:
+            self._fragments[prefix] = inline_svg(self.svg, f"{prefix}{self.name}")
+        return self._fragments[prefix]
 
     def csv_uri(self) -> str:
         """Its numbers as a link that needs no script; empty if the page has them already."""
@@ -137,7 +149,9 @@ def render_figures(study: Study, prefixes: tuple[str, ...] = ("",)) -> list[Rend
 def render_figure(figure: StudyFigure, study: Study) -> RenderedFigure:
     drawn = figure.draw(study)
     words = figure.name, figure.title, figure.caption
-    return RenderedFigure(*words, svg_of(drawn), drawn, figure.is_raster, figure.source(study))
+    rendered = RenderedFigure(*words, drawn, figure.is_raster, figure.source(study))
+    _ = rendered.file  # here, where progress is reported
+    return rendered
 
 
 @contextmanager

@@ -24,7 +24,7 @@ MOST = 1000  # layers or heads: a record with more is not trusted
 
 def stacks_of(study: Study) -> list[str]:
     """The stacks that have rows, in the order in which stacks are listed everywhere."""
-    return sorted({str(name) for name in study.heads["stack"]}, key=stack_order)
+    return sorted(map(str, study.heads["stack"].unique()), key=stack_order)
 
 
 def stack_order(name: str) -> tuple[int, str]:
@@ -34,7 +34,7 @@ def stack_order(name: str) -> tuple[int, str]:
 
 def statistics_of(study: Study) -> list[str]:
     """The statistics that have rows, in the order of the table."""
-    return list(dict.fromkeys(str(name) for name in study.heads["statistic"]))
+    return [str(name) for name in study.heads["statistic"].unique()]
 
 
 def shape_of(study: Study, stack: str) -> tuple[int, int]:

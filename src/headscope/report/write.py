@@ -76,6 +76,22 @@ def write_joined_tables(joined: Joined, out: Path, *, overwrite: bool = False) -
         _write_record(joined, folder)
 
 
+def write_pictures(joined: Joined, out: Path, *, overwrite: bool = False) -> None:
+    """Write the figures of joined studies as OUT/NAME.png; of several models as OUT/MODEL-NAME.png."""
+    from headscope.report.page.chapter import draw_figures
+
+    with atomic_directory(out, overwrite=overwrite) as folder:
+        for chapter in joined.chapters:
+            drawn = draw_figures(chapter)
+            prefix = f"{slug(chapter.name)}-" if len(joined.chapters) > 1 else ""
+            figures = {
+                figure.name: figure for of in (*drawn.others, drawn.figures) for figure in of
+            }
+            for name, figure in figures.items():
+                (folder / f"{prefix}{name}.png").write_bytes(figure.png)
+        _write_record(joined, folder)
+
+
 def write_into(result: Result, folder: Path) -> None:
     """Write all files of a result into a directory that is being made (see `headscope.atomic_dir`)."""
     if isinstance(result, Study):
@@ -94,7 +110,7 @@ def _write_record(result: Result, folder: Path) -> None:
 
 
 def write_report(result: Study | Comparison, folder: Path) -> None:
-    """Write folder/figures/NAME.svg and NAME.png for every figure that applies, and folder/index.html."""
+    """Write folder/figures/NAME.svg (.png of heavy ones) for every figure that applies, and folder/index.html."""
     from headscope.report.drawing.compare_figures import draw_comparison
     from headscope.report.page.chapter import DrawnFigures
     from headscope.report.page.comparison import render_comparison
@@ -104,7 +120,7 @@ def write_report(result: Study | Comparison, folder: Path) -> None:
     if isinstance(result, Study):
         figures = render_figures(result)
         if figures:
-            announce(f"saving {len(figures)} figures as svg and png")
+            announce(f"saving {len(figures)} figures")
         _write_figures(figures, folder)
         page = render(result, [DrawnFigures(figures, [])])
     else:
@@ -119,5 +135,5 @@ def _write_figures(figures: list[RenderedFigure], folder: Path) -> None:
     if figures:
         (folder / "figures").mkdir(parents=True, exist_ok=True)
     for figure in figures:
-        (folder / "figures" / f"{figure.name}.svg").write_text(figure.svg, "utf-8")
-        (folder / "figures" / f"{figure.name}.png").write_bytes(figure.png)
+        name, content = figure.file
+        (folder / "figures" / name).write_bytes(content)

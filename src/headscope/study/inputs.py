@@ -25,8 +25,14 @@ Files = str | Path | Iterable[str | Path]
 RelationOf = Callable[[ParsedSentence], Iterable[tuple[int, int]]]
 
 
+MOST_KEPT = 16_000_000  # characters of texts that are kept in memory
+
+
 class Corpus:
-    """Texts from files or from memory. They are read once when it is made, to count and check them."""
+    """Texts from files or from memory. They are read when it is made, to count and check them.
+
+    Files of less than MOST_KEPT characters are then kept in memory, and larger ones are read again when needed.
+    """
 
     def __init__(
         self,
@@ -49,9 +55,7 @@ class Corpus:
             if pairs and examples and not self.pairs:
                 expected = "pairs: (first, second), as pairs=True says"
                 raise HeadscopeError("single texts", where="texts", expected=expected)
-        elif not all(can_be_read_again(file) for file in self.files):
-            self._examples = list(self)
-        self.total = sum(1 for _ in self)
+        self.total = self._count()
         if not self.total and self.files:
             expected = "lines that are not blank and not comments (# …)"
             raise HeadscopeError("no text in it", where=self.name, expected=expected)
@@ -63,6 +67,20 @@ class Corpus:
         if self._examples is not None:
             return iter(self._examples)
         return islice(read_examples(self.files, pairs=self.pairs, column=self.column), self.limit)
+
+    def _count(self) -> int:
+        """The number of texts; keeps them if there are few, or if their files cannot be read again."""
+        if self._examples is not None:
+            return len(self._examples)
+        must_keep = not all(can_be_read_again(file) for file in self.files)
+        total, characters, kept = 0, 0, list[Example]()
+        for example in self:
+            total += 1
+            characters += len(str(example.first)) + len(str(example.second or ""))
+            if must_keep or characters < MOST_KEPT:
+                kept.append(example)
+        self._examples = kept if len(kept) == total else None
+        return total
 
     def describe(self) -> Section:
         return {

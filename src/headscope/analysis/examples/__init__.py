@@ -1,12 +1,14 @@
 """Examples and counter examples of roles in texts.
 
-Three typical and three counter examples for every head with a role, from a second pass over a few texts. An example
-is one row of attention with the position of its largest weight. It is typical if this position agrees with the role's
-rule, else a counter example; of each kind those with the largest weights are kept, one per text. Roles of tokens
+Three typical and three counter examples for every head with a role, from the first texts of each kind of data. An
+example is one row of attention with the position of its largest weight. It is typical if this position agrees with the
+role's rule, else a counter example; of each kind those with the largest weights are kept, one per text. Roles of tokens
 (previous token, separators …) are shown with tokens, and only content tokens are queries; roles of words (relations,
 antecedents, rare words) with words, without special tokens.
 
 These are the clearest cases, not typical frequencies: how often the rule holds is in roles.csv.
+
+What they need is recorded in the pass that computes the statistics (`_recording`), before any role is known.
 
 To give another role examples, add a file to this package whose name does not begin with an underscore, with a function
 `among_words` or `among_tokens` that returns where the largest weight should be (`_question`).
@@ -14,62 +16,117 @@ To give another role examples, add a file to this package whose name does not be
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
-from headscope.analysis.examples._cases import EACH, MOST_WORDS, ClearestCases
-from headscope.analysis.examples._question import Text, heads_with_roles
-from headscope.analysis.examples._reading import SecondPass
-from headscope.data.examples import Example
-from headscope.data.frequency import words_in
+from headscope.analysis.examples._cases import EACH, MOST_WORDS, ClearestCases, NumberedExample
+from headscope.analysis.examples._question import HeadsByRole, Text, heads_with_roles
+from headscope.analysis.examples._recording import (
+    MOST_TEXTS,
+    TokenRecorder,
+    WordRecorder,
+    question_among_tokens,
+    questions_among_words,
+)
+from headscope.data.sentences import Sentence
+from headscope.heads import Head, Site
 from headscope.model.attention_model import AttentionModel
+from headscope.model.tokens import Tokens
 from headscope.study.schema.tables import TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from headscope.study.inputs import Annotations
     from headscope.study.study import Study
 
-__all__ = ["EACH", "examples_of"]
+__all__ = [
+    "EACH",
+    "MOST_TEXTS",
+    "Text",
+    "TokenRecorder",
+    "WordRecorder",
+    "examples_of",
+    "labels_of",
+    "readable_sentences",
+]
 
-MOST = 200  # texts of each kind
 FEWEST_WORDS = 4  # with MOST_WORDS: sentences that are short to read
+
+
+def readable_sentences(sentences: Iterable[Sentence]) -> list[int]:
+    """The numbers of the first sentences that are short to read; of the first ones if none is."""
+    numbers = {number: len(sentence.words) for number, sentence in enumerate(sentences)}
+    readable = [n for n, words in numbers.items() if FEWEST_WORDS <= words <= MOST_WORDS]
+    return (readable or list(numbers))[:MOST_TEXTS]
 
 
 def examples_of(
     model: AttentionModel,
     study: Study,
-    annotations: Annotations,
-    texts: Iterable[Example] = (),
-    *,
-    max_length: int | None = None,
-    batch_size: int = 16,
+    of_tokens: TokenRecorder | None,
+    of_words: Iterable[WordRecorder] = (),
 ) -> pd.DataFrame:
-    """Examples for the roles in study.tables["roles"], from at most MOST of each kind of data.
+    """Examples for the roles in study.tables["roles"], from what was recorded."""
+    heads_by_role = heads_with_roles(study)
+    cases = ClearestCases()
+    for recorder in of_words:
+        _add_words(cases, recorder, heads_by_role)
+    if of_tokens is not None:
+        _add_tokens(cases, of_tokens, heads_by_role, model)
+    return TABLES["examples"].frame(cases.rows())
 
-    annotations  sentences for relations and rare words, and for tokens if there are no texts; windows of documents with
-                 mentions for coreferential heads; frequencies for rare words
-    texts        for roles of tokens
-    """
-    sentences, frequencies = annotations.sentences, annotations.frequencies
-    second = SecondPass(model, heads_with_roles(study), ClearestCases(), max_length, batch_size)
-    reader = "encoder" if any(site.stack == "encoder" for site in model.sites) else "decoder"
-    plain = list(islice(texts, MOST))
-    readable = [s for s in sentences if FEWEST_WORDS <= len(s.words) <= MOST_WORDS]
-    selected = (readable or sentences)[:MOST]
-    of_sentences = [
-        Text(s.example(), reader, s, frequencies=frequencies if s.between == "words" else None)
-        for s in selected
-    ]
-    of_documents = [
-        Text(window.example, reader, window=window) for window in annotations.windows[:MOST]
-    ]
-    firsts = [] if selected else [example.first for example in plain]
-    words = [words_in(text) if isinstance(text, str) else text for text in firsts]
-    of_texts = [Text(Example(text), reader, frequencies=frequencies) for text in words if text]
-    for group in (of_sentences, of_documents, of_texts):
-        second.read_words(group)
-    second.read_tokens(plain or [text.example for text in of_sentences or of_documents])
-    return TABLES["examples"].frame(second.cases.rows())
+
+def _add_words(cases: ClearestCases, recorder: WordRecorder, heads_by_role: HeadsByRole) -> None:
+    """Add the cases of roles of words."""
+    for site, maps in recorder.between.items():
+        heads_of = heads_by_role.get(site, {})
+        for number, of_text in sorted(maps.items()):
+            text = recorder.texts[number]
+            labels = partial(text.labels, site.stack)
+            positions = None if text.window is None else text.asked
+            numbered = NumberedExample(number, text.example, labels, positions)
+            for role, question in questions_among_words(text, site, heads_of).items():
+                heads = _by_index(site, heads_of[role])
+                cases.add_words(heads, role, question, of_text, numbered)
+
+
+def _add_tokens(
+    cases: ClearestCases,
+    recorder: TokenRecorder,
+    heads_by_role: HeadsByRole,
+    model: AttentionModel,
+) -> None:
+    """Add the cases of roles of tokens."""
+    for site, by_number in recorder.maxima.items():
+        heads_of = heads_by_role.get(site, {})
+        roles = {role: heads for role, heads in heads_of.items() if not role.relation}
+        for number, maxima in sorted(by_number.items()):
+            labels = cache(partial(labels_of, model, maxima.query, maxima.key))
+            numbered = NumberedExample(number, recorder.examples[number], labels)
+            for role, heads in roles.items():
+                question = question_among_tokens(role.name, maxima.query, maxima.key)
+                if question is not None:
+                    among = maxima.among_content if question.among_content else maxima.among_all
+                    cases.add_tokens(_by_index(site, heads), role, question, among, numbered)
+
+
+def _by_index(site: Site, heads: list[int]) -> Mapping[int, Head]:
+    """The heads by their index along the head axis of the site's tensors."""
+    return {site.index_of(head): Head(site.stack, site.layer, head) for head in heads}
+
+
+def labels_of(
+    model: AttentionModel, query: Tokens, key: Tokens, row: int = 0
+) -> tuple[list[str], list[str]]:
+    """The tokens of queries and of keys of a sequence; the same list if it is one text."""
+    labels = _decode(model, query, row)
+    return labels, labels if query is key else _decode(model, key, row)
+
+
+def _decode(model: AttentionModel, tokens: Tokens, row: int) -> list[str]:
+    assert tokens.ids is not None
+    tokenizer: Any = model.tokenizer
+    ids = tokens.ids[row].tolist()
+    raw = tokenizer.convert_ids_to_tokens(ids)
+    return [tokenizer.decode([i]).strip() or str(token) for i, token in zip(ids, raw, strict=True)]

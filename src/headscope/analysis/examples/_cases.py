@@ -5,13 +5,18 @@ from __future__ import annotations
 import heapq
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headscope.analysis.examples._question import ExampleRole, RoleQuestion
+from headscope.analysis.examples._question import (
+    ExampleRole,
+    RowMaxima,
+    TokenQuestion,
+    WordQuestion,
+)
 from headscope.data.examples import Example
 from headscope.heads import Head
 from headscope.tables import TableRow
@@ -42,8 +47,7 @@ class ExampleCase:
     weight: float = field(compare=False)
     expected: int | None = field(compare=False)
     arcs: list[tuple[int, int, float]] = field(compare=False)
-    labels: tuple[list[str], list[str]] = field(compare=False)
-    example: Example = field(compare=False)
+    text: NumberedExample = field(compare=False)
     is_mirrored: bool = field(compare=False, default=False)
 
     def mirror(self) -> ExampleCase:
@@ -54,11 +58,15 @@ class ExampleCase:
 
 @dataclass(frozen=True)
 class NumberedExample:
-    """An example with its number, and the words or tokens of queries and of keys; the same list if it is one text."""
+    """An example with its number, and a function that returns the words or tokens of queries and of keys.
+
+    They are the same list if it is one text. `positions` are those of the rows and columns that are asked about.
+    """
 
     number: int
     example: Example
-    labels: tuple[list[str], list[str]]
+    labels: Callable[[], tuple[list[str], list[str]]]
+    positions: NDArray[np.int64] | None = None
 
 
 class ClearestCases:
@@ -67,47 +75,63 @@ class ClearestCases:
     def __init__(self) -> None:
         self._cases: dict[tuple[Head, ExampleRole, str], list[ExampleCase]] = {}
 
-    def add(
+    def add_words(
         self,
-        head: Head,
+        heads: Mapping[int, Head],
         role: ExampleRole,
-        question: RoleQuestion,
-        weights: NDArray[np.float32],
+        question: WordQuestion,
+        maps: NDArray[np.float32],
         text: NumberedExample,
     ) -> None:
-        """Add the rows of one example. weights [query, key]"""
+        """Add the rows of one example. heads: by their index in maps [head, query, key]"""
         right, allowed = question.right, question.allowed
         if question.by_column:
-            weights, right, allowed = weights.T, right.T, allowed.T
+            maps, right, allowed = maps.transpose(0, 2, 1), right.T, allowed.T
+        maxima = RowMaxima.of_maps(maps[list(heads)], allowed)
+        self._add(list(heads.values()), role, right, maxima, text, question.by_column)
+
+    def add_tokens(
+        self,
+        heads: Mapping[int, Head],
+        role: ExampleRole,
+        question: TokenQuestion,
+        maxima: RowMaxima,
+        text: NumberedExample,
+    ) -> None:
+        """Add the rows of one example. heads: by their index in the maxima"""
+        index = list(heads)
+        entropy = (
+            maxima.entropy[index] if question.is_broad and maxima.entropy is not None else None
+        )
+        of_heads = RowMaxima(maxima.argmax[index], maxima.largest[index], entropy)
+        self._add(list(heads.values()), role, question.right, of_heads, text)
+
+    def _add(
+        self,
+        heads: list[Head],
+        role: ExampleRole,
+        right: NDArray[np.bool_],
+        maxima: RowMaxima,
+        text: NumberedExample,
+        is_mirrored: bool = False,
+    ) -> None:
+        """Add the rows of one example. right [row, key]; maxima of these heads."""
         rows: NDArray[np.bool_] = np.any(right, axis=1)
         if not rows.any():
             return
-        masked = np.where(allowed, weights, -1.0)
-        tops = masked.argmax(axis=1)
-        largest = masked[np.arange(len(tops)), tops]
-        holds = right[np.arange(len(tops)), tops]
-        for kind, ranks in _ranks(question, rows, holds, largest, weights):
-            best = int(ranks.argmax())
-            if not math.isfinite(ranks[best]):
-                continue
-            expected = None
-            if not holds[best] and right[best].sum() <= FEW_PLACES:
-                expected = int(np.where(right[best], weights[best], -1.0).argmax())
-            case = ExampleCase(
-                rank=float(ranks[best]),
-                earlier=-text.number,
-                query=best,
-                key=int(tops[best]),
-                weight=float(largest[best]),
-                expected=expected,
-                arcs=[(i, int(tops[i]), float(w)) for i, w in enumerate(largest) if w > 0],
-                labels=text.labels,
-                example=text.example,
-            )
-            cases = self._cases.setdefault((head, role, kind), [])
-            heapq.heappush(cases, case.mirror() if question.by_column else case)
-            if len(cases) > EACH:
-                heapq.heappop(cases)
+        holds = np.take_along_axis(right[None], maxima.argmax[..., None], axis=-1)[..., 0]
+        for kind, ranks in _ranks(maxima, rows, holds):
+            for i, best in enumerate(ranks.argmax(axis=1).tolist()):
+                rank = float(ranks[i, best])
+                cases = self._cases.setdefault((heads[i], role, kind), [])
+                if not math.isfinite(rank) or (
+                    len(cases) == EACH and (rank, -text.number) < (cases[0].rank, cases[0].earlier)
+                ):
+                    continue
+                case = _case(rank, best, right[best], maxima, i, text)
+                heapq.heappush(cases, case.mirror() if is_mirrored else case)
+                if len(cases) > EACH:
+                    heapq.heappop(cases)
 
     def rows(self) -> Iterator[TableRow]:
         def order(key: tuple[Head, ExampleRole, str]) -> tuple[object, ...]:
@@ -121,26 +145,57 @@ class ClearestCases:
 
 
 def _ranks(
-    question: RoleQuestion,
-    rows: NDArray[np.bool_],
-    holds: NDArray[np.bool_],
-    largest: NDArray[np.float32],
-    weights: NDArray[np.float32],
+    maxima: RowMaxima, rows: NDArray[np.bool_], holds: NDArray[np.bool_]
 ) -> list[tuple[str, NDArray[np.float64]]]:
-    """How clear each row is as a typical and as a counter example; -inf if it is none."""
-    typical, is_typical, is_counter = largest, holds, ~holds & (largest > 0)
-    if question.is_broad:
-        typical = -(weights * np.log(np.maximum(weights, np.finfo(np.float32).tiny))).sum(axis=1)
-        is_typical = is_counter = np.ones_like(rows)
+    """[head, row]: how clear each row is as a typical and as a counter example; -inf if it is none.
+
+    With an entropy the rule is that no weight is large: then every row is both.
+    """
+    largest = maxima.largest
+    if maxima.entropy is None:
+        typical, is_typical, is_counter = largest, holds, ~holds & (largest > 0)
+    else:
+        typical, is_typical = maxima.entropy, np.ones_like(holds)
+        is_counter = is_typical
     return [
         ("typical", np.where(rows & is_typical, typical, -np.inf)),
         ("counter", np.where(rows & is_counter, largest, -np.inf)),
     ]
 
 
+def _case(
+    rank: float,
+    row: int,
+    right: NDArray[np.bool_],
+    maxima: RowMaxima,
+    head: int,
+    text: NumberedExample,
+) -> ExampleCase:
+    """A row of the head with this index. right [key]: the right keys of the row"""
+    argmax, largest = maxima.argmax[head], maxima.largest[head]
+    key, expected = int(argmax[row]), None
+    if not right[key] and right.sum() <= FEW_PLACES:  # the nearest right key
+        expected = min(np.flatnonzero(right).tolist(), key=lambda i: abs(i - row))
+    position = (lambda i: i) if text.positions is None else text.positions.tolist().__getitem__
+    return ExampleCase(
+        rank=rank,
+        earlier=-text.number,
+        query=position(row),
+        key=position(key),
+        weight=float(largest[row]),
+        expected=None if expected is None else position(expected),
+        arcs=[
+            (position(i), position(int(argmax[i])), float(weight))
+            for i, weight in enumerate(largest)
+            if weight > 0
+        ],
+        text=text,
+    )
+
+
 def _columns(case: ExampleCase) -> TableRow:
     """Columns of examples.csv: the words around query and key with their new numbers; two texts are joined."""
-    queries, keys = case.labels
+    queries, keys = case.text.labels()
     shift = 0 if queries is keys else len(queries) + 1
     words = queries if queries is keys else [*queries, BETWEEN, *keys]
     query, key = case.query, case.key + shift
@@ -148,7 +203,7 @@ def _columns(case: ExampleCase) -> TableRow:
     shown = stretch(len(words), [i for i in (query, key, expected) if i is not None])
     new = {old: i for i, old in enumerate(shown) if old >= 0}
     arcs = [(new.get(q), new.get(k + shift), round(w, 3)) for q, k, w in case.arcs]
-    pair = (text for text in (case.example.first, case.example.second) if text)
+    pair = (text for text in (case.text.example.first, case.text.example.second) if text)
     texts = [text if isinstance(text, str) else " ".join(text) for text in pair]
     is_short = sum(map(len, texts)) <= LONGEST_TEXT
     starts = [n for n, before in zip(shown, [-1, *shown], strict=False) if n >= 0 > before]

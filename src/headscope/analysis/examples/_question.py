@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,17 +33,51 @@ class ExampleRole:
 
 
 @dataclass(frozen=True)
-class RoleQuestion:
-    """right, allowed [query, key]: where the maximum should be, and the cells among which it is taken.
+class RowMaxima:
+    """The largest weight of each row of some heads. All arrays: [head, row].
 
-    by_column  the maximum is over queries, not over keys
-    is_broad   the rule holds if no weight is large
+    argmax   the key with the largest weight
+    largest  this weight; below 0 in rows that nobody asks about
+    entropy  of the row, in nats; None if unknown
+    """
+
+    argmax: NDArray[np.int32]
+    largest: NDArray[np.float32]
+    entropy: NDArray[np.float32] | None = None
+
+    @classmethod
+    def of_maps(cls, maps: NDArray[np.float32], allowed: NDArray[np.bool_]) -> RowMaxima:
+        """Of maps [head, row, key], among the allowed cells [row, key]; below 0 if a row has none."""
+        masked = np.where(allowed, maps, np.float32(-1.0))
+        argmax = masked.argmax(axis=-1).astype(np.int32)
+        return cls(argmax, np.take_along_axis(masked, argmax[..., None], axis=-1)[..., 0])
+
+
+@dataclass(frozen=True)
+class TokenQuestion:
+    """Where the largest weight of a token's row should be.
+
+    right          [query, key]: the right keys; rows without one are not asked about
+    among_content  whether the maximum is taken over content keys only
+    is_broad       the rule holds if no weight is large
+    """
+
+    right: NDArray[np.bool_]
+    among_content: bool = False
+    is_broad: bool = False
+
+
+@dataclass(frozen=True)
+class WordQuestion:
+    """Where the largest weight of a word's row should be.
+
+    right, allowed  [query, key]: the right keys, and those among which the maximum is taken
+    by_column       the maximum is over queries, not over keys
     """
 
     right: NDArray[np.bool_]
     allowed: NDArray[np.bool_]
     by_column: bool = False
-    is_broad: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,9 +101,34 @@ class Text:
         assert not isinstance(self.example.first, str)
         return self.example.first
 
+    @cached_property
+    def asked(self) -> NDArray[np.int64]:
+        """The words that questions are about: the head words of mentions, or all words."""
+        if self.window is None:
+            return np.arange(len(self.words))
+        return np.unique([mention.head for mention in self.window.mentions]).astype(np.int64)
+
+    def cells(self, maps: NDArray[np.float32], stack: str) -> NDArray[np.float32]:
+        """[head, query, key]: the cells of maps between words that questions are about."""
+        if self.window is not None:
+            return maps[:, self.asked[:, None], self.asked]
+        queries, keys = self.labels(stack)
+        return maps[:, : len(queries), : len(keys)]
+
+    def labels(self, stack: str) -> tuple[list[str], list[str]]:
+        """The words of queries and of keys; the same list if it is one text."""
+        source, target = (
+            [] if text is None or isinstance(text, str) else list(text)
+            for text in (self.example.first, self.example.second)
+        )
+        if stack == "cross":
+            return target, source
+        words = target if stack == "decoder" and target else source
+        return words, words
+
 
 HeadsByRole = dict[Site, dict[ExampleRole, list[int]]]  # the heads of each site that have a role
-Questions = dict[ExampleRole, RoleQuestion]
+Questions = dict[ExampleRole, WordQuestion]
 
 
 def heads_with_roles(study: Study) -> HeadsByRole:
@@ -95,7 +155,7 @@ def heads_with_roles(study: Study) -> HeadsByRole:
     return by_site
 
 
-def content_rows(query: Tokens, key: Tokens, row: int) -> NDArray[np.bool_]:
-    """[query, key] of the sequence `row`: all cells of content tokens' rows."""
-    is_content = query.content[row].cpu().numpy()
-    return np.broadcast_to(is_content[:, None], (len(is_content), key.content.shape[1]))
+def content_rows(query: Tokens, key: Tokens) -> NDArray[np.bool_]:
+    """[query, key]: all cells of the rows of content tokens, of one sequence."""
+    is_content = query.content[0].cpu().numpy()
+    return np.broadcast_to(is_content[:, None], (len(is_content), key.length))

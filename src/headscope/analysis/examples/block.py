@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from headscope.analysis.examples._question import RoleQuestion, content_rows
+from headscope.analysis.examples._question import TokenQuestion, content_rows
 from headscope.model.tokens import Tokens
 
 
-def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> RoleQuestion | None:
+def among_tokens(role: str, query: Tokens, key: Tokens) -> TokenQuestion | None:
     if role != "block" or query.segments is None or query is not key:
         return None
-    everywhere = content_rows(query, key, row)
-    segments = query.segments[row].cpu().numpy()
-    return RoleQuestion((segments[:, None] == segments) & everywhere, everywhere)
+    everywhere = content_rows(query, key)
+    segments = query.segments[0].cpu().numpy()
+    return TokenQuestion((segments[:, None] == segments) & everywhere)

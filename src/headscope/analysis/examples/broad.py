@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from headscope.analysis.examples._question import RoleQuestion, content_rows
+from headscope.analysis.examples._question import TokenQuestion, content_rows
 from headscope.model.tokens import Tokens
 
 
-def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> RoleQuestion | None:
+def among_tokens(role: str, query: Tokens, key: Tokens) -> TokenQuestion | None:
     if role != "broad":
         return None
-    everywhere = content_rows(query, key, row)
-    return RoleQuestion(everywhere, everywhere, is_broad=True)
+    return TokenQuestion(content_rows(query, key), is_broad=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from headscope.analysis.examples._question import ExampleRole, Questions, RoleQuestion, Text
+from headscope.analysis.examples._question import ExampleRole, Questions, Text, WordQuestion
 from headscope.data.coreference import Window
 from headscope.heads import Site
 
@@ -15,15 +15,17 @@ def among_words(text: Text, site: Site, roles: Iterable[ExampleRole]) -> Questio
     window = text.window
     if window is None:
         return {}
-    return {role: _antecedents(window) for role in roles if role.name == "coreferential"}
+    return {role: _antecedents(window, text) for role in roles if role.name == "coreferential"}
 
 
-def _antecedents(window: Window) -> RoleQuestion:
-    right = np.zeros((len(window.words), len(window.words)), dtype=bool)
+def _antecedents(window: Window, text: Text) -> WordQuestion:
+    index = {word: i for i, word in enumerate(text.asked.tolist())}
+    right = np.zeros((len(index), len(index)), dtype=bool)
     allowed = np.zeros_like(right)
     for mention in window.mentions:
         for earlier in window.mentions:
             if earlier.end <= mention.start and earlier.head != mention.head:
-                allowed[mention.head, earlier.head] = True
-                right[mention.head, earlier.head] |= earlier.entity == mention.entity
-    return RoleQuestion(right, allowed)
+                cell = index[mention.head], index[earlier.head]
+                allowed[cell] = True
+                right[cell] |= earlier.entity == mention.entity
+    return WordQuestion(right, allowed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headscope.analysis.examples._question import RoleQuestion, content_rows
+from headscope.analysis.examples._question import TokenQuestion, content_rows
 from headscope.model.tokens import Tokens
 
 MARKED = {
@@ -14,9 +14,8 @@ MARKED = {
 }
 
 
-def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> RoleQuestion | None:
+def among_tokens(role: str, query: Tokens, key: Tokens) -> TokenQuestion | None:
     if role not in MARKED:
         return None
-    everywhere = content_rows(query, key, row)
-    marked = getattr(key, MARKED[role])[row].cpu().numpy()
-    return RoleQuestion(everywhere & marked, everywhere)
+    marked = getattr(key, MARKED[role])[0].cpu().numpy()
+    return TokenQuestion(content_rows(query, key) & marked)

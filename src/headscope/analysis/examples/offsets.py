@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from headscope.analysis.examples._question import RoleQuestion, content_rows
+from headscope.analysis.examples._question import TokenQuestion, content_rows
 from headscope.model.tokens import Tokens
 from headscope.study.schema.names import RoleName
 
 OFFSETS = {"previous token": -1, "next token": 1, "itself": 0}
 
 
-def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> RoleQuestion | None:
+def among_tokens(role: str, query: Tokens, key: Tokens) -> TokenQuestion | None:
     if query is not key:
         return None
-    allowed = content_rows(query, key, row)
-    offset = OFFSETS.get(role)
-    if (of_role := RoleName.parse(role).offset) is not None:
-        offset = of_role
+    right = content_rows(query, key)
+    if (offset := RoleName.parse(role).offset) is not None:
         # The statistic only counts content keys.
-        allowed = allowed & key.content[row].cpu().numpy()
-    if offset is None:
+        right = right & key.content[0].cpu().numpy()
+        return TokenQuestion(np.eye(len(right), k=offset, dtype=bool) & right, among_content=True)
+    if role not in OFFSETS:
         return None
-    return RoleQuestion(np.eye(len(allowed), k=offset, dtype=bool) & allowed, allowed)
+    return TokenQuestion(np.eye(len(right), k=OFFSETS[role], dtype=bool) & right)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from headscope.analysis.examples._question import ExampleRole, Questions, RoleQuestion, Text
+from headscope.analysis.examples._question import ExampleRole, Questions, Text, WordQuestion
 from headscope.data.frequency import Frequencies
 from headscope.heads import Site
 
@@ -21,7 +21,7 @@ def among_words(text: Text, site: Site, roles: Iterable[ExampleRole]) -> Questio
     return {} if question is None else dict.fromkeys(rare, question)
 
 
-def _rarest(words: tuple[str, ...], frequencies: Frequencies) -> RoleQuestion | None:
+def _rarest(words: tuple[str, ...], frequencies: Frequencies) -> WordQuestion | None:
     counted = np.array([frequencies.is_counted(word) for word in words], dtype=bool)
     pairs = list(zip(words, counted, strict=True))
     ranks = np.array([frequencies.rank(word) if is_word else -1 for word, is_word in pairs])
@@ -33,4 +33,4 @@ def _rarest(words: tuple[str, ...], frequencies: Frequencies) -> RoleQuestion | 
     targets = counted & (ranks >= rarest[min(1, len(rarest) - 1)])
     rows = counted & ~targets
     allowed = counted[None] & ~np.eye(len(words), dtype=bool)
-    return RoleQuestion(rows[:, None] & targets, rows[:, None] & allowed)
+    return WordQuestion(rows[:, None] & targets, rows[:, None] & allowed)

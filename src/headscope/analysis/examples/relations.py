@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from headscope.analysis.examples._question import ExampleRole, Questions, RoleQuestion, Text
+from headscope.analysis.examples._question import ExampleRole, Questions, Text, WordQuestion
 from headscope.data.sentences import Sentence
 from headscope.heads import Site
 
@@ -20,16 +20,16 @@ def among_words(text: Text, site: Site, roles: Iterable[ExampleRole]) -> Questio
     return {role: _relation(sentence, role) for role in known_roles if site.stack == stack}
 
 
-def _relation(sentence: Sentence, role: ExampleRole) -> RoleQuestion:
+def _relation(sentence: Sentence, role: ExampleRole) -> WordQuestion:
     source, target = len(sentence.words), len(sentence.target or ())
     shapes = {"words": (source, source), "target": (target, target), "across": (target, source)}
     right = np.zeros(shapes[sentence.between], dtype=bool)
     for query, key in sentence.pairs[role.relation]:
         right[query, key] = True
     if sentence.between == "across":
-        return RoleQuestion(right, np.ones_like(right), by_column=role.direction == "received")
+        return WordQuestion(right, np.ones_like(right), by_column=role.direction == "received")
     np.fill_diagonal(right, False)
     allowed = ~np.eye(len(right), dtype=bool)
     if role.direction != "dependent":  # the weight of a governor's row on its dependent
         right = right.T
-    return RoleQuestion(right, allowed, by_column=role.direction == "received")
+    return WordQuestion(right, allowed, by_column=role.direction == "received")

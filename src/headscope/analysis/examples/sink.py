@@ -6,16 +6,15 @@ The first row is left out: in a causal stack it has no other key. Heads whose si
 
 from __future__ import annotations
 
-from headscope.analysis.examples._question import RoleQuestion, content_rows
+from headscope.analysis.examples._question import TokenQuestion, content_rows
 from headscope.model.tokens import Tokens
 
 
-def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> RoleQuestion | None:
+def among_tokens(role: str, query: Tokens, key: Tokens) -> TokenQuestion | None:
     if role != "sink":
         return None
-    allowed = content_rows(query, key, row).copy()
-    if query is key:
-        allowed[0] = False
-    right = allowed.copy()
+    right = content_rows(query, key).copy()
     right[:, 1:] = False
-    return RoleQuestion(right, allowed)
+    if query is key:
+        right[0] = False
+    return TokenQuestion(right)

@@ -13,7 +13,7 @@ from headscope.report.drawing.palette import INK, MUTED, ON_DARK, ON_LIGHT, RULE
 from headscope.report.drawing.sheet import LEAST_WIDTH, Panels, Sheet, open_sheet
 from headscope.report.drawing.style import draw_grid, whole_numbers, write_in_cell
 from headscope.report.head_cards import role_label
-from headscope.report.rendered_figures import RenderedFigure, is_drawing, svg_of
+from headscope.report.rendered_figures import RenderedFigure, is_drawing
 from headscope.report.scale import Scale, scale_of, title_of
 from headscope.report.study_access import grid_of, rows_for
 from headscope.report.text import plain, slug
@@ -72,7 +72,7 @@ def _comparison_figure(
     kind: str, of: str, title: str, caption: str, figure: Figure, data: pd.DataFrame
 ) -> RenderedFigure:
     name = f"compare-{kind}-{slug(of)}"
-    return RenderedFigure(name, title, caption, svg_of(figure), figure, is_raster=False, data=data)
+    return RenderedFigure(name, title, caption, figure, is_raster=False, data=data)
 
 
 def _main(present: pd.Series[str], most: int) -> list[str]:

@@ -84,8 +84,16 @@ def chapter_view(
     from markupsafe import Markup
 
     study, prefix = chapter.study, f"m{number}-" if number else ""
-    vectors = (f for of in (drawn.figures, *drawn.others) for f in of if not f.is_raster)
-    is_heavy = sum(len(figure.inline()) for figure in vectors) > MOST_SVG_BYTES
+    prefixes = [prefix, *(f"{prefix}o{i}-" for i in range(len(drawn.others)))]
+    is_heavy = (
+        sum(
+            len(figure.inline(of_study))
+            for of_study, figures in zip(prefixes, (drawn.figures, *drawn.others), strict=True)
+            for figure in figures
+            if not figure.is_raster
+        )
+        > MOST_SVG_BYTES
+    )
     shown = [_figure(figure, is_heavy, prefix) for figure in drawn.figures]
     parts = [
         (part, [figure for figure in shown if figure["stem"].startswith(part.figures)])
