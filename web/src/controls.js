@@ -1,4 +1,4 @@
-// The bar of choices: how maps are shown. Built from what there is, drawn from the state.
+// The bar of display options. It is built from the model's stacks and lenses, and updated from the state.
 
 import { answers } from "./asking.js";
 import { $, make } from "./dom.js";
@@ -11,12 +11,12 @@ import { CHOICES, SWITCHES, change, state } from "./state.js";
 const RADIOS = ["level", "direction", "view", "stack", "show"];
 /** Names of stacks as the page writes them. @type {Record<string, string>} */
 const STACK_NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross-attention", query: "Query stream" };
-/** Names of lenses that say more than the one the command line takes. @type {Record<string, string>} */
+/** Names of lenses on the page, if they differ from the option of the command line. @type {Record<string, string>} */
 const LENS_NAMES = { raw: "attention weights", norm: "norm-weighted attention", effective: "effective attention", gradient: "attention × gradient" };
-/** What the maps of a grid are, if they are attention weights. */
+/** How to read the grid if it shows attention weights. */
 const HOW_WEIGHTS = "One map per head. Row: the token that attends; column: the token attended to; darker: larger weight. Click a map to open it.";
 
-/** @param {string} holder @param {string} name @param {[string, string][]} values  with what is written on them */
+/** @param {string} holder @param {string} name @param {[string, string][]} values  pairs of value and label */
 export function radios(holder, name, values) {
   for (const [value, text] of values) {
     const label = make("label"), input = make("input"), span = make("span", "", text);
@@ -32,7 +32,7 @@ export function startControls(model) {
   $("stacks").hidden = model.stacks.length < 2;
   startLenses(model);
   startColours();
-  $("fold").addEventListener("click", () => {  // on a phone the choices would fill the first screen
+  $("fold").addEventListener("click", () => {  // on a narrow screen the options are folded: they would fill the first screen
     const isFolded = $("controls").classList.toggle("folded");
     $("fold").setAttribute("aria-expanded", String(!isFolded));
   });
@@ -55,10 +55,10 @@ function startLenses(model) {
     if (names.length) $("lens").append(group);
   }
   $("lens-box").hidden = model.lenses.heads.length + model.lenses.tokens.length < 2;
-  $("lens").addEventListener("change", () => change({ lens: $("lens").value, heads: through(model, $("lens").value) }));
+  $("lens").addEventListener("change", () => change({ lens: $("lens").value, heads: headsThrough(model, $("lens").value) }));
 }
 
-/** Range and curve of the colour scale are one choice. */
+/** One list of colour scales: each option combines a range and a curve. */
 function startColours() {
   for (const range of CHOICES.range) {
     for (const scale of CHOICES.scale) $("colours").append(Object.assign(make("option"), { value: `${range} ${scale}` }));
@@ -69,7 +69,7 @@ function startColours() {
   });
 }
 
-/** @param {string} whole  the range that all heads share */
+/** @param {string} whole  text of the range that all heads share */
 function drawColours(whole) {
   for (const option of $("colours").options) {
     const [range, scale] = option.value.split(" ");
@@ -78,11 +78,11 @@ function drawColours(whole) {
   $("colours").value = `${state.range} ${state.scale}`;
 }
 
-/** @type {import("./types.js").Place[]} the heads that were open when a lens without heads was chosen */
+/** @type {import("./types.js").Place[]} the heads that were open when a token map was chosen, to open them again later */
 let parked = [];
 
-/** Another lens on the same place: the same layer, and the same head where the lens has heads. @param {Model} model @param {string} lens */
-function through(model, lens) {
+/** The heads to open after a change of lens: the same layer and, if the lens is per head, the same head. @param {Model} model @param {string} lens */
+function headsThrough(model, lens) {
   const { heads, stack } = state, isTokens = isOfTokens(model, lens);
   if (!heads.length || isTokens === isOfTokens(model, state.lens)) return heads;
   const { layer } = heads[0];
@@ -91,21 +91,21 @@ function through(model, lens) {
     return [{ layer, head: 0 }];
   }
   if (parked[0]?.layer === layer) return parked;
-  const there = model.stacks.find(({ name }) => name === stack)?.layers.find((one) => one.layer === layer)?.heads ?? [];
-  const head = there.find((one) => one === parked[0]?.head) ?? there[0];
+  const numbers = model.stacks.find(({ name }) => name === stack)?.layers.find((one) => one.layer === layer)?.heads ?? [];
+  const head = numbers.find((number) => number === parked[0]?.head) ?? numbers[0];
   return head === undefined ? [] : [{ layer, head }];
 }
 
 /** @param {string} selector @returns {HTMLInputElement[]} */
-const inputs = (selector) => [...document.querySelectorAll(`input${selector}`)].map((one) => /** @type {HTMLInputElement} */ (one));
+const inputs = (selector) => [...document.querySelectorAll(`input${selector}`)].map((node) => /** @type {HTMLInputElement} */ (node));
 
-/** How to read the maps on show; it changes when they do. @param {import("./types.js").Lens | null} lens */
+/** Explain how to read the displayed maps. Called when new maps are drawn, so that text and maps match. @param {import("./types.js").Lens | null} lens */
 export function explain(lens) {
   const isGrid = !state.heads.length && lens?.name === "raw";
   $("how").textContent = isGrid ? HOW_WEIGHTS : lens?.name === "raw" ? "" : lens?.how ?? "";
 }
 
-/** @param {boolean} lacksTarget  a stack may have no maps because there is no target yet */
+/** @param {boolean} lacksTarget  a translation model has no target, so some stacks have no maps yet */
 export function drawControls(lacksTarget) {
   const lens = answers.a?.lens, sides = answers.a?.sides[state.stack];
   $("lens").value = state.lens;
@@ -119,7 +119,7 @@ export function drawControls(lacksTarget) {
   for (const name of SWITCHES) {
     for (const box of inputs(`[name="${name}"]`)) {
       box.checked = Boolean(state[/** @type {Name} */ (name)]);
-      if (name === "itself" && box.parentElement) box.parentElement.hidden = state.stack === "cross";  // its two sides are different texts
+      if (name === "itself" && box.parentElement) box.parentElement.hidden = state.stack === "cross";  // queries and keys are different texts, so there is no diagonal
       if (name === "special" || name === "punctuation") box.disabled = Boolean(sides) && ![sides?.query, sides?.key].some((side) => side?.[name].some(Boolean));
     }
   }

@@ -1,4 +1,4 @@
-// Every key the page knows, and the list that tells them.
+// Keyboard shortcuts, and their list in the help.
 
 import { $, make } from "./dom.js";
 
@@ -20,7 +20,7 @@ export function startKeys(keys) {
   const help = /** @type {HTMLDialogElement} */ ($("help"));
   $("show-help").addEventListener("click", () => {
     help.showModal();
-    $("help-title").focus();  // not the button at the end, which would scroll the text out of sight
+    $("help-title").focus();  // by default the button at the end has the focus, which scrolls the text out of view
   });
   $("close-help").addEventListener("click", () => help.close());
   help.addEventListener("click", (event) => { if (event.target === help) help.close(); });

@@ -1,4 +1,4 @@
-// The model's prediction, and how the heads that are off change it.
+// Shows the model's prediction, and how it changes without the heads that are off.
 
 import { button, fixed, isolated, make, placesFor } from "./dom.js";
 import { change, state } from "./state.js";
@@ -9,29 +9,29 @@ import { change, state } from "./state.js";
 
 const MOST_ROWS = 6;
 const percent = (/** @type {number} */ share) => (share > 0 && share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`);
-/** A change with as many digits as it needs; where six do not show it there is none. @param {number} by @param {number} [least] @param {number} [most] */
-function moved(by, least = 3, most = 6) {
-  const places = placesFor(by, least, most);
-  return places === null ? "no change" : `${by < 0 ? "−" : "+"}${Math.abs(by).toFixed(places)}`;
+/** A signed change with as many decimals as it needs, or “no change” if `most` decimals do not show it. @param {number} difference @param {number} [least] @param {number} [most] */
+function moved(difference, least = 3, most = 6) {
+  const places = placesFor(difference, least, most);
+  return places === null ? "no change" : `${difference < 0 ? "−" : "+"}${Math.abs(difference).toFixed(places)}`;
 }
 
 /**
- * @param {HTMLElement} holder @param {Model} model @param {Answer} answer @param {string} title  of this model, where there are two
- * @param {import("./translating.js").Translation | null} translated  the model's own translation, where it is wanted
- * @param {boolean} isFirst  of two models one is enough to say what their numbers mean
+ * @param {HTMLElement} holder @param {Model} model @param {Answer} answer @param {string} title  name of the model; "" if there is only one
+ * @param {import("./translating.js").Translation | null} translated  the model's own translation, if requested
+ * @param {boolean} isFirst  only the first of two models gets the explanations
  */
 export function drawPrediction(holder, model, answer, title, translated, isFirst) {
-  const said = answer.prediction, parts = [];
+  const prediction = answer.prediction, parts = [];
   if (title) parts.push(make("h3", "", title));
-  if (said.kind === "classifier") parts.push(...classes(said));
-  else if (said.kind === "masked") parts.push(...masks(said, model));
-  else if (said.kind === "causal") parts.push(...nextToken(said.rows));
-  else if (said.kind === "translation") parts.push(...translation(said, translated));
-  else parts.push(...similarity(said, isFirst));
+  if (prediction.kind === "classifier") parts.push(...classes(prediction));
+  else if (prediction.kind === "masked") parts.push(...masks(prediction, model));
+  else if (prediction.kind === "causal") parts.push(...nextToken(prediction.rows));
+  else if (prediction.kind === "translation") parts.push(...translation(prediction, translated));
+  else parts.push(...similarity(prediction, isFirst));
   holder.replaceChildren(...parts);
 }
 
-/** @param {string} text @param {Row[] | null} [turned]  what was most likely, and what is now */
+/** @param {string} text @param {Row[] | null} [turned]  the most likely token or class before and now, if they differ */
 function heading(text, turned = null) {
   const line = make("p", "said", text);
   if (turned) line.append(make("span", "turned", `changed: ${turned.map(({ name }) => isolated(name)).join(" → ")}`));
@@ -45,7 +45,7 @@ function candidates(rows) {
   return found;
 }
 
-/** @param {{what: string, rows: Row[]}} said */
+/** @param {{what: string, rows: Row[]}} prediction */
 function classes({ what, rows }) {
   if (what === "number") return [heading("Model output"), figure(rows[0].before, rows[0].after)];
   const now = (/** @type {Row} */ row) => row.after ?? row.before;
@@ -56,7 +56,7 @@ function classes({ what, rows }) {
   return parts;
 }
 
-/** The candidates with the largest probability, before or now. @param {Row[]} rows */
+/** The candidates with the largest probability before or now, sorted by the probability now. @param {Row[]} rows */
 function likeliest(rows) {
   const most = (/** @type {Row} */ { before, after }) => Math.max(before, after ?? 0), now = (/** @type {Row} */ { before, after }) => after ?? before;
   return [...rows].sort((one, two) => most(two) - most(one)).slice(0, MOST_ROWS).sort((one, two) => now(two) - now(one));
@@ -69,7 +69,7 @@ function nextToken(rows) {
   return [heading("Probability of the next token", now.name === before.name ? null : [before, now]), candidates(likeliest(rows))];
 }
 
-/** @param {{masks: {token: number, rows: Row[]}[]}} said @param {Model} model */
+/** @param {{masks: {token: number, rows: Row[]}[]}} prediction @param {Model} model */
 function masks({ masks: found }, model) {
   if (!found.length) {
     const hint = make("p", "remark", "Write ");
@@ -79,13 +79,13 @@ function masks({ masks: found }, model) {
   return found.flatMap(({ token, rows }) => [heading(found.length > 1 ? `Mask at token ${token}` : "Predictions for the mask"), candidates(likeliest(rows))]);
 }
 
-/** @param {{before: number | null, after: number | null, rows: Row[]}} said @param {import("./translating.js").Translation | null} translated */
-function translation(said, translated) {
+/** @param {{before: number | null, after: number | null, rows: Row[]}} prediction @param {import("./translating.js").Translation | null} translated */
+function translation(prediction, translated) {
   const parts = [];
-  if (said.before === null) parts.push(make("p", "remark", "Add a target to see its probability and the decoder’s attention."));
+  if (prediction.before === null) parts.push(make("p", "remark", "Add a target to see its probability and the decoder’s attention."));
   else {
-    parts.push(heading("Log-probability of the target (nats)"), figure(said.before, said.after));
-    const moved = said.rows.filter((row) => row.after !== null && Math.abs(row.after - row.before) >= 0.1)
+    parts.push(heading("Log-probability of the target (nats)"), figure(prediction.before, prediction.after));
+    const moved = prediction.rows.filter((row) => row.after !== null && Math.abs(row.after - row.before) >= 0.1)
       .sort((one, two) => Math.abs((two.after ?? 0) - two.before) - Math.abs((one.after ?? 0) - one.before)).slice(0, 4);
     if (moved.length) {
       parts.push(heading("Tokens with the largest change"), table(moved, false));
@@ -116,7 +116,7 @@ function translatedParts({ said, trouble, isStale }) {
   return [holder];
 }
 
-/** @param {{of: string, before: number, after: number | null}} said @param {boolean} isFirst */
+/** @param {{of: string, before: number, after: number | null}} prediction @param {boolean} isFirst */
 function similarity({ of, before, after }, isFirst) {
   const hint = (/** @type {string} */ text) => (isFirst ? [make("p", "remark", text)] : []);
   if (of === "pair") return [heading("Cosine similarity of the two texts"), figure(before, after), ...hint("Each text is embedded by itself; the maps show both texts read as a pair.")];
@@ -124,7 +124,7 @@ function similarity({ of, before, after }, isFirst) {
   return [heading("Cosine similarity to the embedding with all heads on"), figure(1, after)];
 }
 
-/** One number, large, and what it was. @param {number} before @param {number | null} after */
+/** One large number and, if heads are off, its change and its value with all heads on. @param {number} before @param {number | null} after */
 function figure(before, after) {
   const line = make("p", "figure");
   const places = after === null ? 3 : placesFor(after - before, 3) ?? 3;
@@ -140,7 +140,7 @@ function alarm(text) {
   return make("p", "alarm", text);
 }
 
-/** Probabilities as bars: filled is the value now, the line the one with all heads on. @param {Row[]} rows @param {boolean} isShare */
+/** Values as bars: the filled bar is the value now, the line is the value with all heads on. @param {Row[]} rows @param {boolean} isShare  values are probabilities; otherwise log-probabilities */
 function table(rows, isShare) {
   const found = make("table", "shares"), has = rows.some(({ after }) => after !== null);
   const most = isShare ? 1 : Math.max(...rows.flatMap(({ before, after }) => [Math.abs(before), Math.abs(after ?? 0)]), 1e-9);
@@ -166,12 +166,12 @@ function table(rows, isShare) {
     bar.append(track);
     value.textContent = written(now);
     if (has) {
-      const old = row.insertCell(), delta = row.insertCell(), by = after === null ? 0 : after - before;
+      const old = row.insertCell(), delta = row.insertCell(), difference = after === null ? 0 : after - before;
       old.className = "old";
       old.textContent = written(before);
       delta.className = "delta";
-      delta.textContent = isShare ? moved(100 * by, 1, 4) : moved(by);
-      row.classList.toggle("changed", Math.abs(by) >= (isShare ? 0.01 : 0.1));
+      delta.textContent = isShare ? moved(100 * difference, 1, 4) : moved(difference);
+      row.classList.toggle("changed", Math.abs(difference) >= (isShare ? 0.01 : 0.1));
     }
   }
   return found;

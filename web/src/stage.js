@@ -1,4 +1,4 @@
-// What is on show: the grids, and the head that is open.
+// The main part of the page: the grids, and the open head with its panes.
 
 import { ArcsPane } from "./arcs.js";
 import { asking, isPending, sources } from "./asking.js";
@@ -19,7 +19,7 @@ import { change, samePlace, state } from "./state.js";
 /** @typedef {import("./map_pane.js").Cell} Cell */
 
 export class Stage {
-  /** @type {import("./naming.js").Shown[]} what the panes show, for exports */ shown = [];
+  /** @type {import("./naming.js").Shown[]} the maps in the panes; exports use them, too */ shown = [];
   headRun = 0;
   drawnHead = "";
 
@@ -56,12 +56,12 @@ export class Stage {
     return isOfTokens(this.model, state.lens);
   }
 
-  /** The maps on show; none while a lens of another kind is waited for. */
+  /** The sources of the displayed maps; none while waiting for an answer if the lens changed between heads and token maps. */
   sources() {
     return sources().filter(({ answer }) => (answer.lens.forms !== null) === this.isOfTokens);
   }
 
-  /** What one of the panes shows. @param {number} at */
+  /** The maps in one of the panes. @param {number} at */
   inPane(at) {
     return this.shown.filter((one) => one.at === at);
   }
@@ -99,7 +99,7 @@ export class Stage {
     }
   }
 
-  /** Of the grid. @param {import("./types.js").Source | undefined} source @param {number} run */
+  /** Draw the colour scale of the grid. @param {import("./types.js").Source | undefined} source @param {number} run */
   async renderLegend(source, run) {
     const lens = source && source.answer.sides[state.stack] ? await lensOf(source, state.stack) : null;
     if (run === this.headRun) drawLegend($("legend"), Boolean(lens?.signed), state.range === "head" ? null : lens?.full ?? 1);
@@ -118,17 +118,17 @@ export class Stage {
       showReading([]);
       return drawLegend($("legend"), false, 1);
     }
-    const wanted = found.flatMap((source, at) => (isArcs ? heads : heads.slice(0, 1)).filter((place) => isIn(source, place)).map((place) => ({ source, place, at })));
-    const now = JSON.stringify([wanted.map(({ source, place }) => [source.against?.id, source.answer.id, place]), stack]);
-    $("head").classList.toggle("behind", this.drawnHead !== now);
-    const views = await Promise.all(wanted.map(async ({ source, place, at }) => {
+    const maps = found.flatMap((source, at) => (isArcs ? heads : heads.slice(0, 1)).filter((place) => isIn(source, place)).map((place) => ({ source, place, at })));
+    const content = JSON.stringify([maps.map(({ source, place }) => [source.against?.id, source.answer.id, place]), stack]);
+    $("head").classList.toggle("behind", this.drawnHead !== content);
+    const views = await Promise.all(maps.map(async ({ source, place, at }) => {
       const [maps, lens] = await Promise.all([layerOf(source, stack, place.layer), lensOf(source, stack)]);
       const axes = axesOf(source.answer.sides[stack], stack !== "cross", state);
       return { name: nameOf(this.model, place), model: modelOf(this.models, at), at, view: viewOf(maps, indices(maps, place), axes, state, lens) };
     }));
     if (run !== this.headRun) return;
     this.shown = views;
-    this.drawnHead = now;
+    this.drawnHead = content;
     $("head").classList.remove("behind");
     explain(found[0].answer.lens);
     this.showViews(isArcs, found.length);
@@ -136,10 +136,10 @@ export class Stage {
     if (!views.length) return;
     $("caption").textContent = caption(this.models, views);
     drawLegend($("legend"), views[0].view.signed, fullOf(views[0].view));
-    document.documentElement.dataset.head = `${found.map(({ answer }) => answer.id).join(" ")} ${caption(this.models, views)}`;  // and here: the open head is
+    document.documentElement.dataset.head = `${found.map(({ answer }) => answer.id).join(" ")} ${caption(this.models, views)}`;  // signal for tests: the open head is drawn
   }
 
-  /** @param {boolean} isArcs @param {number} count  of panes */
+  /** @param {boolean} isArcs @param {number} count  number of panes */
   showViews(isArcs, count) {
     $("tip").hidden = true;
     $("maps").hidden = $("zoom").hidden = isArcs;
@@ -173,7 +173,7 @@ export class Stage {
     }), make("span", "remark", heads.length > 1 ? "" : "Shift-click other heads in the grid to add them."));
   }
 
-  /** The chosen token, as an end of lines. @param {number} pane @returns {import("./arcs.js").End | null} */
+  /** The selected token as an end of arcs; null if it is hidden or none is selected. @param {number} pane @returns {import("./arcs.js").End | null} */
   chosenEnd(pane) {
     const axis = state.direction === "to" ? "rows" : "columns", view = this.inPane(pane)[0]?.view;
     const at = state.token === null || !view ? -1 : view[axis].of[state.token] ?? -1;
@@ -185,13 +185,13 @@ export class Stage {
     const [shown] = this.inPane(which), tip = $("tip"), [other] = this.inPane(1 - which);
     tip.hidden = cell === null || !shown;
     if (cell && shown) {
-      const { view } = shown, at = cell.row * view.K + cell.column, told = (/** @type {number} */ weight) => digits(weight, !view.lens.shares);
+      const { view } = shown, at = cell.row * view.K + cell.column, format = (/** @type {number} */ weight) => digits(weight, !view.lens.shares);
       const [pair, value, sums] = tip.children;
       pair.textContent = `${isolated(view.rows.labels[cell.row])} → ${isolated(view.columns.labels[cell.column])}`;
-      value.textContent = told(view.weights[at]);
-      const beside = other && state.show === "both" && other.view.weights.length === view.weights.length ? `${other.model} ${told(other.view.weights[at])} · ` : "";
+      value.textContent = format(view.weights[at]);
+      const beside = other && state.show === "both" && other.view.weights.length === view.weights.length ? `${other.model} ${format(other.view.weights[at])} · ` : "";
       const isStretched = isRenormalised(view.signed) && view.left[cell.row] > 0;
-      sums.textContent = `${beside}row sum ${isStretched ? `1 (${told(view.left[cell.row])} before renormalising)` : told(view.left[cell.row])} · column sum ${told(view.got[cell.column])}`;
+      sums.textContent = `${beside}row sum ${isStretched ? `1 (${format(view.left[cell.row])} before renormalising)` : format(view.left[cell.row])} · column sum ${format(view.got[cell.column])}`;
       const box = tip.getBoundingClientRect();
       tip.style.left = `${Math.max(4, x + 16 + box.width > innerWidth ? x - box.width - 12 : x + 16)}px`;
       tip.style.top = `${y + 18 + box.height > innerHeight ? y - box.height - 12 : y + 18}px`;
@@ -215,9 +215,9 @@ function boxIn(holder) {
   return { figure, title };
 }
 
-/** Whether an answer has this head: a cut model may not. @param {import("./types.js").Source} source @param {Place} place */
+/** Whether the answers of a source have this head; a pruned model may lack it. @param {import("./types.js").Source} source @param {Place} place */
 function isIn({ answer, against }, { layer, head }) {
-  const has = (/** @type {import("./types.js").Answer | null} */ one) => !one || [...one.summary.values()].some((told) => told.stack === state.stack && told.layer === layer && (head === "mean" || told.head === head));
+  const has = (/** @type {import("./types.js").Answer | null} */ answer) => !answer || [...answer.summary.values()].some((row) => row.stack === state.stack && row.layer === layer && (head === "mean" || row.head === head));
   return has(answer) && has(against);
 }
 

@@ -1,4 +1,4 @@
-// The study beside the live model: orders of the grid, the card of a head, examples from the corpus.
+// Results of a study in the explorer: orders of the grid, the card of a head, examples from the corpus.
 
 import * as api from "./api.js";
 import { $, button, fixed, make } from "./dom.js";
@@ -15,7 +15,7 @@ const heads = new Map();
 /** @type {Map<string, import("./types.js").Statistic>} */
 const statistics = new Map();
 
-/** The orders a study allows, with their names. @param {StudyShape | null} study @returns {[string, string][]} */
+/** The possible orders of the grid as [value, label]. @param {StudyShape | null} study @returns {[string, string][]} */
 export function orders(study) {
   if (!study) return [["layer", "layer"]];
   return [
@@ -35,20 +35,20 @@ export async function loadStudy() {
   for (const one of said.heads) heads.set(full(one.stack, one.layer, one.head), one);
 }
 
-/** Heads of this stack, as far as they are there, in the order that is asked for; null: by layer.
- * @param {string} stack @param {import("./types.js").StackShape | undefined} there @returns {import("./types.js").Group[] | null} */
-export function groups(stack, there) {
-  const isThere = (/** @type {StudyHead} */ { layer, head }) => there?.layers.some((one) => one.layer === layer && one.heads.includes(head));
-  const here = [...heads.values()].filter((one) => one.stack === stack && isThere(one));
+/** The heads of a stack that model and study have, grouped in the chosen order; null for the order by layer.
+ * @param {string} stack @param {import("./types.js").StackShape | undefined} shape @returns {import("./types.js").Group[] | null} */
+export function groups(stack, shape) {
+  const isThere = (/** @type {StudyHead} */ { layer, head }) => shape?.layers.some((one) => one.layer === layer && one.heads.includes(head));
+  const ofStack = [...heads.values()].filter((one) => one.stack === stack && isThere(one));
   const places = (/** @type {StudyHead[]} */ some) => some.map(({ layer, head }) => ({ layer, head }));
-  if (state.order === "layer" || !here.length) return null;
-  if (state.order === "role") return grouped(here, (one) => one.roles[0] ?? "undetermined", (name) => (name === "undetermined" ? Infinity : 0), places);
-  if (state.order === "cluster") return grouped(here, (one) => (one.cluster === null ? "no cluster" : `cluster ${one.cluster}`), () => 0, places);
-  const value = (/** @type {StudyHead} */ one) => one.values[state.order]?.[0] ?? null, known = here.filter((one) => value(one) !== null);
-  if (!known.length) return null;
-  known.sort((one, two) => (value(two) ?? 0) - (value(one) ?? 0));
-  const rest = here.filter((one) => value(one) === null), notes = known.map((one) => number(value(one)));
-  return [{ title: `${titleOf(state.order)}, largest first`, places: places(known), notes }, ...(rest.length ? [{ title: "not measured", places: places(rest) }] : [])];
+  if (state.order === "layer" || !ofStack.length) return null;
+  if (state.order === "role") return grouped(ofStack, (one) => one.roles[0] ?? "undetermined", (name) => (name === "undetermined" ? Infinity : 0), places);
+  if (state.order === "cluster") return grouped(ofStack, (one) => (one.cluster === null ? "no cluster" : `cluster ${one.cluster}`), () => 0, places);
+  const value = (/** @type {StudyHead} */ one) => one.values[state.order]?.[0] ?? null, measured = ofStack.filter((one) => value(one) !== null);
+  if (!measured.length) return null;
+  measured.sort((one, two) => (value(two) ?? 0) - (value(one) ?? 0));
+  const rest = ofStack.filter((one) => value(one) === null), notes = measured.map((one) => number(value(one)));
+  return [{ title: `${titleOf(state.order)}, largest first`, places: places(measured), notes }, ...(rest.length ? [{ title: "not measured", places: places(rest) }] : [])];
 }
 
 /** @param {StudyHead[]} some @param {(one: StudyHead) => string} nameOf @param {(name: string) => number} rank @param {(some: StudyHead[]) => Place[]} places */
@@ -66,7 +66,7 @@ export const rolesOf = (head) => heads.get(head)?.roles ?? [];
 let run = 0;
 /**
  * The card of a head with its examples.
- * @param {import("./types.js").Model} model @param {StudyShape | null} study @param {Place | undefined} place @param {boolean} isOfTwo  there is another model, of which it is not
+ * @param {import("./types.js").Model} model @param {StudyShape | null} study @param {Place | undefined} place @param {boolean} isOfTwo  a second model is open, so the card names the model of the study
  */
 export async function drawCard(model, study, place, isOfTwo) {
   const now = ++run, holder = $("card");
@@ -75,13 +75,13 @@ export async function drawCard(model, study, place, isOfTwo) {
   const name = full(state.stack, place.layer, place.head);
   if (holder.dataset.head === name) return;
   holder.classList.add("behind");
-  const whose = isOfTwo ? `From the study of ${shortName({ name: study.model })}` : "From the study";
+  const heading = isOfTwo ? `From the study of ${shortName({ name: study.model })}` : "From the study";
   try {
     const [card, examples] = await Promise.all([api.study(`cards/${name}`), study.has_examples ? api.study(`examples/${name}`) : []]);
     if (now !== run) return;
     holder.dataset.head = name;
     holder.classList.remove("behind");
-    holder.replaceChildren(make("h3", "", whose), ...cardParts(model, card), ...exampleParts(examples, place));
+    holder.replaceChildren(make("h3", "", heading), ...cardParts(model, card), ...exampleParts(examples, place));
   } catch (reason) {
     if (now !== run) return;
     holder.classList.remove("behind");
@@ -94,7 +94,7 @@ const number = (/** @type {number | null} */ value) => (value === null ? "–" :
 /** @param {import("./types.js").Model} model @param {any} card */
 function cardParts(model, card) {
   const list = make("dl", "facts");
-  /** @param {string} name @param {(string | Node)[][]} lines  what is said of it, each a line */
+  /** @param {string} name @param {(string | Node)[][]} lines  contents of each line */
   const facts = (name, lines) => {
     if (lines.length) list.append(make("dt", "", name));
     for (const line of lines) {
@@ -128,7 +128,7 @@ const capital = (/** @type {string} */ text) => text.charAt(0).toUpperCase() + t
 /** @typedef {{roles: string[], kind: string, words: string[], query: number, key: number, expected: number | null, weight: number | null, text: string,
  *   second: string | null, token: number | null, level: string, is_whole: boolean}} Example */
 
-/** By role, each with its typical and its counter examples. @param {Example[]} examples @param {Place} place */
+/** The examples grouped by role, and within a role by kind: typical, counterexamples. @param {Example[]} examples @param {Place} place */
 function exampleParts(examples, place) {
   if (!examples.length) return [];
   /** @type {Map<string, Example[]>} */

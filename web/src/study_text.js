@@ -1,4 +1,4 @@
-// Numbers and headings of head cards, the same in the explorer and in a report.
+// Number formats and headings of head cards, shared by the explorer and the report.
 
 import { fixed } from "./dom.js";
 
