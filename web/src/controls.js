@@ -13,8 +13,15 @@ const RADIOS = ["level", "direction", "view", "stack", "show"];
 const STACK_NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross-attention", query: "Query stream" };
 /** Names of lenses on the page, if they differ from the option of the command line. @type {Record<string, string>} */
 const LENS_NAMES = { raw: "attention weights", norm: "norm-weighted attention", effective: "effective attention", gradient: "attention × gradient" };
-/** How to read the grid if it shows attention weights. */
-const HOW_WEIGHTS = "One map per head. Row: the token that attends; column: the token attended to; darker: larger weight. Click a map to open it.";
+/** How to read attention weights: in the grid, in the grid with heads off, in an open map, in arcs, and changes of them. */
+const HOW_WEIGHTS = {
+  grid: "One map per head. Row: the token that attends; column: the token attended to; colour: the weight. Click a map to open it.",
+  off: "One map per head: rows attend to columns. Hatched: switched off. Line below a map: how much of its attention moved.",
+  map: "Row: the token that attends; column: the token attended to. Bars: sums of the rows (right) and of the columns (below).",
+  arcs: "Left: tokens that attend; right: tokens attended to. Stronger line: larger weight. Point at a token to see its lines only.",
+};
+const HOW_CHANGE = "Weights now, minus weights with all heads on. Blue: the weight has increased; brown: it has decreased; =: no change.";
+const HOW_DIFFERENCE = "Difference between the weights of the two models. Blue: positive; brown: negative; =: no difference.";
 
 /** @param {string} holder @param {string} name @param {[string, string][]} values  pairs of value and label */
 export function radios(holder, name, values) {
@@ -51,7 +58,7 @@ function startLenses(model) {
   for (const [title, names] of /** @type {[string, string[]][]} */ ([["Per head", model.lenses.heads], ["Over all heads (token maps)", model.lenses.tokens]])) {
     const group = make("optgroup");
     group.label = title;
-    group.append(...names.map((name) => Object.assign(make("option", "", LENS_NAMES[name] ?? name), { value: name })));
+    group.append(...names.map((name) => Object.assign(make("option", "", (LENS_NAMES[name] ?? name).replace(/ attention$/, "")), { value: name })));
     if (names.length) $("lens").append(group);
   }
   $("lens-box").hidden = model.lenses.heads.length + model.lenses.tokens.length < 2;
@@ -101,15 +108,31 @@ const inputs = (selector) => [...document.querySelectorAll(`input${selector}`)].
 
 /** Explain how to read the displayed maps. Called when new maps are drawn, so that text and maps match. @param {import("./types.js").Lens | null} lens */
 export function explain(lens) {
-  const isGrid = !state.heads.length && lens?.name === "raw";
-  $("how").textContent = isGrid ? HOW_WEIGHTS : lens?.name === "raw" ? "" : lens?.how ?? "";
+  $("how").textContent = lens?.name === "raw" ? howWeights() : lens?.how ?? "";
+}
+
+function howWeights() {
+  if (isChange()) return HOW_CHANGE;
+  if (state.show === "difference") return HOW_DIFFERENCE;
+  if (state.heads.length) return HOW_WEIGHTS[state.view === "arcs" ? "arcs" : "map"];
+  return HOW_WEIGHTS[state.off.size ? "off" : "grid"];
+}
+
+/** Whether the maps show the change since heads were switched off. */
+const isChange = () => state.show === "change" && state.off.size > 0;
+
+/** What the numbers of the colour scale are. @param {import("./types.js").Lens} lens */
+export function legendName(lens) {
+  if (isChange()) return "change";
+  if (state.show === "difference") return "difference";
+  return lens.name === "raw" ? "attention weight" : LENS_NAMES[lens.name] ?? lens.name;
 }
 
 /** @param {boolean} lacksTarget  a translation model has no target, so some stacks have no maps yet */
 export function drawControls(lacksTarget) {
   const lens = answers.a?.lens, sides = answers.a?.sides[state.stack];
   $("lens").value = state.lens;
-  const isDifference = state.show === "difference" || (state.show === "change" && state.off.size > 0);
+  const isDifference = state.show === "difference" || isChange();
   drawColours(isDifference ? "± largest" : lens && !lens.shares ? (lens.signed ? "± largest" : "0 to largest") : "0 to 1");
   [$("to").textContent, $("by").textContent] = lens?.forms || lens?.shares === false ? ["Receives from", "Contributes to"] : ["Attends to", "Attended to by"];
   const isWithoutChange = state.show === "change" && !state.off.size;

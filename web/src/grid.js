@@ -57,7 +57,9 @@ export class Grid {
       const column = stack.layers.filter(({ heads }) => heads.includes(head)).map(({ layer }) => full(stack.name, layer, head));
       this.root.append(this.label("label", String(head), `head ${head} of every layer`, column));
     }
-    this.root.append(make("span", "label mean", "mean"));
+    const mean = make("span", "label mean", "mean");
+    mean.title = "Mean of the maps of each layer’s heads that are on";
+    this.root.append(mean);
     this.columns = [...Array.from({ length: width }, (_, head) => String(head)), "mean"];
     this.corner = CORNER_LABEL;
     for (const { layer, heads } of stack.layers) {
@@ -80,7 +82,7 @@ export class Grid {
     if (!act || !heads.length) return make("span", kind, text);
     const label = button(`${kind} all`, text, () => act(heads));
     label.setAttribute("aria-label", `switch ${what} off or on`);
-    label.title = `Switch ${what} off, or on`;
+    label.title = `Switch ${what} off or on`;
     label.tabIndex = -1;
     return label;
   }
@@ -165,7 +167,7 @@ export class Grid {
       toggle = button("switch", "", () => act([head]));
       toggle.setAttribute("role", "switch");
       toggle.setAttribute("aria-label", `${name} on`);
-      toggle.title = "Switch this head off, or on";
+      toggle.title = "Switch this head off or on";
       toggle.tabIndex = -1;
       cell.append(toggle);
     }
@@ -193,7 +195,7 @@ export class Grid {
         isOff ? "switched off" : "",
         summary ? `largest ${answer?.lens.name === "raw" ? "weight" : "number"} ${digits(summary.largest, !answer?.lens.shares)}` : "",
         summary && summary.entropy !== null ? `mean entropy ${summary.entropy.toFixed(2)} nats` : "",
-        moved >= 0.0005 ? `${(100 * moved).toFixed(1)} % of ${answer?.lens.name === "raw" ? "its attention moved" : "the map changed"} since heads are off` : "",
+        moved >= 0.0005 ? `${(100 * moved).toFixed(1)} % of ${answer?.lens.name === "raw" ? "its attention moved" : "the map changed"} since heads were switched off` : "",
       ].filter(Boolean).join("\n");
       if (chosen >= 0) thumb.setAttribute("aria-current", "true");
       else thumb.removeAttribute("aria-current");

@@ -42,7 +42,7 @@ export class Grids {
     for (const { frame, title, grid, at } of this.frames) {
       const source = sources[at], model = this.models[state.show === "b" ? 1 : state.show === "both" ? at : 0] ?? this.models[0];
       frame.hidden = at > 0 && !source;
-      title.textContent = state.show === "both" ? shortName(model) : state.show === "difference" ? modelOf(this.models, at) : source?.against ? "change: now minus all heads on" : "";
+      title.textContent = state.show === "both" ? shortName(model) : state.show === "difference" ? modelOf(this.models, at) : source?.against ? "Change: now minus all heads on" : "";
       title.hidden = !title.textContent;
       const stack = common(model, state.show === "difference" ? this.models[1] : undefined, state.stack);
       if (frame.hidden || !stack) continue;

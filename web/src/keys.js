@@ -9,7 +9,7 @@ export function startKeys(keys) {
   const list = $("keys"), fixed = [
     ["← ↑ ↓ →", "move between heads in the grid, or between cells in a map"],
     ["Enter", "open the focused head; in a map, select the token"],
-    ["Shift Enter", "add the focused head to the open ones (arcs)"],
+    ["Shift Enter", "open the focused head in addition to the open ones, as arcs"],
     ["Tab", "move between parts of the page"],
   ];
   for (const [shown, what] of [...keys.map((one) => [one.shown, one.what]), ...fixed]) {

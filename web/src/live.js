@@ -52,10 +52,10 @@ export function startLive(about) {
     },
     keys: (grids) => [
       { key: "/", shown: "/", what: "edit the text (Esc leaves the box)", act: () => $("text").focus() },
-      { key: "o", shown: "O", what: "switch the focused or open head off, or on", act: () => switchHead(model, grids.focused()) },
-      { key: "l", shown: "L", what: "switch its whole layer off, or on", act: () => switchLayer(model, grids.focused()) },
+      { key: "o", shown: "O", what: "switch the focused or open head off or on", act: () => switchHead(model, grids.focused()) },
+      { key: "l", shown: "L", what: "switch all heads of its layer off or on", act: () => switchLayer(model, grids.focused()) },
       { key: "u", shown: "U", what: "undo the last switch", act: undo },
-      { key: "Ctrl+z", shown: "Ctrl Z", what: "undo as well", act: undo },
+      { key: "Ctrl+z", shown: "Ctrl Z", what: "undo", act: undo },
       { key: "U", shown: "Shift U", what: "redo", act: redo },
     ],
   };
@@ -109,7 +109,7 @@ function startChoices({ models, study }) {
     ["change", "Change"],
   ]);
   const changeLabel = document.querySelector('input[name="show"][value="change"]')?.parentElement;
-  if (changeLabel) changeLabel.title = "Difference to the same model with all heads on";
+  if (changeLabel) changeLabel.title = "Weights now, minus weights with all heads on. Available when heads are off.";
   for (const title of ["Heads", "Ablation", "Importance estimates"]) {
     const options = available.filter(([value]) => groupOf(study, value) === title), group = make("optgroup");
     group.label = title;

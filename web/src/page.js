@@ -75,7 +75,7 @@ export function startPage(models, attend, live) {
     change({ ...readView(parameters, model), text: model.example.text, second: model.example.second, off: parsed(model, model.off ?? ""), ...live?.read(parameters) });
     isReading = false;
     $("ignored").hidden = !unknown.length;
-    $("ignored").textContent = unknown.length ? `Not in ${shortName(model)}, so ignored in the address: ${unknown.join("; ")}.` : "";
+    $("ignored").textContent = unknown.length ? `Ignored in the address, because ${shortName(model)} does not have them: ${unknown.join("; ")}.` : "";
     if (unknown.length) write(false);
   };
   for (const event of ["popstate", "hashchange"]) addEventListener(event, read);
@@ -138,11 +138,11 @@ function keysOf(stage) {
     { key: "Escape", shown: "Esc", what: "back to all heads", act: () => { if (state.heads.length) leave(stage); } },
     { key: "[", shown: "[", what: "previous head", act: () => stage.step(-1) },
     { key: "]", shown: "]", what: "next head", act: () => stage.step(1) },
-    { key: "a", shown: "A", what: "show the head as a map or as arcs", act: flip("view", "map", "arcs") },
-    { key: "w", shown: "W", what: "tokens or whole words", act: flip("level", "tokens", "words") },
+    { key: "a", shown: "A", what: "switch between map and arcs", act: flip("view", "map", "arcs") },
+    { key: "w", shown: "W", what: "switch between tokens and words", act: flip("level", "tokens", "words") },
     { key: "s", shown: "S", what: "hide or show special tokens", act: flip("special", false, true) },
-    { key: "d", shown: "D", what: "what a token attends to, or what attends to it", act: flip("direction", "to", "by") },
-    { key: "t", shown: "T", what: "dark or light theme", act: () => $("theme").click() },
+    { key: "d", shown: "D", what: "switch between what a token attends to and what attends to it", act: flip("direction", "to", "by") },
+    { key: "t", shown: "T", what: "switch between dark and light theme", act: () => $("theme").click() },
     { key: "?", shown: "?", what: "this help", act: () => $("show-help").click() },
   ];
 }

@@ -94,7 +94,7 @@ function translation(prediction, translated) {
   }
   const wish = button("small", "Generate translation", () => change({ translates: !state.translates }));
   wish.setAttribute("aria-pressed", String(translated !== null));
-  wish.title = translated ? "The translation is updated with text and switches; press to stop" : "Translate the text by beam search; updated with text and switches";
+  wish.title = translated ? "The translation follows the text and the switches. Press to remove it." : "Translate the text by beam search. The translation then follows the text and the switches.";
   return [...parts, wish, ...(translated ? translatedParts(translated) : [])];
 }
 
@@ -131,7 +131,7 @@ function figure(before, after) {
   line.append(make("b", "", fixed(after ?? before, places)));
   if (after === null) return line;
   line.append(make("span", "delta", moved(after - before)));
-  if (placesFor(after - before, 3) !== null) line.append(make("span", "remark", `was ${fixed(before, places)}`));
+  if (placesFor(after - before, 3) !== null) line.append(make("span", "remark", `all heads on: ${fixed(before, places)}`));
   return line;
 }
 
@@ -148,6 +148,8 @@ function table(rows, isShare) {
   if (has) {
     const head = found.createTHead().insertRow();
     for (const name of ["", "", "now", "all on", isShare ? "change (pp)" : "change"]) head.append(make("th", "", name));
+    head.cells[2].title = "With the heads off that are off now";
+    head.cells[3].title = "With all heads on";
     head.cells[4].title = isShare ? "Percentage points" : "";
   }
   const body = found.createTBody();

@@ -165,6 +165,7 @@ function rank(body, shown, weights) {
     const [label, position, bar, number] = body.rows[place].cells, ink = /** @type {HTMLElement} */ (bar.firstChild);
     label.textContent = target.labels[at];
     position.textContent = String(target.units[at]);
+    position.title = "Position in the text, counted from 0";
     ink.style.width = `${(100 * size(at)) / size(order[0])}%`;
     ink.classList.toggle("less", weights[at] < 0);
     number.textContent = digits(weights[at], !shown.lens.shares);

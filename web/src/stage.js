@@ -4,7 +4,7 @@ import { ArcsPane } from "./arcs.js";
 import { asking, isPending, sources } from "./asking.js";
 import { axesOf, viewOf } from "./axes.js";
 import { HEAD_COLOURS, drawLegend, fullOf, theme } from "./colour.js";
-import { explain } from "./controls.js";
+import { explain, legendName } from "./controls.js";
 import { $, button, digits, isolated, make } from "./dom.js";
 import { indices } from "./grid.js";
 import { Grids } from "./grids.js";
@@ -102,7 +102,9 @@ export class Stage {
   /** Draw the colour scale of the grid. @param {import("./types.js").Source | undefined} source @param {number} run */
   async renderLegend(source, run) {
     const lens = source && source.answer.sides[state.stack] ? await lensOf(source, state.stack) : null;
-    if (run === this.headRun) drawLegend($("legend"), Boolean(lens?.signed), state.range === "head" ? null : lens?.full ?? 1);
+    if (run !== this.headRun) return;
+    $("legend-name").textContent = source ? legendName(source.answer.lens) : "";
+    drawLegend($("legend"), Boolean(lens?.signed), state.range === "head" ? null : lens?.full ?? 1);
   }
 
   /** @param {import("./types.js").Source[]} found @param {number} run */
@@ -135,6 +137,7 @@ export class Stage {
     showReading(found.map((_, at) => this.inPane(at)[0]).filter((one) => one !== undefined));
     if (!views.length) return;
     $("caption").textContent = caption(this.models, views);
+    $("legend-name").textContent = legendName(found[0].answer.lens);
     drawLegend($("legend"), views[0].view.signed, fullOf(views[0].view));
     document.documentElement.dataset.head = `${found.map(({ answer }) => answer.id).join(" ")} ${caption(this.models, views)}`;  // signal for tests: the open head is drawn
   }

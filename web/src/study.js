@@ -42,7 +42,7 @@ export function groups(stack, shape) {
   const ofStack = [...heads.values()].filter((one) => one.stack === stack && isThere(one));
   const places = (/** @type {StudyHead[]} */ some) => some.map(({ layer, head }) => ({ layer, head }));
   if (state.order === "layer" || !ofStack.length) return null;
-  if (state.order === "role") return grouped(ofStack, (one) => one.roles[0] ?? "undetermined", (name) => (name === "undetermined" ? Infinity : 0), places);
+  if (state.order === "role") return grouped(ofStack, (one) => one.roles[0] ?? NO_ROLE, (name) => (name === NO_ROLE ? Infinity : 0), places);
   if (state.order === "cluster") return grouped(ofStack, (one) => (one.cluster === null ? "no cluster" : `cluster ${one.cluster}`), () => 0, places);
   const value = (/** @type {StudyHead} */ one) => one.values[state.order]?.[0] ?? null, measured = ofStack.filter((one) => value(one) !== null);
   if (!measured.length) return null;
@@ -62,6 +62,8 @@ function grouped(some, nameOf, rank, places) {
 
 /** @param {string} head */
 export const rolesOf = (head) => heads.get(head)?.roles ?? [];
+
+const NO_ROLE = "no clear role";
 
 let run = 0;
 /**
@@ -108,7 +110,7 @@ function cardParts(model, card) {
     line.title = `${rule}${baseline === null ? "" : `; baseline ${formatShare(baseline)}`}${sure ? "" : "; the interval includes values below the threshold"}`;
     return [line];
   });
-  facts(roles.length > 1 ? "Roles" : "Role", roles.length ? roles : [["no clear role"]]);
+  facts(roles.length > 1 ? "Roles" : "Role", roles.length ? roles : [[NO_ROLE]]);
   facts("Relations", card.relations.map((/** @type {any} */ { relation, direction, accuracy, low, high, baseline }) => [`${relation}, ${direction}: ${formatInterval(accuracy, low, high)}, best offset ${formatShare(baseline)}`]));
   for (const { what, text, after } of card.importance) facts(capital(what), [[`${text}${after}`]]);
   if (card.cluster !== null) {

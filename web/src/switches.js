@@ -52,7 +52,7 @@ export function drawSwitches(model, total) {
     $("off").append(make("b", "", `${count} of ${total} heads off`), make("span", "list", list.replaceAll(",", ", ")));
     $("off").title = list;
   } else {
-    $("off").append(make("span", "remark", `All ${total} heads are on. Switch one off in the grid; the number of a layer or column switches all of its heads.`));
+    $("off").append(make("span", "remark", `All ${total} heads are on. Use the switches in the grid. A click on the number of a layer or column switches all of its heads.`));
     $("off").removeAttribute("title");
   }
   $("undo").disabled = !past.length;
@@ -79,7 +79,7 @@ export function startSwitches(model, unimportant) {
       await navigator.clipboard.writeText(text);
       say("Copied.", text);
     } catch {
-      say("Copy this:", text);
+      say("Copy this command:", text);
     }
   });
 }
