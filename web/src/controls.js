@@ -15,13 +15,13 @@ const STACK_NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross-atte
 const LENS_NAMES = { raw: "attention weights", norm: "norm-weighted attention", effective: "effective attention", gradient: "attention × gradient" };
 /** How to read attention weights: in the grid, in the grid with heads off, in an open map, in arcs, and changes of them. */
 const HOW_WEIGHTS = {
-  grid: "One map per head. Row: the token that attends; column: the token attended to; colour: the weight. Click a map to open it.",
-  off: "One map per head: rows attend to columns. Hatched: switched off. Line below a map: how much of its attention moved.",
-  map: "Row: the token that attends; column: the token attended to. Bars: sums of the rows (right) and of the columns (below).",
-  arcs: "Left: tokens that attend; right: tokens attended to. Stronger line: larger weight. Point at a token to see its lines only.",
+  grid: "One map per head. Row: the token that attends; column: the token attended to. Click a map to open it.",
+  off: "Rows attend to columns. Hatched: head is off. Line below a map: how much of its attention moved.",
+  map: "Rows attend to columns. Bars: sums of the rows (right) and of the columns (below).",
+  arcs: "Left: tokens that attend; right: tokens attended to. Point at a token to see its lines only.",
 };
-const HOW_CHANGE = "Weights now, minus weights with all heads on. Blue: the weight has increased; brown: it has decreased; =: no change.";
-const HOW_DIFFERENCE = "Difference between the weights of the two models. Blue: positive; brown: negative; =: no difference.";
+const HOW_CHANGE = "Weight now minus weight with all heads on. Blue: increased; brown: decreased; =: no change.";
+const HOW_DIFFERENCE = "Difference between the models’ weights. Blue: positive; brown: negative; =: no difference.";
 
 /** @param {string} holder @param {string} name @param {[string, string][]} values  pairs of value and label */
 export function radios(holder, name, values) {

@@ -1,4 +1,4 @@
-"""Sequences of equal length from texts: joined with a separator between them, then split."""
+"""Packs texts into sequences of equal length: joins them with a separator, then splits the result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headscope.data.encode import Counts, Encoder, Sequence, Side
 from headscope.data.examples import Example
 from headscope.model.attention_model import AttentionModel
 
-TEXTS = 1024  # tokenized at a time
+TEXTS = 1024  # number of texts tokenized at a time
 
 
 def pack(
@@ -39,7 +39,7 @@ def pack(
             waiting = waiting[space:]
     encoder.unknown.warn()
     sequences.append([*before, *waiting, *after])
-    # A sequence of unknown tokens alone has no content.
+    # Drop sequences without content, such as one of unknown tokens only.
     sequences = [ids for ids in sequences if not model.marks.special.issuperset(ids)]
     for ids in sequences:
         counts.add_lengths(len(ids), 0)
