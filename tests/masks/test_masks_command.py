@@ -83,7 +83,7 @@ def test_the_column_of_numbers_is_named_above_it() -> None:
     header, first = done("masks").splitlines()[:2]
     assert header.split()[:2] == ["name", "forbidden"]
     assert header.index("forbidden") + len("forbidden") == first.index("%") + 1
-    assert header.index("allowed attention") == first.index("All to all")
+    assert header.index("allowed attention") == first.index("Every position")
 
 
 def test_what_is_shown_is_what_is_met(here: Path) -> None:
