@@ -77,7 +77,7 @@ def first_and_last(length: int) -> Tensor:
 
 @pattern
 def strided(length: int, stride: int = 4) -> Tensor:
-    """A window of width `stride`, and all distances that are multiples of it (Child et al. 2019, not causal here)."""
+    """A window, and all distances that are multiples of `stride` (both heads of Child et al. 2019, bidirectional)."""
     distance = _distance(length)
     return (distance <= stride) | (distance % stride == 0)
 
