@@ -32,9 +32,8 @@ class RequestQueue:
         self.most = most
         self._waiting: deque[_Waiter] = deque()
         self._is_busy = False
-        self._newest: OrderedDict[str, int] = (
-            OrderedDict()
-        )  # newest turn by page, for the most recent pages
+        # Newest turn by page, for the most recent pages.
+        self._newest: OrderedDict[str, int] = OrderedDict()
 
     @property
     def waiting(self) -> int:
@@ -88,9 +87,8 @@ class RequestQueue:
         while self._waiting:
             ready = self._waiting.popleft().ready
             if not ready.done():
-                ready.set_result(
-                    None
-                )  # `_is_busy` stays True: the next request holds the model now
+                # `_is_busy` stays True: the next request holds the model now.
+                ready.set_result(None)
                 return
         self._is_busy = False
 

@@ -115,9 +115,8 @@ class MaskPositions:
 def read_positions(path: str | Path) -> MaskPositions:
     """Read and check a mask file."""
     positions = _read_plain(path) if str(path).endswith(PLAIN) else _read_archive(path)
-    if (
-        not positions.structured
-    ):  # in a structured mask every query may attend to the first and last position
+    # In a structured mask every query may attend to the first and last position.
+    if not positions.structured:
         _check_rows(positions, path)
     return positions
 

@@ -142,9 +142,8 @@ class PerSequence(Buffered):
             return
         pending = self._pending.setdefault(attention.site, [])
         pending.append(values)
-        if (
-            len(pending) >= 64
-        ):  # one float64 addition for many chunks: it costs more than the arithmetic
+        # Add many chunks at once: the addition in float64 costs more than the arithmetic before it.
+        if len(pending) >= 64:
             self._settle(attention.site)
 
     def _settle(self, site: Site) -> None:

@@ -55,9 +55,8 @@ class PatternClassifier(nn.Module):
 @cache
 def load_classifier() -> PatternClassifier:
     """The network with the weights that come with headscope."""
-    with torch.device(
-        "meta"
-    ):  # without initialisation, which would change the state of the caller's random generator
+    # Without initialisation, which would change the state of the caller's random generator.
+    with torch.device("meta"):
         classifier = PatternClassifier()
     classifier.load_state_dict(load_file(WEIGHTS), assign=True)
     return classifier.eval().requires_grad_(False)

@@ -41,9 +41,8 @@ class PositionMap(Buffered):
         site, total = attention.site, attention.position_sums
         heads, queries, keys = total.shape
         if site not in self._pending:
-            with torch.inference_mode(
-                False
-            ):  # a tensor that can also be changed outside of inference mode
+            # A tensor that can also be changed outside of inference mode.
+            with torch.inference_mode(False):
                 zeros = torch.zeros(heads, POSITIONS, POSITIONS, device=total.device)
                 self._pending[site] = zeros
         self._pending[site][:, :queries, :keys] += total

@@ -159,7 +159,7 @@ class Relations(Statistic):
         )
 
     def _at_offsets(self, example: int) -> NDArray[np.int64]:
-        """[relation, offset + count]: number of pairs with each offset key - query; the last column counts all pairs."""
+        """[relation, offset + count]: number of pairs with each offset key - query; last, the number of all pairs."""
         counts = np.zeros((len(self.relations), len(OFFSETS) + 1), dtype=np.int64)
         for relation, query, key in self._pairs[example]:
             counts[relation, -1] += 1

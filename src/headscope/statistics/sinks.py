@@ -55,9 +55,8 @@ class Sinks(PerSequence):
         self._positions: dict[Head, Counter[int]] = {}
 
     def measure(self, attention: Quantities) -> Tensor | None:
-        if (
-            attention.site.stack == "query"
-        ):  # its rows are the tokens to predict, in any order, so "first" has no meaning
+        # Its rows are the tokens to predict, in any order, so "first" has no meaning.
+        if attention.site.stack == "query":
             return None
         received, own = attention.column_mass, _own_mass(attention)
         columns = column_means(attention, received, own)
@@ -85,7 +84,7 @@ class Sinks(PerSequence):
         return super().merge(other)
 
     def tables(self) -> dict[str, list[TableRow]]:
-        """Rows of sinks: for each head its most frequent sink token and position, and how often it is the first token."""
+        """Rows of sinks: for each head the most frequent sink token and position; how often the sink is first."""
         if "sink" not in self.names:
             return {}
         rows: list[TableRow] = []
