@@ -19,8 +19,8 @@ async function ask(path, options = {}) {
     throw new Refused(0, "The server does not answer. If it was stopped, start it again: headscope serve.");
   }
   if (response.ok) return response;
-  const said = await response.json().catch(() => null);
-  throw new Refused(response.status, typeof said?.error === "string" ? said.error : `The server answered ${response.status}.`);
+  const content = await response.json().catch(() => null);
+  throw new Refused(response.status, typeof content?.error === "string" ? content.error : `The server answered ${response.status}.`);
 }
 
 /** @param {string} path @param {unknown} body @param {AbortSignal} [signal] */
@@ -42,10 +42,10 @@ export async function attend(question, purpose) {
   const stop = new AbortController();
   running.set(purpose, stop);
   const response = await post("/api/attend", { ...question, client: `${client}-${purpose}`, turn: ++turn }, stop.signal);
-  const said = await response.json();
+  const content = await response.json();
   /** @type {Answer} */
   const answer = {
-    ...said, question, summary: summaryOf(said.summary),
+    ...content, question, summary: summaryOf(content.summary),
     maps: (stack, layer) => withRetry([answer], () => bytes(`maps/${answer.id}/${stack}/${layer}`)),
     thumbnails: (stack) => withRetry([answer], () => bytes(`thumbnails/${answer.id}/${stack}`)),
     difference: (against, stack, layer) => withRetry([answer, against], () => bytes(`difference/${against.id}/${answer.id}/${stack}/${layer}`)),

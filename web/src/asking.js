@@ -17,7 +17,7 @@ export const asking = { trouble: null, isAsking: false, isTyped: false, took: 0 
 /** Whether the displayed answer is older than the current input. */
 export const isPending = () => asking.isAsking || asking.isTyped;
 /** @type {Record<Purpose, string>}  the latest question of each purpose, as JSON; empty after an error */
-const asked = { a: "", b: "", base: "" };
+const latestQuestion = { a: "", b: "", base: "" };
 
 /** The heads that are off and that this model has. @param {Model} model */
 const offIn = (model) => written(model, everyHead(model).filter((head) => state.off.has(head)));
@@ -39,31 +39,31 @@ function questions([a, b]) {
 export async function ask(models, attend, arrived) {
   if (!attend) {
     Object.assign(answers, { a: null, b: null, base: null });
-    Object.assign(asked, { a: "", b: "", base: "" });
+    Object.assign(latestQuestion, { a: "", b: "", base: "" });
     Object.assign(asking, { trouble: null, isAsking: false });
     return arrived();
   }
-  const missing = questions(models).filter(([purpose, question]) => asked[purpose] !== JSON.stringify(question));
+  const missing = questions(models).filter(([purpose, question]) => latestQuestion[purpose] !== JSON.stringify(question));
   if (!missing.length) return arrived();
   const began = performance.now();
-  for (const [purpose, question] of missing) asked[purpose] = JSON.stringify(question);
+  for (const [purpose, question] of missing) latestQuestion[purpose] = JSON.stringify(question);
   asking.isAsking = true;
   arrived();
   await Promise.all(missing.map(async ([purpose, question]) => {
     const name = JSON.stringify(question);
     try {
       const answer = await attend(question, purpose);
-      if (asked[purpose] !== name) return;
+      if (latestQuestion[purpose] !== name) return;
       answers[purpose] = answer;
       Object.assign(asking, { trouble: null, took: performance.now() - began });
       performance.mark("answered");
     } catch (reason) {
-      if (asked[purpose] !== name) return;
-      asked[purpose] = "";
+      if (latestQuestion[purpose] !== name) return;
+      latestQuestion[purpose] = "";
       if (!(reason instanceof Refused) || reason.status !== 409) asking.trouble = /** @type {Error} */ (reason).message;
     }
   }));
-  const waits = (/** @type {Purpose} */ purpose) => asked[purpose] !== "" && asked[purpose] !== JSON.stringify(answers[purpose]?.question);
+  const waits = (/** @type {Purpose} */ purpose) => latestQuestion[purpose] !== "" && latestQuestion[purpose] !== JSON.stringify(answers[purpose]?.question);
   asking.isAsking = questions(models).some(([purpose]) => waits(purpose));
   arrived();
 }

@@ -99,7 +99,7 @@ export class Grid {
 
   /** Build a grid of token maps: columns are layers, rows are forms. @param {string} stack @param {import("./types.js").Answer} answer */
   buildForms(stack, { lens, summary }) {
-    const forms = lens.forms ?? [], layers = [...new Set([...summary.values()].filter((one) => one.stack === stack).map(({ layer }) => layer))];
+    const forms = lens.forms ?? [], layers = [...new Set([...summary.values()].filter((row) => row.stack === stack).map(({ layer }) => layer))];
     if (!this.begin(`forms ${stack} ${lens.name} ${layers}`, layers.length, false)) return;
     this.isOfTokens = true;
     this.root.classList.add("of-tokens");
@@ -185,7 +185,7 @@ export class Grid {
   mark(answer) {
     for (const [head, { cell, thumb, toggle, place }] of this.cells) {
       const isOff = !this.isOfTokens && state.off.has(head), summary = answer?.summary.get(head), moved = isOff || state.show === "difference" ? 0 : summary?.change ?? 0;
-      const chosen = state.heads.findIndex((one) => samePlace(one, place));
+      const chosen = state.heads.findIndex((open) => samePlace(open, place));
       cell.classList.toggle("off", isOff);
       cell.classList.toggle("moved", moved >= 0.005);
       cell.style.setProperty("--moved", String(Math.min(1, Math.sqrt(moved))));
@@ -206,7 +206,7 @@ export class Grid {
   /** Compute all thumbnails, and return a function that shows them together. @param {Source} source @returns {Promise<(() => void) | null>} null if a later call has started */
   async draw(source) {
     const run = ++this.run, pictures = await this.picturesOf(source, theme(), () => run === this.run);
-    return pictures && (() => { for (const [head, one] of pictures) this.show(head, one); });
+    return pictures && (() => { for (const [head, picture] of pictures) this.show(head, picture); });
   }
 
   /** @param {string} head @param {Picture} picture */
@@ -260,7 +260,7 @@ export class Grid {
     /** @type {Map<string, Picture>} */
     const pictures = new Map();
     let lastPause = performance.now();
-    for (const [head, { place }] of [...this.cells].sort(([, one], [, two]) => one.place.layer - two.place.layer)) {
+    for (const [head, { place }] of [...this.cells].sort(([, a], [, b]) => a.place.layer - b.place.layer)) {
       const maps = await mapsOf(place.layer);
       if (!isCurrent()) return null;
       const view = viewOf(maps, indices(maps, place), axes, state, lens);
@@ -280,13 +280,13 @@ export class Grid {
     const cells = [...this.cells.values()], from = cells.find(({ cell }) => cell.contains(/** @type {Node} */ (event.target)));
     if (!by || !from || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    const here = from.thumb.getBoundingClientRect(), off = here.width / 2;
+    const fromBox = from.thumb.getBoundingClientRect(), off = fromBox.width / 2;
     let target = null, nearest = Infinity;
-    for (const one of cells) {
-      const there = one.thumb.getBoundingClientRect(), x = there.x - here.x, y = there.y - here.y;
+    for (const candidate of cells) {
+      const box = candidate.thumb.getBoundingClientRect(), x = box.x - fromBox.x, y = box.y - fromBox.y;
       const ahead = x * by[0] + y * by[1], aside = Math.abs(x * by[1]) + Math.abs(y * by[0]);
       if (ahead < off || (by[1] === 0 && aside > off)) continue;  // left and right stay within the row
-      if (ahead + 3 * aside < nearest) [target, nearest] = [one, ahead + 3 * aside];
+      if (ahead + 3 * aside < nearest) [target, nearest] = [candidate, ahead + 3 * aside];
     }
     if (!target) return;
     this.grabTab(target);
@@ -308,8 +308,8 @@ export class Grid {
 
 /** The indices of a head's map in packed maps; for a mean, those of all heads of the layer that are on. @param {import("./types.js").Maps} maps @param {Place} place */
 export function indices(maps, { layer, head }) {
-  const all = maps.places.map((one, at) => ({ ...one, at })).filter((one) => one.layer === layer);
-  if (head !== "mean") return all.filter((one) => one.head === head).map(({ at }) => at);
-  const activeMaps = all.filter((one) => !state.off.has(full(state.stack, layer, one.head)));
+  const all = maps.places.map((map, at) => ({ ...map, at })).filter((map) => map.layer === layer);
+  if (head !== "mean") return all.filter((map) => map.head === head).map(({ at }) => at);
+  const activeMaps = all.filter((map) => !state.off.has(full(state.stack, layer, map.head)));
   return (activeMaps.length ? activeMaps : all).map(({ at }) => at);
 }

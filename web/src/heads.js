@@ -35,21 +35,21 @@ export function written(model, off) {
 
 /** 0, 1, 2, 5 → 0-2, 5; runs of two stay separate numbers. @param {number[]} numbers */
 function runs(numbers) {
-  const found = [];
+  const result = [];
   for (let from = 0; from < numbers.length;) {
     let to = from;
     while (numbers[to + 1] === numbers[to] + 1) to += 1;
-    if (to - from >= 2) found.push(`${numbers[from]}-${numbers[to]}`);
-    else found.push(...numbers.slice(from, to + 1).map(String));
+    if (to - from >= 2) result.push(`${numbers[from]}-${numbers[to]}`);
+    else result.push(...numbers.slice(from, to + 1).map(String));
     from = to + 1;
   }
-  return found;
+  return result;
 }
 
 /** The heads of this model in a written set; unknown ones are ignored. @param {Model} model @param {string} text */
 export function parsed(model, text) {
   /** @type {Set<string>} */
-  const found = new Set();
+  const result = new Set();
   for (const part of text.split(",").map((one) => one.trim()).filter(Boolean)) {
     const match = /^(?:([a-z]+)\.)?(\d+|\*)\.(\d+|\*|\d+-\d+)$/.exec(part);
     if (!match) continue;
@@ -60,16 +60,16 @@ export function parsed(model, text) {
       for (const { layer, heads } of stack.layers) {
         if (match[2] !== "*" && Number(match[2]) !== layer) continue;
         for (const head of heads) {
-          if (match[3] === "*" || Number(match[3]) === head || (head >= low && head <= high)) found.add(full(name, layer, head));
+          if (match[3] === "*" || Number(match[3]) === head || (head >= low && head <= high)) result.add(full(name, layer, head));
         }
       }
     }
   }
-  return found;
+  return result;
 }
 
 /** The parts of a written set that match no head of this model. @param {Model} model @param {string} text */
-export const unknownIn = (model, text) => text.split(",").map((one) => one.trim()).filter((one) => one && !parsed(model, one).size);
+export const unknownIn = (model, text) => text.split(",").map((one) => one.trim()).filter((part) => part && !parsed(model, part).size);
 
 /** A shell argument, in single quotes if it needs them. @param {string} text */
 export const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);

@@ -13,9 +13,9 @@ export function startKeys(keys) {
     ["Tab", "move between parts of the page"],
   ];
   for (const [shown, what] of [...keys.map((one) => [one.shown, one.what]), ...fixed]) {
-    const name = make("dt"), said = make("dd", "", what);
+    const name = make("dt"), description = make("dd", "", what);
     for (const part of shown.split(" ")) name.append(make("kbd", "", part));
-    list.append(name, said);
+    list.append(name, description);
   }
   const help = /** @type {HTMLDialogElement} */ ($("help"));
   $("show-help").addEventListener("click", () => {

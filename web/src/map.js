@@ -27,8 +27,8 @@ const shortened = new Map();
 
 /** @param {string} text @param {number} size @param {number} [most]  pixels */
 export function shorten(text, size, most = LONGEST) {
-  const name = `${size} ${most} ${text}`, known = shortened.get(name);
-  if (known !== undefined) return known;
+  const name = `${size} ${most} ${text}`, cachedText = shortened.get(name);
+  if (cachedText !== undefined) return cachedText;
   ruler.font = `${size}px ${FONT}`;
   let result = text;
   if (ruler.measureText(text).width > most) {

@@ -26,8 +26,8 @@ export function modelOf(models, at) {
 /** A note on the mean of a layer if some of its heads are off: over how many heads it is. @param {Model} model @param {import("./types.js").Place} place */
 export function meanOf(model, { layer, head }) {
   if (head !== "mean") return "";
-  const heads = model.stacks.find(({ name }) => name === state.stack)?.layers.find((one) => one.layer === layer)?.heads ?? [];
-  const on = heads.filter((one) => !state.off.has(full(state.stack, layer, one)));
+  const heads = model.stacks.find(({ name }) => name === state.stack)?.layers.find((entry) => entry.layer === layer)?.heads ?? [];
+  const on = heads.filter((entry) => !state.off.has(full(state.stack, layer, entry)));
   return on.length < heads.length && on.length ? `of the ${on.length} of ${heads.length} heads that are on` : "";
 }
 
@@ -49,9 +49,9 @@ function howShown(lens, signed, scale) {
 /** @param {Model[]} models @param {Shown[]} shown */
 export function caption(models, shown) {
   const { view } = shown[0], most = fullOf(view), top = most === 1 ? "1" : digits(most, !view.lens.shares || view.signed);
-  const names = [...new Set(shown.map((one) => one.name))], mean = meanOf(models[0], state.heads[0]);
+  const names = [...new Set(shown.map((map) => map.name))], mean = meanOf(models[0], state.heads[0]);
   return [
-    ...(models.length > 1 ? [[...new Set(shown.map((one) => one.model))].join(" and ")] : []),
+    ...(models.length > 1 ? [[...new Set(shown.map((map) => map.model))].join(" and ")] : []),
     (state.view === "arcs" ? names.join(", ") : names[0]) + (mean ? ` ${mean}` : ""),
     ...howShown(view.lens, view.signed, `${view.signed ? `−${top}` : "0"}\u00a0to\u00a0${top}`),
   ].join(" · ");

@@ -40,16 +40,16 @@ function heading(text, turned = null) {
 
 /** @param {Row[]} rows */
 function candidates(rows) {
-  const found = table(rows, true);
-  found.classList.add("candidates");
-  return found;
+  const rowsTable = table(rows, true);
+  rowsTable.classList.add("candidates");
+  return rowsTable;
 }
 
 /** @param {{what: string, rows: Row[]}} prediction */
 function classes({ what, rows }) {
   if (what === "number") return [heading("Model output"), figure(rows[0].before, rows[0].after)];
   const now = (/** @type {Row} */ row) => row.after ?? row.before;
-  const sorted = [...rows].sort((one, two) => now(two) - now(one)), before = [...rows].sort((one, two) => two.before - one.before)[0];
+  const sorted = [...rows].sort((a, b) => now(b) - now(a)), before = [...rows].sort((a, b) => b.before - a.before)[0];
   const turned = sorted[0].name !== before.name && what === "one";
   const parts = [heading(what === "one" ? "Probability of each class" : "Probability of each class, independent of the others", turned ? [before, sorted[0]] : null), table(sorted.slice(0, MOST_ROWS), true)];
   if (rows.length > MOST_ROWS) parts.push(make("p", "remark", `and ${rows.length - MOST_ROWS} more classes`));
@@ -59,24 +59,24 @@ function classes({ what, rows }) {
 /** The candidates with the largest probability before or now, sorted by the probability now. @param {Row[]} rows */
 function likeliest(rows) {
   const most = (/** @type {Row} */ { before, after }) => Math.max(before, after ?? 0), now = (/** @type {Row} */ { before, after }) => after ?? before;
-  return [...rows].sort((one, two) => most(two) - most(one)).slice(0, MOST_ROWS).sort((one, two) => now(two) - now(one));
+  return [...rows].sort((a, b) => most(b) - most(a)).slice(0, MOST_ROWS).sort((a, b) => now(b) - now(a));
 }
 
 /** @param {Row[]} rows */
 function nextToken(rows) {
-  const top = (/** @type {(row: Row) => number} */ of) => [...rows].sort((one, two) => of(two) - of(one))[0];
+  const top = (/** @type {(row: Row) => number} */ of) => [...rows].sort((a, b) => of(b) - of(a))[0];
   const before = top((row) => row.before), now = top((row) => row.after ?? row.before);
   return [heading("Probability of the next token", now.name === before.name ? null : [before, now]), candidates(likeliest(rows))];
 }
 
 /** @param {{masks: {token: number, rows: Row[]}[]}} prediction @param {Model} model */
-function masks({ masks: found }, model) {
-  if (!found.length) {
+function masks({ masks: masked }, model) {
+  if (!masked.length) {
     const hint = make("p", "remark", "Write ");
     hint.append(make("code", "", model.mask_token ?? "the mask token"), " in the text to see which tokens the model predicts there.");
     return [heading("Masked tokens"), hint];
   }
-  return found.flatMap(({ token, rows }) => [heading(found.length > 1 ? `Mask at token ${token}` : "Predictions for the mask"), candidates(likeliest(rows))]);
+  return masked.flatMap(({ token, rows }) => [heading(masked.length > 1 ? `Mask at token ${token}` : "Predictions for the mask"), candidates(likeliest(rows))]);
 }
 
 /** @param {{before: number | null, after: number | null, rows: Row[]}} prediction @param {import("./translating.js").Translation | null} translated */
@@ -86,7 +86,7 @@ function translation(prediction, translated) {
   else {
     parts.push(heading("Log-probability of the target (nats)"), figure(prediction.before, prediction.after));
     const moved = prediction.rows.filter((row) => row.after !== null && Math.abs(row.after - row.before) >= 0.1)
-      .sort((one, two) => Math.abs((two.after ?? 0) - two.before) - Math.abs((one.after ?? 0) - one.before)).slice(0, 4);
+      .sort((a, b) => Math.abs((b.after ?? 0) - b.before) - Math.abs((a.after ?? 0) - a.before)).slice(0, 4);
     if (moved.length) {
       parts.push(heading("Tokens with the largest change"), table(moved, false));
       parts.push(make("p", "remark", "Log-probability in nats: the longer the bar, the less likely the token. The line marks the value with all heads on."));
@@ -142,17 +142,17 @@ function alarm(text) {
 
 /** Values as bars: the filled bar is the value now, the line is the value with all heads on. @param {Row[]} rows @param {boolean} isShare  values are probabilities; otherwise log-probabilities */
 function table(rows, isShare) {
-  const found = make("table", "shares"), has = rows.some(({ after }) => after !== null);
+  const result = make("table", "shares"), has = rows.some(({ after }) => after !== null);
   const most = isShare ? 1 : Math.max(...rows.flatMap(({ before, after }) => [Math.abs(before), Math.abs(after ?? 0)]), 1e-9);
   const written = (/** @type {number} */ value) => (isShare ? percent(value) : fixed(value, 3));
   if (has) {
-    const head = found.createTHead().insertRow();
+    const head = result.createTHead().insertRow();
     for (const name of ["", "", "now", "all on", isShare ? "change (pp)" : "change"]) head.append(make("th", "", name));
     head.cells[2].title = "With the heads off that are off now";
     head.cells[3].title = "With all heads on";
     head.cells[4].title = isShare ? "Percentage points" : "";
   }
-  const body = found.createTBody();
+  const body = result.createTBody();
   for (const { name, before, after } of rows) {
     const row = body.insertRow(), now = after ?? before, label = row.insertCell(), bar = row.insertCell(), value = row.insertCell();
     label.textContent = name;
@@ -176,5 +176,5 @@ function table(rows, isShare) {
       row.classList.toggle("changed", Math.abs(difference) >= (isShare ? 0.01 : 0.1));
     }
   }
-  return found;
+  return result;
 }

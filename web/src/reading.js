@@ -67,7 +67,7 @@ function block(axis, name, title) {
   if (title) box.append(make("h3", "", title));
   flow.dir = axis.rtl ? "rtl" : "ltr";
   flow.dataset.axis = name;
-  const found = axis.labels.map((label, at) => {
+  const units = axis.labels.map((label, at) => {
     const continues = axis.joined[at], span = make("span", "unit", continues ? label.replace(/^(##|·)/, "") || label : label);
     span.classList.toggle("special", axis.special[at]);
     span.classList.toggle("joined", continues);
@@ -76,11 +76,11 @@ function block(axis, name, title) {
     span.dataset.place = String(at);
     return span;
   });
-  flow.append(...found);
+  flow.append(...units);
   flow.classList.toggle("fixed", !view?.self && (name === "rows") !== isTo());
   box.append(flow);
   $("texts").append(box);
-  return found;
+  return units;
 }
 
 /** @param {import("./map_pane.js").Cell | null} next */

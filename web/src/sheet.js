@@ -110,8 +110,8 @@ export function saveSvg(sheet) {
   download(new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" }), `${sheet.file}.svg`);
 }
 
-/** @param {Mark[]} found */
-export const written = (found) => found.map((mark) => svgTag("text", {
+/** @param {Mark[]} textMarks */
+export const written = (textMarks) => textMarks.map((mark) => svgTag("text", {
   fill: INK.light[mark.kind], "font-size": mark.size ?? 12, "text-anchor": mark.anchor, ...(mark.kind === "lit" ? { "font-weight": 650 } : {}),
   transform: `translate(${mark.x} ${mark.y})${mark.turn ? ` rotate(${mark.turn})` : ""}`,
   ...(mark.middle ? { "dominant-baseline": "central" } : {}),

@@ -63,13 +63,13 @@ export class Stage {
 
   /** The maps in one of the panes. @param {number} at */
   inPane(at) {
-    return this.shown.filter((one) => one.at === at);
+    return this.shown.filter((map) => map.at === at);
   }
 
   /** @param {Place} place @param {boolean} isAdded */
   open(place, isAdded) {
     if (!isAdded || !state.heads.length) return change({ heads: [place] });
-    const others = state.heads.filter((one) => !samePlace(one, place));
+    const others = state.heads.filter((other) => !samePlace(other, place));
     change({ heads: others.length < state.heads.length ? others : [...state.heads, place], view: "arcs" });
   }
 
@@ -80,22 +80,22 @@ export class Stage {
   }
 
   render() {
-    const found = this.sources(), isOpen = state.heads.length > 0;
+    const shownSources = this.sources(), isOpen = state.heads.length > 0;
     $("main").dataset.view = isOpen ? "head" : "overview";
     $("head").hidden = !isOpen;
-    const isThere = found.length > 0 && Boolean(found[0].answer.sides[state.stack]);
+    const isThere = shownSources.length > 0 && Boolean(shownSources[0].answer.sides[state.stack]);
     $("over").classList.toggle("unseen", isOpen || !isThere);
     $("refused").hidden = isThere || asking.trouble === null || asking.isAsking;
     $("refused").textContent = asking.trouble ?? "";
     if (!isThere && !isPending()) explain(null);
-    this.grids.render(found);
+    this.grids.render(shownSources);
     const run = ++this.headRun;
-    if (isOpen) this.renderHead(found, run).catch(this.failed);
+    if (isOpen) this.renderHead(shownSources, run).catch(this.failed);
     else {
       this.shown = [];
       $("tip").hidden = true;
       delete document.documentElement.dataset.head;
-      this.renderLegend(found[0], run).catch(this.failed);
+      this.renderLegend(shownSources[0], run).catch(this.failed);
     }
   }
 
@@ -107,12 +107,12 @@ export class Stage {
     drawLegend($("legend"), Boolean(lens?.signed), state.range === "head" ? null : lens?.full ?? 1);
   }
 
-  /** @param {import("./types.js").Source[]} found @param {number} run */
-  async renderHead(found, run) {
+  /** @param {import("./types.js").Source[]} shownSources @param {number} run */
+  async renderHead(shownSources, run) {
     const { stack, heads } = state, isArcs = state.view === "arcs";
     this.renderBar();
     this.live?.drawOpen(this.model, heads[0], this.isOfTokens);
-    const isThere = found.length > 0 && Boolean(found[0].answer.sides[stack]), isNothing = !isThere && !isPending();
+    const isThere = shownSources.length > 0 && Boolean(shownSources[0].answer.sides[stack]), isNothing = !isThere && !isPending();
     $("head").classList.toggle("waiting", !isThere && !isNothing);
     $("head").classList.toggle("nothing", isNothing);
     if (!isThere) {
@@ -120,7 +120,7 @@ export class Stage {
       showReading([]);
       return drawLegend($("legend"), false, 1);
     }
-    const maps = found.flatMap((source, at) => (isArcs ? heads : heads.slice(0, 1)).filter((place) => isIn(source, place)).map((place) => ({ source, place, at })));
+    const maps = shownSources.flatMap((source, at) => (isArcs ? heads : heads.slice(0, 1)).filter((place) => isIn(source, place)).map((place) => ({ source, place, at })));
     const content = JSON.stringify([maps.map(({ source, place }) => [source.against?.id, source.answer.id, place]), stack]);
     $("head").classList.toggle("behind", this.drawnHead !== content);
     const views = await Promise.all(maps.map(async ({ source, place, at }) => {
@@ -132,14 +132,14 @@ export class Stage {
     this.shown = views;
     this.drawnHead = content;
     $("head").classList.remove("behind");
-    explain(found[0].answer.lens);
-    this.showViews(isArcs, found.length);
-    showReading(found.map((_, at) => this.inPane(at)[0]).filter((one) => one !== undefined));
+    explain(shownSources[0].answer.lens);
+    this.showViews(isArcs, shownSources.length);
+    showReading(shownSources.map((_, at) => this.inPane(at)[0]).filter((map) => map !== undefined));
     if (!views.length) return;
     $("caption").textContent = caption(this.models, views);
-    $("legend-name").textContent = legendName(found[0].answer.lens);
+    $("legend-name").textContent = legendName(shownSources[0].answer.lens);
     drawLegend($("legend"), views[0].view.signed, fullOf(views[0].view));
-    document.documentElement.dataset.head = `${found.map(({ answer }) => answer.id).join(" ")} ${caption(this.models, views)}`;  // signal for tests: the open head is drawn
+    document.documentElement.dataset.head = `${shownSources.map(({ answer }) => answer.id).join(" ")} ${caption(this.models, views)}`;  // signal for tests: the open head is drawn
   }
 
   /** @param {boolean} isArcs @param {number} count  number of panes */
@@ -160,17 +160,17 @@ export class Stage {
   }
 
   renderBar() {
-    const { heads, view } = state, [place] = heads, name = (/** @type {Place} */ one) => nameOf(this.model, one);
+    const { heads, view } = state, [place] = heads, name = (/** @type {Place} */ head) => nameOf(this.model, head);
     $("name").textContent = place.head === "mean" ? `${this.model.stacks.length > 1 ? `${state.stack} ` : ""}layer ${place.layer}, mean ${meanOf(this.model, place)}`.trim() : name(place);
     $("close").textContent = this.isOfTokens ? "← All maps" : "← All heads";
     $("chips").hidden = view !== "arcs";
     const colours = HEAD_COLOURS[theme()];
-    $("chips").replaceChildren(...heads.map((one, at) => {
-      const drop = () => change({ heads: heads.length > 1 ? heads.filter((other) => other !== one) : heads });
-      const chip = button("chip", name(one), drop), dot = make("i");
+    $("chips").replaceChildren(...heads.map((head, at) => {
+      const drop = () => change({ heads: heads.length > 1 ? heads.filter((other) => other !== head) : heads });
+      const chip = button("chip", name(head), drop), dot = make("i");
       dot.style.background = colours[at % colours.length];
       chip.prepend(dot);
-      chip.setAttribute("aria-label", `remove ${name(one)} from the arcs`);
+      chip.setAttribute("aria-label", `remove ${name(head)} from the arcs`);
       chip.disabled = heads.length === 1;
       return chip;
     }), make("span", "remark", heads.length > 1 ? "" : "Shift-click other heads in the grid to add them."));

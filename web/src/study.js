@@ -30,33 +30,33 @@ export function orders(study) {
 const titleOf = (name) => statistics.get(name)?.title ?? name;
 
 export async function loadStudy() {
-  const said = await api.study("heads");
-  for (const one of said.statistics) statistics.set(one.name, one);
-  for (const one of said.heads) heads.set(full(one.stack, one.layer, one.head), one);
+  const content = await api.study("heads");
+  for (const statistic of content.statistics) statistics.set(statistic.name, statistic);
+  for (const entry of content.heads) heads.set(full(entry.stack, entry.layer, entry.head), entry);
 }
 
 /** The heads of a stack that model and study have, grouped in the chosen order; null for the order by layer.
  * @param {string} stack @param {import("./types.js").StackShape | undefined} shape @returns {import("./types.js").Group[] | null} */
 export function groups(stack, shape) {
-  const isThere = (/** @type {StudyHead} */ { layer, head }) => shape?.layers.some((one) => one.layer === layer && one.heads.includes(head));
-  const ofStack = [...heads.values()].filter((one) => one.stack === stack && isThere(one));
+  const isThere = (/** @type {StudyHead} */ { layer, head }) => shape?.layers.some((row) => row.layer === layer && row.heads.includes(head));
+  const ofStack = [...heads.values()].filter((entry) => entry.stack === stack && isThere(entry));
   const places = (/** @type {StudyHead[]} */ some) => some.map(({ layer, head }) => ({ layer, head }));
   if (state.order === "layer" || !ofStack.length) return null;
-  if (state.order === "role") return grouped(ofStack, (one) => one.roles[0] ?? NO_ROLE, (name) => (name === NO_ROLE ? Infinity : 0), places);
-  if (state.order === "cluster") return grouped(ofStack, (one) => (one.cluster === null ? "no cluster" : `cluster ${one.cluster}`), () => 0, places);
-  const value = (/** @type {StudyHead} */ one) => one.values[state.order]?.[0] ?? null, measured = ofStack.filter((one) => value(one) !== null);
+  if (state.order === "role") return grouped(ofStack, (entry) => entry.roles[0] ?? NO_ROLE, (name) => (name === NO_ROLE ? Infinity : 0), places);
+  if (state.order === "cluster") return grouped(ofStack, (entry) => (entry.cluster === null ? "no cluster" : `cluster ${entry.cluster}`), () => 0, places);
+  const value = (/** @type {StudyHead} */ entry) => entry.values[state.order]?.[0] ?? null, measured = ofStack.filter((entry) => value(entry) !== null);
   if (!measured.length) return null;
-  measured.sort((one, two) => (value(two) ?? 0) - (value(one) ?? 0));
-  const rest = ofStack.filter((one) => value(one) === null), notes = measured.map((one) => number(value(one)));
+  measured.sort((a, b) => (value(b) ?? 0) - (value(a) ?? 0));
+  const rest = ofStack.filter((entry) => value(entry) === null), notes = measured.map((entry) => number(value(entry)));
   return [{ title: `${titleOf(state.order)}, largest first`, places: places(measured), notes }, ...(rest.length ? [{ title: "not measured", places: places(rest) }] : [])];
 }
 
-/** @param {StudyHead[]} some @param {(one: StudyHead) => string} nameOf @param {(name: string) => number} rank @param {(some: StudyHead[]) => Place[]} places */
+/** @param {StudyHead[]} some @param {(entry: StudyHead) => string} nameOf @param {(name: string) => number} rank @param {(some: StudyHead[]) => Place[]} places */
 function grouped(some, nameOf, rank, places) {
   /** @type {Map<string, StudyHead[]>} */
-  const found = new Map();
-  for (const one of some) found.set(nameOf(one), [...(found.get(nameOf(one)) ?? []), one]);
-  return [...found].sort(([one, many], [two, others]) => rank(one) - rank(two) || others.length - many.length)
+  const byTitle = new Map();
+  for (const entry of some) byTitle.set(nameOf(entry), [...(byTitle.get(nameOf(entry)) ?? []), entry]);
+  return [...byTitle].sort(([title, many], [otherTitle, others]) => rank(title) - rank(otherTitle) || others.length - many.length)
     .map(([title, members]) => ({ title, places: places(members) }));
 }
 
@@ -100,9 +100,9 @@ function cardParts(model, card) {
   const facts = (name, lines) => {
     if (lines.length) list.append(make("dt", "", name));
     for (const line of lines) {
-      const said = make("dd");
-      said.append(...line);
-      list.append(said);
+      const item = make("dd");
+      item.append(...line);
+      list.append(item);
     }
   };
   const roles = card.roles.map((/** @type {any} */ { role, value, low, high, baseline, sure, rule }) => {
@@ -114,7 +114,7 @@ function cardParts(model, card) {
   facts("Relations", card.relations.map((/** @type {any} */ { relation, direction, accuracy, low, high, baseline }) => [`${relation}, ${direction}: ${formatInterval(accuracy, low, high)}, best offset ${formatShare(baseline)}`]));
   for (const { what, text, after } of card.importance) facts(capital(what), [[`${text}${after}`]]);
   if (card.cluster !== null) {
-    const others = [...heads.values()].filter((one) => one.stack === state.stack && one.cluster === card.cluster).length - 1;
+    const others = [...heads.values()].filter((entry) => entry.stack === state.stack && entry.cluster === card.cluster).length - 1;
     facts("Cluster", [[`${card.cluster}, with ${others || "no"} other ${others === 1 ? "head" : "heads"}`]]);
   }
   if (card.twin) {
@@ -135,9 +135,9 @@ function exampleParts(examples, place) {
   if (!examples.length) return [];
   /** @type {Map<string, Example[]>} */
   const byRole = new Map();
-  for (const one of examples) {
-    const name = one.roles.join(", ");
-    byRole.set(name, [...(byRole.get(name) ?? []), one]);
+  for (const example of examples) {
+    const name = example.roles.join(", ");
+    byRole.set(name, [...(byRole.get(name) ?? []), example]);
   }
   const legend = make("p", "remark");
   legend.append(make("b", "query", "query"), " attends most to ", make("mark", "", "key"), ...(examples.some(({ expected }) => expected !== null) ? ["; ", make("span", "expected", "expected by the rule")] : []));
@@ -145,7 +145,7 @@ function exampleParts(examples, place) {
     make("h3", "", "Examples"), legend,
     ...[...byRole].flatMap(([name, some]) => [make("p", "of-role", name), ...[...new Set(some.map(({ kind }) => kind))].flatMap((kind) => {
       const list = make("ul", "examples");
-      list.append(...some.filter((one) => one.kind === kind).map((one) => exampleItem(one, place)));
+      list.append(...some.filter((example) => example.kind === kind).map((example) => exampleItem(example, place)));
       return [make("p", "kind", EXAMPLE_HEADINGS[kind] ?? kind), list];
     })]),
   ];

@@ -24,9 +24,9 @@ export function translationOf(model, arrived) {
     clearTimeout(entry.later);
     entry.later = setTimeout(async () => {
       try {
-        const said = await api.translate(question);
+        const texts = await api.translate(question);
         if (entry.asked !== name) return;
-        Object.assign(entry, { said, trouble: null, of: name });
+        Object.assign(entry, { said: texts, trouble: null, of: name });
       } catch (reason) {
         if (entry.asked !== name || (reason instanceof Refused && reason.status === 409)) return;
         Object.assign(entry, { trouble: /** @type {Error} */ (reason).message, of: name });

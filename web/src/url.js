@@ -37,14 +37,14 @@ export function readView(parameters, model) {
 
 /** Descriptions of the parameters of an address that this model does not have. @param {URLSearchParams} parameters @param {Model} model @param {boolean} isLive  heads can be switched off */
 export function unknownParts(parameters, model, isLive) {
-  const lens = parameters.get("lens"), known = [...model.lenses.heads, ...model.lenses.tokens], through = lens && known.includes(lens) ? lens : model.example.lens;
+  const lens = parameters.get("lens"), lenses = [...model.lenses.heads, ...model.lenses.tokens], through = lens && lenses.includes(lens) ? lens : model.example.lens;
   const stack = parameters.get("stack"), places = (parameters.get("heads") ?? "").split(",").filter(Boolean);
   const first = places.map((one) => placeIn(model, one, through)).find((one) => one !== null)?.stack;
   /** @type {[string, string[]][]} */
   const result = [
     ["stack", stack !== null && !model.stacks.some(({ name }) => name === stack) ? [stack] : []],
     ["heads", places.filter((one) => { const place = placeIn(model, one, through); return !place || place.stack !== first; })],
-    ["lens", lens !== null && !known.includes(lens) ? [lens] : []],
+    ["lens", lens !== null && !lenses.includes(lens) ? [lens] : []],
     ["off", isLive ? unknownIn(model, parameters.get("off") ?? "") : []],
   ];
   return result.filter(([, some]) => some.length).map(([name, some]) => `${name} ${some.join(", ")}`);

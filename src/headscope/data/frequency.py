@@ -27,7 +27,7 @@ class Frequencies:
     """The frequency ranks of words. Input: for each word a number that grows with its frequency."""
 
     def __init__(self, frequencies: Mapping[str, float]) -> None:
-        """Of spellings that differ only in case, the most frequent counts. Punctuation and clitics are dropped."""
+        """If spellings differ only in case, the most frequent one counts. Punctuation and clitics are dropped."""
         words = ((_normalize(word), frequency) for word, frequency in frequencies.items())
         self._ranks = _ranks(_largest((word, n) for word, n in words if self.is_counted(word)))
         self._has_numbers_as_zeros = all(_zero_digits(word) == word for word in self._ranks)
