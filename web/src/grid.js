@@ -119,7 +119,7 @@ export class Grid {
   buildGroups(stack, groups) {
     if (!this.begin(`groups ${stack} ${JSON.stringify(groups)}`, MOST_ABREAST, true)) return;
     for (const { title, places, notes } of groups) {
-      const bundle = make("div", "bundle"), members = make("div", "members"), heading = `${title} (${places.length})`;
+      const bundle = make("div", "bundle"), members = make("div", "members"), heading = `${title} (${places.length} ${places.length === 1 ? "head" : "heads"})`;
       members.style.setProperty("--heads", String(Math.min(MOST_ABREAST, places.length)));
       places.forEach((place, at) => this.add(place, stack, members, true, notes?.[at]));
       for (let at = 0; at < places.length; at += MOST_ABREAST) {
