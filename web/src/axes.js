@@ -54,27 +54,27 @@ export function axesOf({ query, key }, self, options) {
  * @param {Axes} axes @param {Options} options @param {import("./types.js").Lens} lens @returns {View}
  */
 export function viewOf(maps, numbers, { rows, columns, self }, options, lens) {
-  const Q = rows.labels.length, K = columns.labels.length, weights = new Float32Array(Q * K), whole = new Float32Array(Q);
-  for (const number of numbers) addHead(maps, number, rows, columns, weights, whole, 1 / numbers.length);
+  const Q = rows.labels.length, K = columns.labels.length, weights = new Float32Array(Q * K), rowTotals = new Float32Array(Q);
+  for (const number of numbers) addHead(maps, number, rows, columns, weights, rowTotals, 1 / numbers.length);
   if (options.itself && self) for (let at = 0; at < Q; at++) weights[at * K + at] = 0;
-  const left = new Float32Array(Q), got = new Float32Array(K);
+  const rowSums = new Float32Array(Q), columnSums = new Float32Array(K);
   let largest = 0;
   for (let row = 0; row < Q; row++) {
     let sum = 0;
     for (let at = row * K; at < (row + 1) * K; at++) sum += weights[at];
-    left[row] = sum;
+    rowSums[row] = sum;
     const divisor = options.renormalise && !maps.signed && sum > 0 ? sum : 1;
     for (let column = 0, at = row * K; column < K; column++, at++) {
       const weight = (weights[at] /= divisor), size = weight < 0 ? -weight : weight;
-      got[column] += weight;
+      columnSums[column] += weight;
       if (size > largest) largest = size;
     }
   }
-  return { rows, columns, self, Q, K, weights, whole, left, got, largest, signed: maps.signed, lens };
+  return { rows, columns, self, Q, K, weights, rowTotals, rowSums, columnSums, largest, signed: maps.signed, lens };
 }
 
-/** @param {Maps} maps @param {number} number @param {Axis} rows @param {Axis} columns @param {Float32Array} weights @param {Float32Array} whole @param {number} share */
-function addHead(maps, number, rows, columns, weights, whole, share) {
+/** @param {Maps} maps @param {number} number @param {Axis} rows @param {Axis} columns @param {Float32Array} weights @param {Float32Array} rowTotals @param {number} share */
+function addHead(maps, number, rows, columns, weights, rowTotals, share) {
   const K = columns.labels.length, keys = maps.columns, values = maps.signed ? SIGNED : WEIGHTS, { codes, tops } = maps;
   for (let query = 0; query < maps.rows; query++) {
     const row = rows.of[query];
@@ -86,7 +86,7 @@ function addHead(maps, number, rows, columns, weights, whole, share) {
       sum += weight;
       if (column >= 0) weights[into + column] += weight;
     }
-    whole[row] += sum;
+    rowTotals[row] += sum;
   }
 }
 

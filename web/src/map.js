@@ -99,15 +99,15 @@ export function marks(view, geo, { x, y, width, height }, lit) {
 export function bars(view, geo, part) {
   const { size, left, top } = geo, result = [], thick = size >= 9 ? size - 1 : Math.max(1, size + 0.5);
   let most = 0;
-  for (const sum of view.got) most = Math.max(most, Math.abs(sum));
-  const whole = view.lens.shares ? 1 : Math.max(...view.left) || 1;
+  for (const sum of view.columnSums) most = Math.max(most, Math.abs(sum));
+  const longest = view.lens.shares ? 1 : Math.max(...view.rowSums) || 1;
   const right = left + Math.min(part.width, geo.width - part.x) + GAP, below = top + Math.min(part.height, geo.height - part.y) + GAP;
   for (let row = Math.floor(part.y / size); row < view.Q && row * size < part.y + part.height; row++) {
-    if (!view.signed) result.push({ x: right, y: top + row * size - part.y, width: Math.min(1, view.left[row] / whole) * BARS, height: thick, less: false });
+    if (!view.signed) result.push({ x: right, y: top + row * size - part.y, width: Math.min(1, view.rowSums[row] / longest) * BARS, height: thick, less: false });
   }
   for (let column = Math.floor(part.x / size); column < view.K && column * size < part.x + part.width; column++) {
-    const tall = most > 0 ? (Math.abs(view.got[column]) / most) * BARS : 0;
-    result.push({ x: left + column * size - part.x, y: below, width: thick, height: tall, less: view.got[column] < 0 });
+    const tall = most > 0 ? (Math.abs(view.columnSums[column]) / most) * BARS : 0;
+    result.push({ x: left + column * size - part.x, y: below, width: thick, height: tall, less: view.columnSums[column] < 0 });
   }
   return result;
 }

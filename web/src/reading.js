@@ -179,22 +179,22 @@ function reveal(span) {
 }
 
 /** The sum of a token's weights, and how much of it is hidden. @param {View} shown @param {number} place @param {Float32Array} weights */
-function remark({ signed, lens, whole, left, got, K }, place, weights) {
+function remark({ signed, lens, rowTotals, rowSums, columnSums, K }, place, weights) {
   const { shares, forms } = lens, sumText = (/** @type {number} */ sum) => (shares ? sum.toFixed(2).replace("-", "−") : digits(sum, true));
   const isDifference = signed && shares;
   if (!isTo()) {
-    const sum = weights.reduce((total, weight) => total + weight, 0), mean = got.reduce((total, one) => total + one, 0) / K;
+    const sum = weights.reduce((total, weight) => total + weight, 0), mean = columnSums.reduce((total, one) => total + one, 0) / K;
     if (isDifference) return `Column sum: ${sumText(sum)}.`;
     return `Column sum: ${sumText(sum)} over ${weights.length} ${state.level} (mean of all columns: ${sumText(mean)}).`;
   }
   if (isDifference) return "";
-  const all = whole[place], isOne = shares && Math.abs(all - 1) < 0.02;  // a row that sums to 1, apart from rounding
+  const all = rowTotals[place], isOne = shares && Math.abs(all - 1) < 0.02;  // a row that sums to 1, apart from rounding
   const sum = isOne ? "" : `Row sum: ${sumText(all)}. `;
   if (!(state.special || state.punctuation || state.itself)) return sum.trim();
-  if (signed) return `${sum}Hidden: ${sumText(all - left[place])} of it.`;
-  const gone = clamp(1 - left[place] / (isOne ? 1 : all || 1), 0, 1), what = forms ? "the row is hidden" : "its attention goes to hidden tokens";
+  if (signed) return `${sum}Hidden: ${sumText(all - rowSums[place])} of it.`;
+  const gone = clamp(1 - rowSums[place] / (isOne ? 1 : all || 1), 0, 1), what = forms ? "the row is hidden" : "its attention goes to hidden tokens";
   if (!state.renormalise) return `${sum}${percent(gone)} of ${what}.`;
-  if (left[place] === 0) return `All of ${what}; nothing is left to renormalise.`;
+  if (rowSums[place] === 0) return `All of ${what}; nothing is left to renormalise.`;
   return `${sum}${percent(gone)} of ${what}. The other ${percent(1 - gone)} is rescaled to 1${gone > 0.9 ? ", which also magnifies rounding errors." : "."}`;
 }
 

@@ -193,8 +193,8 @@ export class Stage {
       pair.textContent = `${isolated(view.rows.labels[cell.row])} → ${isolated(view.columns.labels[cell.column])}`;
       value.textContent = format(view.weights[at]);
       const beside = other && state.show === "both" && other.view.weights.length === view.weights.length ? `${other.model} ${format(other.view.weights[at])} · ` : "";
-      const isStretched = isRenormalised(view.signed) && view.left[cell.row] > 0;
-      sums.textContent = `${beside}row sum ${isStretched ? `1 (${format(view.left[cell.row])} before renormalising)` : format(view.left[cell.row])} · column sum ${format(view.got[cell.column])}`;
+      const isStretched = isRenormalised(view.signed) && view.rowSums[cell.row] > 0;
+      sums.textContent = `${beside}row sum ${isStretched ? `1 (${format(view.rowSums[cell.row])} before renormalising)` : format(view.rowSums[cell.row])} · column sum ${format(view.columnSums[cell.column])}`;
       const box = tip.getBoundingClientRect();
       tip.style.left = `${Math.max(4, x + 16 + box.width > innerWidth ? x - box.width - 12 : x + 16)}px`;
       tip.style.top = `${y + 18 + box.height > innerHeight ? y - box.height - 12 : y + 18}px`;

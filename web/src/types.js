@@ -44,9 +44,9 @@
  * @typedef {{of: Int32Array, size: Uint32Array, labels: string[], units: number[], special: boolean[],
  *   joined: boolean[], first: number[], printed: string[], rtl: boolean}} Axis
  * @typedef {{rows: Axis, columns: Axis, self: boolean}} Axes
- * @typedef {{rows: Axis, columns: Axis, self: boolean, Q: number, K: number, weights: Float32Array, whole: Float32Array,
- *   left: Float32Array, got: Float32Array, largest: number, signed: boolean, lens: Lens}} View  the displayed numbers [Q, K]. Sums: `whole`
- *   of each row over all keys, `left` of each row over the displayed keys, `got` of each column
+ * @typedef {{rows: Axis, columns: Axis, self: boolean, Q: number, K: number, weights: Float32Array, rowTotals: Float32Array,
+ *   rowSums: Float32Array, columnSums: Float32Array, largest: number, signed: boolean, lens: Lens}} View  the displayed numbers [Q, K].
+ *   `rowTotals`: sums of rows over all keys; `rowSums`: over the displayed keys, before renormalising; `columnSums`: of displayed numbers
  *
  * @typedef {{title: string, places: Place[], notes?: string[]}} Group  heads shown together under a title;
  *   `notes` has a text for each head, such as the number by which they are sorted

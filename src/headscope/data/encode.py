@@ -176,11 +176,11 @@ class Encoder:
             raise HeadscopeError(what, where='`long_texts="window"`', fix="Choose truncate or skip")
         pieces = self.tokenizer(example.first, add_special_tokens=False, verbose=False)["input_ids"]
         space = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=False)
-        whole = self._side(example.first)
-        first = _find(pieces, whole.ids)
+        full = self._side(example.first)
+        first = _find(pieces, full.ids)
         last = first + len(pieces)
-        before, after = range(first), range(last, len(whole.ids))
-        columns = (whole.ids, whole.words, whole.segments, whole.token_types)
+        before, after = range(first), range(last, len(full.ids))
+        columns = (full.ids, full.words, full.segments, full.token_types)
         windows = []
         for start in range(first, last, space):
             window = [*before, *range(start, min(start + space, last)), *after]

@@ -51,10 +51,14 @@ def _special_tokens(encoder: Encoder) -> tuple[list[int], list[int]]:
     """The special tokens that the tokenizer puts before and after a text."""
     special = encoder.model.marks.special
     text = next(w for w, i in sorted(encoder.tokenizer.get_vocab().items()) if i not in special)
-    plain = encoder.tokenizer(text, add_special_tokens=False)["input_ids"]
-    whole = encoder.tokenizer(text)["input_ids"]
-    start = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
-    return whole[:start], whole[start + len(plain) :]
+    without_special = encoder.tokenizer(text, add_special_tokens=False)["input_ids"]
+    with_special = encoder.tokenizer(text)["input_ids"]
+    start = next(
+        i
+        for i in range(len(with_special))
+        if with_special[i : i + len(without_special)] == without_special
+    )
+    return with_special[:start], with_special[start + len(without_special) :]
 
 
 def _pieces(encoder: Encoder, texts: Iterable[Example]) -> Iterator[tuple[Example, list[int]]]:

@@ -82,9 +82,9 @@ class UnknownTokens:
         for i, token in enumerate(encoding["input_ids"]):
             span = encoding.token_to_chars(i) if token == self._id else None
             if span is not None:
-                whole = text if isinstance(text, str) else text[encoding.token_to_word(i)]
+                source = text if isinstance(text, str) else text[encoding.token_to_word(i)]
                 end = min(span.end, span.start + LONGEST_PIECE)
-                unknown.append(whole[span.start : end].strip())
+                unknown.append(source[span.start : end].strip())
         return unknown
 
 

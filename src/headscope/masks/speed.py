@@ -198,8 +198,10 @@ def _time_besides_attention(
         return None
     states = shape.random_states(model, len(next(iter(batch.values()))), shape.length)
     runs = [timed_forward(model, batch), _runner(_dense(shape), states)]
-    whole, attention = fastest_quarter(time_interleaved(runs, repeats, lambda done, total: None))
-    return max(float(whole) - shape.sites * float(attention), 0.0) / shape.length
+    model_time, attention = fastest_quarter(
+        time_interleaved(runs, repeats, lambda done, total: None)
+    )
+    return max(float(model_time) - shape.sites * float(attention), 0.0) / shape.length
 
 
 def _dense(shape: _AttentionShape) -> Attend:

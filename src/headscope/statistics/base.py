@@ -151,9 +151,9 @@ class PerSequence(Buffered):
         self._sums.setdefault(site, Moments(values.shape[1:])).add(values)
 
     def merge(self, other: Self) -> Self:
-        mine = self._settle_all()
+        sums = self._settle_all()
         for site, moments in other._settle_all().items():
-            mine.setdefault(site, Moments(moments.total.shape)).merge(moments)
+            sums.setdefault(site, Moments(moments.total.shape)).merge(moments)
         return self
 
     def table(self) -> list[Row]:

@@ -97,9 +97,9 @@ class HeadDistance(Buffered):
         self._sums.setdefault(stack, Distances(distances.heads)).merge(distances, stack)
 
     def merge(self, other: Self) -> Self:
-        mine = self._settle_all()
+        merged = self._settle_all()
         for stack, sums in other._settle_all().items():
-            mine.setdefault(stack, Distances(sums.heads)).merge(sums, stack)
+            merged.setdefault(stack, Distances(sums.heads)).merge(sums, stack)
         return self
 
     def table(self) -> list[Row]:

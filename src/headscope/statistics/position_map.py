@@ -60,9 +60,9 @@ class PositionMap(Buffered):
         del self._waiting[site]
 
     def merge(self, other: Self) -> Self:
-        mine = self._settle_all()
+        sums = self._settle_all()
         for site, total in other._settle_all().items():
-            mine[site] = mine[site] + total if site in mine else total.copy()
+            sums[site] = sums[site] + total if site in sums else total.copy()
             self._lengths.setdefault(site, Counter()).update(other._lengths[site])
         return self
 

@@ -65,7 +65,11 @@ class Relations(Statistic):
         whole: bool = False,
         own: Collection[str] = (),
     ) -> None:
-        """whole: add the relations "all" and "all but punctuation", over all pairs but those of the `own` relations."""
+        """Prepare the pairs of all sentences.
+
+        whole  add the relations "all" and "all but punctuation", over all pairs except those of `own` relations
+        own    names of the relations that the user defined
+        """
         super().__init__()
         self.pool = pool
         self.units = [fingerprint(sentence.text, seed) for sentence in sentences]

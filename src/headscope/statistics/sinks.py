@@ -78,9 +78,9 @@ class Sinks(PerSequence):
             self._tokens.setdefault(head, Counter()).update(tokens[rows, i].tolist())
 
     def merge(self, other: Self) -> Self:
-        for mine, theirs in ((self._tokens, other._tokens), (self._positions, other._positions)):
-            for head, counts in theirs.items():
-                mine.setdefault(head, Counter()).update(counts)
+        for merged, added in ((self._tokens, other._tokens), (self._positions, other._positions)):
+            for head, counts in added.items():
+                merged.setdefault(head, Counter()).update(counts)
         return super().merge(other)
 
     def tables(self) -> dict[str, list[TableRow]]:
