@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { $, button, fixed, make } from "./dom.js";
 import { address, full, shortName } from "./heads.js";
 import { change, state } from "./state.js";
-import { EXAMPLE_HEADINGS, formatInterval, formatNats, formatShare } from "./study_text.js";
+import { DIRECTIONS, EXAMPLE_HEADINGS, formatInterval, formatNats, formatShare } from "./study_text.js";
 
 /** @typedef {import("./types.js").StudyShape} StudyShape */
 /** @typedef {import("./types.js").StudyHead} StudyHead */
@@ -111,7 +111,7 @@ function cardParts(model, card) {
     return [line];
   });
   facts(roles.length > 1 ? "Roles" : "Role", roles.length ? roles : [[NO_ROLE]]);
-  facts("Relations", card.relations.map((/** @type {any} */ { relation, direction, accuracy, low, high, baseline }) => [`${relation}, ${direction}: ${formatInterval(accuracy, low, high)}, best offset ${formatShare(baseline)}`]));
+  facts("Relations", card.relations.map((/** @type {any} */ { relation, direction, accuracy, low, high, baseline }) => [`${relation === "all" ? "all relations" : relation}, ${DIRECTIONS[direction] ?? direction}: ${formatInterval(accuracy, low, high)}, best fixed offset ${formatShare(baseline)}`]));
   for (const { what, text, after } of card.importance) facts(capital(what), [[`${text}${after}`]]);
   if (card.cluster !== null) {
     const others = [...heads.values()].filter((entry) => entry.stack === state.stack && entry.cluster === card.cluster).length - 1;
@@ -140,7 +140,7 @@ function exampleParts(examples, place) {
     byRole.set(name, [...(byRole.get(name) ?? []), example]);
   }
   const legend = make("p", "remark");
-  legend.append(make("b", "query", "query"), " attends most to ", make("mark", "", "key"), ...(examples.some(({ expected }) => expected !== null) ? ["; ", make("span", "expected", "expected by the rule")] : []));
+  legend.append(make("b", "query", "query"), " attends most to ", make("mark", "", "key"), ...(examples.some(({ expected }) => expected !== null) ? ["; ", make("span", "expected", "predicted by the role")] : []));
   return [
     make("h3", "", "Examples"), legend,
     ...[...byRole].flatMap(([name, some]) => [make("p", "of-role", name), ...[...new Set(some.map(({ kind }) => kind))].flatMap((kind) => {
