@@ -1,4 +1,4 @@
-"""Lines of text files, gzipped or not; errors name file and line."""
+"""Reads the lines of text files, gzipped or not. Errors name file and line."""
 
 from __future__ import annotations
 
