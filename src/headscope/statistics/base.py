@@ -53,7 +53,7 @@ class Definition:
 
 
 def mass_on(short: str, long: str) -> Definition:
-    """The definition of an attention mass on some keys, named `short` in the title and `long` in the sentence."""
+    """The definition of a share of attention: the mass on some keys, named in the title and in the sentence."""
     sentence = f"Mass on {long}, averaged over the query rows."
     return Definition("share", f"Attention to {short}", sentence, ANY)
 
