@@ -19,7 +19,7 @@ UTF8 = "Expected UTF-8. Convert the file, for example with iconv."
 A_FILE = "Expected a text file, or one in gzip."
 NO_TEXT = "no text in it. Expected lines that are not blank and not comments (# …)."
 PAIR = "Expected two texts with one tab between them (--pairs)."
-ONE_A_LINE = "Expected one JSON object a line. If the file holds one list, write its items a line each: jq -c '.[]'."
+ONE_A_LINE = "Expected one JSON object per line. If the file holds one list, write one item per line: jq -c '.[]'."
 COLUMN = "Name the column to read with --column."
 LONG = b"a b " * 250_000
 

@@ -113,7 +113,7 @@ WRONG: dict[str, str] = {
     'float64, got "float31". Did you mean "float32"?',
     "analyze model --corpus good.txt --device gpu --out new": '--device: "gpu" is not a device. Expected auto, cpu, cuda, '
     'cuda:1 or mps; did you mean "cuda"?',
-    "analyze model --corpus good.txt --mask stra --out new": '--mask "stra": "stra" is no mask. Expected bigbird, dense, '
+    "analyze model --corpus good.txt --mask stra --out new": '--mask "stra": "stra" is not a mask. Expected bigbird, dense, '
     "diagonal, first-and-last, fixed, logsparse, longformer, no-diagonal, random, star, strided or window; did you mean "
     '"star"?',
     "analyze model --corpus good.txt --mask window:height=2 --out new": '--mask "window:height=2": "height" is no '
@@ -187,7 +187,7 @@ WRONG: dict[str, str] = {
     "speed model --against gone": 'no model "gone". Expected a directory, a hub id such as google-bert/bert-base-uncased, '
     "or one of minilm, mpnet, opus-mt-en-fr, opus-mt-fr-en, rxnfp, rxnfp-classes, rxnfp-ft, rxnmapper or smollm2. headscope models "
     "describes the named ones.",
-    "masks show stra": 'MASK "stra": "stra" is no mask. Expected bigbird, dense, diagonal, first-and-last, fixed, '
+    "masks show stra": 'MASK "stra": "stra" is not a mask. Expected bigbird, dense, diagonal, first-and-last, fixed, '
     'logsparse, longformer, no-diagonal, random, star, strided or window; did you mean "star"?',
     "masks show star --out star.gif": 'star.gif: the name of a picture must end in .svg or .png, got ".gif".',
     "analyze gone --checkpoints --corpus good.txt --out new": "gone: there is no such directory. Expected a model that "

@@ -10,7 +10,7 @@ import pytest
 from headscope.data.records import find_split, read_records
 from headscope.errors import HeadscopeError
 
-ONE_A_LINE = "Expected one JSON object a line. If the file holds one list, write its items a line each: jq -c '.[]'."
+ONE_A_LINE = "Expected one JSON object per line. If the file holds one list, write one item per line: jq -c '.[]'."
 
 
 def rows(path: Path, text: str) -> list[tuple[dict[str, object], str]]:

@@ -134,9 +134,9 @@ def test_thumbnails_change_together(opened: Opened) -> None:
 @pytest.mark.parametrize(
     ("after", "said"),
     [
-        (0.99996, ["0.99996", "−0.00004", "was 1.00000"]),
+        (0.99996, ["0.99996", "−0.00004", "all heads on: 1.00000"]),
         (0.9999996, ["1.000", "no change"]),
-        (0.81234, ["0.812", "−0.188", "was 1.000"]),
+        (0.81234, ["0.812", "−0.188", "all heads on: 1.000"]),
     ],
 )
 def test_a_number_has_the_digits_that_its_change_needs(
@@ -248,7 +248,7 @@ def test_an_address_that_names_what_is_not_here_is_mended_and_says_so(opened: Op
     page = opened(heads="9.9,1.3", lens="wishful", off="77.1,0.1")
     shows(page, "1.3")
     expect(page.locator("#ignored")).to_have_text(
-        "Not in worded, so ignored in the address: heads 9.9; lens wishful; off 77.1."
+        "Ignored in the address, because worded does not have them: heads 9.9; lens wishful; off 77.1."
     )
     assert "wishful" not in page.url
     assert "77" not in page.url.partition("#")[2], "the port may hold it"

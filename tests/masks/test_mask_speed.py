@@ -275,7 +275,7 @@ def test_the_command_says_what_was_measured_and_where_it_pays(
 
 
 REFUSED = [
-    (("--mask", "spiral"), '--mask "spiral": "spiral" is no mask'),
+    (("--mask", "spiral"), '--mask "spiral": "spiral" is not a mask'),
     (
         ("--mask", "star", "--length", "8,x"),
         '--length must be whole numbers such as 3,10,20, got "8,x"',

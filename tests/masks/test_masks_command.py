@@ -61,7 +61,7 @@ def test_all_masks_are_listed_and_one_is_shown(here: Path) -> None:
 
 
 def test_what_cannot_be_shown_is_said_before_anything_is_printed(here: Path) -> None:
-    assert refused("masks", "show", "nosuch").startswith('MASK "nosuch": "nosuch" is no mask.')
+    assert refused("masks", "show", "nosuch").startswith('MASK "nosuch": "nosuch" is not a mask.')
     found = CliRunner().invoke(app, ["masks", "show", "star", "--out", "bad.xyz"])
     assert isinstance(found.exception, HeadscopeError)
     assert found.stdout == ""
@@ -83,7 +83,7 @@ def test_the_column_of_numbers_is_named_above_it() -> None:
     header, first = done("masks").splitlines()[:2]
     assert header.split()[:2] == ["name", "forbidden"]
     assert header.index("forbidden") + len("forbidden") == first.index("%") + 1
-    assert header.index("allowed attention") == first.index("All to all")
+    assert header.index("allowed attention") == first.index("Every position")
 
 
 def test_what_is_shown_is_what_is_met(here: Path) -> None:

@@ -89,7 +89,7 @@ def test_parameters_unions_and_missing_diagonals() -> None:
 
 
 REFUSED = [
-    ("spiral", '`mask` "spiral": "spiral" is no mask. Expected '),
+    ("spiral", '`mask` "spiral": "spiral" is not a mask. Expected '),
     (
         "window:height=2",
         '`mask` "window:height=2": "height" is no parameter of this mask. Expected width=4.',
@@ -102,7 +102,7 @@ REFUSED = [
         "longformer:globals=left",
         '"left" is no position. Expected numbers from 0, first, middle or last, with /.',
     ),
-    ("window+", '"" is no mask.'),
+    ("window+", '"" is not a mask.'),
 ]
 
 

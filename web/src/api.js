@@ -1,4 +1,4 @@
-// The page's side of the server's interface. Every answer is checked for its status; what was refused says why.
+// Client of the server's HTTP interface. An error status becomes a Refused with the server's message.
 
 import { Refused } from "./refused.js";
 import { summaryOf, unpack } from "./unpack.js";
@@ -6,7 +6,7 @@ import { summaryOf, unpack } from "./unpack.js";
 /** @typedef {import("./types.js").Question} Question */
 /** @typedef {import("./types.js").Answer} Answer */
 
-const client = Array.from(crypto.getRandomValues(new Uint32Array(3)), (one) => one.toString(36)).join("");
+const client = Array.from(crypto.getRandomValues(new Uint32Array(3)), (number) => number.toString(36)).join("");
 let turn = 0;
 
 /** @param {string} path @param {RequestInit} [options] */
@@ -19,8 +19,8 @@ async function ask(path, options = {}) {
     throw new Refused(0, "The server does not answer. If it was stopped, start it again: headscope serve.");
   }
   if (response.ok) return response;
-  const said = await response.json().catch(() => null);
-  throw new Refused(response.status, typeof said?.error === "string" ? said.error : `The server answered ${response.status}.`);
+  const content = await response.json().catch(() => null);
+  throw new Refused(response.status, typeof content?.error === "string" ? content.error : `The server answered ${response.status}.`);
 }
 
 /** @param {string} path @param {unknown} body @param {AbortSignal} [signal] */
@@ -31,25 +31,25 @@ const post = (path, body, signal) =>
 export const about = async () => (await ask("/api/about")).json();
 
 /** @type {Map<string, AbortController>} */
-const underWay = new Map();
+const running = new Map();
 
 /**
  * Ask the model. A newer question of the same `purpose` stops an older one, here and at the server.
  * @param {Question} question @param {string} purpose @returns {Promise<Answer>}
  */
 export async function attend(question, purpose) {
-  underWay.get(purpose)?.abort();
+  running.get(purpose)?.abort();
   const stop = new AbortController();
-  underWay.set(purpose, stop);
+  running.set(purpose, stop);
   const response = await post("/api/attend", { ...question, client: `${client}-${purpose}`, turn: ++turn }, stop.signal);
-  const said = await response.json();
+  const content = await response.json();
   /** @type {Answer} */
   const answer = {
-    ...said, question, summary: summaryOf(said.summary),
-    maps: (stack, layer) => again([answer], () => bytes(`maps/${answer.id}/${stack}/${layer}`)),
-    thumbnails: (stack) => again([answer], () => bytes(`thumbnails/${answer.id}/${stack}`)),
-    difference: (against, stack, layer) => again([answer, against], () => bytes(`difference/${against.id}/${answer.id}/${stack}/${layer}`)),
-    largestDifference: (against, stack) => again([answer, against], async () => (await (await ask(`/api/difference/${against.id}/${answer.id}/${stack}`)).json()).full),
+    ...content, question, summary: summaryOf(content.summary),
+    maps: (stack, layer) => withRetry([answer], () => bytes(`maps/${answer.id}/${stack}/${layer}`)),
+    thumbnails: (stack) => withRetry([answer], () => bytes(`thumbnails/${answer.id}/${stack}`)),
+    difference: (against, stack, layer) => withRetry([answer, against], () => bytes(`difference/${against.id}/${answer.id}/${stack}/${layer}`)),
+    largestDifference: (against, stack) => withRetry([answer, against], async () => (await (await ask(`/api/difference/${against.id}/${answer.id}/${stack}`)).json()).full),
   };
   return answer;
 }
@@ -57,14 +57,14 @@ export async function attend(question, purpose) {
 /** @param {string} path */
 const bytes = async (path) => unpack(await (await ask(`/api/${path}`)).arrayBuffer());
 
-/** The server keeps a few states only; one that it has forgotten is asked for once more. @template T @param {Answer[]} answers @param {() => Promise<T>} fetched */
-async function again(answers, fetched) {
+/** Fetch from states. The server keeps only the latest ones: if it has evicted one (404), attend once more and retry. @template T @param {Answer[]} answers @param {() => Promise<T>} fetchIt */
+async function withRetry(answers, fetchIt) {
   try {
-    return await fetched();
+    return await fetchIt();
   } catch (reason) {
     if (!(reason instanceof Refused) || reason.status !== 404) throw reason;
-    for (const one of answers) one.id = (await attend(one.question, "again")).id;
-    return fetched();
+    for (const answer of answers) answer.id = (await attend(answer.question, "again")).id;
+    return fetchIt();
   }
 }
 
@@ -74,13 +74,13 @@ async function again(answers, fetched) {
  */
 export async function translate(question) {
   const purpose = `translate-${question.model}`, stop = new AbortController();
-  underWay.get(purpose)?.abort();
-  underWay.set(purpose, stop);
+  running.get(purpose)?.abort();
+  running.set(purpose, stop);
   return (await post("/api/translate", { ...question, client: `${client}-${purpose}`, turn: ++turn }, stop.signal)).json();
 }
 
-/** How alike what two models made of each text is; null: it cannot be compared. @param {Answer} one @param {Answer} other @returns {Promise<number[] | null>} */
-export const alike = (one, other) => again([one, other], async () => (await (await ask(`/api/alike/${one.id}/${other.id}`)).json()).cosines);
+/** For each text the cosine similarity of two models' embeddings; null if their dimensions differ. @param {Answer} one @param {Answer} other @returns {Promise<number[] | null>} */
+export const alike = (one, other) => withRetry([one, other], async () => (await (await ask(`/api/alike/${one.id}/${other.id}`)).json()).cosines);
 
 /** @param {"heads" | `cards/${string}` | `examples/${string}`} what */
 export const study = async (what) => (await ask(`/api/study/${what}`)).json();

@@ -1,4 +1,4 @@
-// Attention as lines from the tokens on the left to those on the right, for one or several heads.
+// Attention as lines from queries on the left to keys on the right, for one or several heads.
 
 import { HEAD_COLOURS, fullOf, theme } from "./colour.js";
 import { clamp, make, roomBelow, roomWhole } from "./dom.js";
@@ -13,7 +13,7 @@ import { state } from "./state.js";
 
 export const MOST_LINES = 3000;
 export const LESS_LINE = { light: "#b5591a", dark: "#eba468" };
-const FONT_SIZE = 13, LONGEST = 170, TOP = 26, WIDEST = 760, LEAST = 0.004;  // of the most there can be
+const FONT_SIZE = 13, LONGEST = 170, TOP = 26, WIDEST = 760, LEAST = 0.004;  // smallest line drawn, as a share of the end of the colour scale
 
 /** The largest weights of all heads, the largest last so that they are drawn on top. @param {Shown[]} shown @returns {Line[]} */
 export function largestLines(shown) {
@@ -23,11 +23,11 @@ export function largestLines(shown) {
   let floor = 255;
   for (let sum = counts[255]; floor > 0 && sum + counts[floor - 1] <= MOST_LINES; sum += counts[--floor]);
   /** @type {Line[]} */
-  const found = [];
+  const result = [];
   shown.forEach(({ view }, head) => view.weights.forEach((weight, at) => {
-    if (Math.abs(weight) >= LEAST * full && bin(weight) >= floor) found.push({ row: Math.floor(at / view.K), column: at % view.K, weight, head });
+    if (Math.abs(weight) >= LEAST * full && bin(weight) >= floor) result.push({ row: Math.floor(at / view.K), column: at % view.K, weight, head });
   }));
-  return found.sort((one, two) => Math.abs(one.weight) - Math.abs(two.weight));
+  return result.sort((one, two) => Math.abs(one.weight) - Math.abs(two.weight));
 }
 
 /** All lines of one token. @param {Shown[]} shown @param {End} end @returns {Line[]} */
@@ -49,13 +49,13 @@ export function arcGeometry(shown, room) {
   return { pitch, width, left, right: width - right, most, height: TOP + Math.max(Q, K) * pitch + 8 };
 }
 
-/** How strong a line is: as the colours of the map. @param {number} weight @param {View} view */
+/** The opacity and width of a line, 0 to 1, on the same scale as the colours of the map. @param {number} weight @param {View} view */
 export function strength(weight, view) {
   const size = Math.abs(weight) / fullOf(view);
   return clamp(state.scale === "root" ? Math.sqrt(size) : size, 0, 1);
 }
 
-/** The path of a line. @param {ReturnType<typeof arcGeometry>} geo @param {Line} line @param {number} scrolled */
+/** The Bézier curve of a line. @param {ReturnType<typeof arcGeometry>} geo @param {Line} line @param {number} scrolled */
 export function bend(geo, { row, column }, scrolled) {
   const y = (/** @type {number} */ at) => TOP + (at + 0.5) * geo.pitch - scrolled, bow = (geo.right - geo.left) * 0.4;
   return { x1: geo.left, y1: y(row), c1: geo.left + bow, c2: geo.right - bow, x2: geo.right, y2: y(column) };
@@ -65,21 +65,21 @@ export function bend(geo, { row, column }, scrolled) {
 export function arcMarks(shown, geo, scrolled, seen, lit) {
   const { rows, columns } = shown[0].view;
   /** @type {import("./map.js").Mark[]} */
-  const found = [];
+  const result = [];
   for (const [name, axis] of /** @type {["rows" | "columns", typeof rows][]} */ ([["rows", rows], ["columns", columns]])) {
     const first = Math.max(0, Math.floor((scrolled - TOP) / geo.pitch)), last = Math.min(axis.labels.length - 1, Math.ceil((scrolled + seen) / geo.pitch));
     for (let at = first; at <= last; at++) {
       const kind = lit?.axis === name && lit.at === at ? "lit" : axis.special[at] ? "special" : "label";
       const y = TOP + (at + 0.5) * geo.pitch - scrolled;
       if (y < TOP + 4) continue;
-      found.push({
+      result.push({
         kind, text: shorten(axis.labels[at], FONT_SIZE, geo.most), size: FONT_SIZE, middle: true, y,
         x: name === "rows" ? geo.left - 7 : geo.right + 7, anchor: name === "rows" ? "end" : "start",
       });
     }
   }
-  found.push({ kind: "title", x: geo.left - 7, y: 13, text: "from", anchor: "end" }, { kind: "title", x: geo.right + 7, y: 13, text: "to", anchor: "start" });
-  return found;
+  result.push({ kind: "title", x: geo.left - 7, y: 13, text: "from", anchor: "end" }, { kind: "title", x: geo.right + 7, y: 13, text: "to", anchor: "start" });
+  return result;
 }
 
 /**
@@ -113,11 +113,11 @@ export class ArcsPane {
   /** @type {Line[]} */ lines = [];
   /** @type {End | null} */ hovered = null;
   /** @type {ReturnType<typeof arcGeometry> | null} */ geo = null;
-  isAsked = false;
+  isRequested = false;
 
-  /** @param {HTMLElement} holder @param {{choose: (end: End) => void, chosen: () => End | null, hover: (end: End | null) => void}} told */
-  constructor(holder, told) {
-    this.told = told;
+  /** @param {HTMLElement} holder @param {{choose: (end: End) => void, chosen: () => End | null, hover: (end: End | null) => void}} callbacks */
+  constructor(holder, callbacks) {
+    this.callbacks = callbacks;
     this.scroller = make("div", "scroller");
     this.canvas = make("canvas");
     this.spacer = make("div", "spacer");
@@ -127,7 +127,7 @@ export class ArcsPane {
     holder.append(this.scroller);
     this.canvas.addEventListener("pointermove", (event) => { if (!isResting()) this.hover(this.endAt(event)); });
     for (const event of ["pointerleave", "blur"]) this.canvas.addEventListener(event, () => this.hover(null));
-    this.canvas.addEventListener("click", (event) => { const end = this.endAt(event); if (end) told.choose(end); });
+    this.canvas.addEventListener("click", (event) => { const end = this.endAt(event); if (end) callbacks.choose(end); });
     this.canvas.addEventListener("keydown", (event) => this.move(event));
     this.scroller.addEventListener("scroll", () => this.redraw(), { passive: true });
   }
@@ -146,30 +146,30 @@ export class ArcsPane {
     const { scroller, canvas } = this;
     if (!this.shown.length || !this.shown[0].view.Q || !this.shown[0].view.K || !scroller.parentElement) return;
     const geo = (this.geo = arcGeometry(this.shown, scroller.parentElement.clientWidth - 14));
-    const height = Math.min(geo.height, Math.max(roomBelow(scroller), roomWhole())), grain = devicePixelRatio || 1, spills = geo.height > height + 1;
+    const height = Math.min(geo.height, Math.max(roomBelow(scroller), roomWhole())), pixelRatio = devicePixelRatio || 1, spills = geo.height > height + 1;
     scroller.style.height = `${height}px`;
     scroller.style.overflow = spills ? "auto" : "hidden";
     this.spacer.style.height = `${spills ? geo.height - height : 0}px`;
-    canvas.width = Math.round(geo.width * grain);
-    canvas.height = Math.round(height * grain);
+    canvas.width = Math.round(geo.width * pixelRatio);
+    canvas.height = Math.round(height * pixelRatio);
     canvas.style.width = `${geo.width}px`;
     canvas.style.height = `${height}px`;
     this.redraw();
   }
 
-  /** The token whose lines alone are shown. */
+  /** The token to whose lines the drawing is restricted, if any. */
   lit() {
-    return this.hovered ?? this.told.chosen();
+    return this.hovered ?? this.callbacks.chosen();
   }
 
   redraw() {
-    if (this.isAsked) return;
-    this.isAsked = true;
+    if (this.isRequested) return;
+    this.isRequested = true;
     requestAnimationFrame(() => {
-      this.isAsked = false;
-      const context = this.canvas.getContext("2d"), { geo, shown } = this, grain = devicePixelRatio || 1;
+      this.isRequested = false;
+      const context = this.canvas.getContext("2d"), { geo, shown } = this, pixelRatio = devicePixelRatio || 1;
       if (!context || !geo || !shown.length) return;
-      context.setTransform(grain, 0, 0, grain, 0, 0);
+      context.setTransform(pixelRatio, 0, 0, pixelRatio, 0, 0);
       context.clearRect(0, 0, this.canvas.width, this.canvas.height);
       const lit = this.lit(), lines = lit ? linesOf(shown, lit) : this.lines;
       drawArcs(context, shown, geo, lines, { scrolled: this.scroller.scrollTop, seen: parseFloat(this.canvas.style.height), lit, theme: theme() });
@@ -191,7 +191,7 @@ export class ArcsPane {
     if (end?.axis === this.hovered?.axis && end?.at === this.hovered?.at) return;
     this.hovered = end;
     this.canvas.style.cursor = end ? "pointer" : "default";
-    this.told.hover(end);
+    this.callbacks.hover(end);
     this.redraw();
   }
 
@@ -199,7 +199,7 @@ export class ArcsPane {
   move(event) {
     const now = this.hovered ?? { axis: /** @type {"rows"} */ ("rows"), at: -1 };
     if (!this.geo || !this.shown.length) return;
-    if (event.key === "Enter" && this.hovered) return this.told.choose(this.hovered);
+    if (event.key === "Enter" && this.hovered) return this.callbacks.choose(this.hovered);
     /** @type {End["axis"]} */
     const axis = event.key === "ArrowLeft" ? "rows" : event.key === "ArrowRight" ? "columns" : now.axis;
     const by = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : axis !== now.axis ? 0 : null;

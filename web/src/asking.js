@@ -1,4 +1,4 @@
-// Questions to the models, and the latest answers.
+// Requests to the models, and the latest answers.
 
 import { everyHead, written } from "./heads.js";
 import { Refused } from "./refused.js";
@@ -10,68 +10,68 @@ import { state } from "./state.js";
 
 /** @type {Record<Purpose, Answer | null>}  base: model a with all heads on */
 export const answers = { a: null, b: null, base: null };
-/** What went wrong, whether something was typed that is not asked yet, and how long the last answer took.
+/** trouble: the last error. isAsking: a request is running. isTyped: a typed text was not sent yet. took: duration of the last answer in ms.
  * @type {{trouble: string | null, isAsking: boolean, isTyped: boolean, took: number}} */
 export const asking = { trouble: null, isAsking: false, isTyped: false, took: 0 };
 
-/** What is on show is not what was asked for last. */
+/** Whether the displayed answer is older than the current input. */
 export const isPending = () => asking.isAsking || asking.isTyped;
-/** @type {Record<Purpose, string>}  the question each answer belongs to, or will */
-const asked = { a: "", b: "", base: "" };
+/** @type {Record<Purpose, string>}  the latest question of each purpose, as JSON; empty after an error */
+const latestQuestion = { a: "", b: "", base: "" };
 
-/** Heads of another model that are off as well, as far as it has them. @param {Model} model */
-const offOf = (model) => written(model, everyHead(model).filter((head) => state.off.has(head)));
+/** The heads that are off and that this model has. @param {Model} model */
+const offIn = (model) => written(model, everyHead(model).filter((head) => state.off.has(head)));
 
 /** @param {Model[]} models @returns {[Purpose, import("./types.js").Question][]} */
 function questions([a, b]) {
-  const about = { text: state.text, second: state.second?.trim() ? state.second : null, lens: state.lens };
+  const input = { text: state.text, second: state.second?.trim() ? state.second : null, lens: state.lens };
   /** @type {[Purpose, import("./types.js").Question][]} */
-  const found = [["a", { ...about, model: a.id, off: offOf(a) }]];
-  if (b) found.push(["b", { ...about, model: b.id, off: offOf(b) }]);
-  if (state.show === "change") found.push(["base", { ...about, model: a.id, off: "" }]);
-  return found;
+  const result = [["a", { ...input, model: a.id, off: offIn(a) }]];
+  if (b) result.push(["b", { ...input, model: b.id, off: offIn(b) }]);
+  if (state.show === "change") result.push(["base", { ...input, model: a.id, off: "" }]);
+  return result;
 }
 
 /**
- * Ask whatever is not known. `arrived` is called when something begins or has come.
- * @param {Model[]} models @param {import("./types.js").Attend | null} attend  null: there is nothing to ask @param {() => void} arrived
+ * Send the questions that have no answer yet. `arrived` is called when requests start and when answers arrive.
+ * @param {Model[]} models @param {import("./types.js").Attend | null} attend  null: there is no text @param {() => void} arrived
  */
 export async function ask(models, attend, arrived) {
   if (!attend) {
     Object.assign(answers, { a: null, b: null, base: null });
-    Object.assign(asked, { a: "", b: "", base: "" });
+    Object.assign(latestQuestion, { a: "", b: "", base: "" });
     Object.assign(asking, { trouble: null, isAsking: false });
     return arrived();
   }
-  const open = questions(models).filter(([purpose, question]) => asked[purpose] !== JSON.stringify(question));
-  if (!open.length) return arrived();
+  const missing = questions(models).filter(([purpose, question]) => latestQuestion[purpose] !== JSON.stringify(question));
+  if (!missing.length) return arrived();
   const began = performance.now();
-  for (const [purpose, question] of open) asked[purpose] = JSON.stringify(question);
+  for (const [purpose, question] of missing) latestQuestion[purpose] = JSON.stringify(question);
   asking.isAsking = true;
   arrived();
-  await Promise.all(open.map(async ([purpose, question]) => {
+  await Promise.all(missing.map(async ([purpose, question]) => {
     const name = JSON.stringify(question);
     try {
       const answer = await attend(question, purpose);
-      if (asked[purpose] !== name) return;
+      if (latestQuestion[purpose] !== name) return;
       answers[purpose] = answer;
       Object.assign(asking, { trouble: null, took: performance.now() - began });
       performance.mark("answered");
     } catch (reason) {
-      if (asked[purpose] !== name) return;
-      asked[purpose] = "";
+      if (latestQuestion[purpose] !== name) return;
+      latestQuestion[purpose] = "";
       if (!(reason instanceof Refused) || reason.status !== 409) asking.trouble = /** @type {Error} */ (reason).message;
     }
   }));
-  const waits = (/** @type {Purpose} */ purpose) => asked[purpose] !== "" && asked[purpose] !== JSON.stringify(answers[purpose]?.question);
+  const waits = (/** @type {Purpose} */ purpose) => latestQuestion[purpose] !== "" && latestQuestion[purpose] !== JSON.stringify(answers[purpose]?.question);
   asking.isAsking = questions(models).some(([purpose]) => waits(purpose));
   arrived();
 }
 
-/** The maps on show; none while an answer that they need is missing. @returns {import("./types.js").Source[]} */
+/** The sources of the displayed maps; none while a required answer is missing. @returns {import("./types.js").Source[]} */
 export function sources() {
   const { a, b, base } = answers;
-  const plain = (/** @type {(Answer | null)[]} */ ...some) => some.flatMap((answer) => (answer ? [{ answer, against: null }] : []));
+  const plain = (/** @type {(Answer | null)[]} */ ...candidates) => candidates.flatMap((answer) => (answer ? [{ answer, against: null }] : []));
   if (state.show === "b") return plain(b);
   if (state.show === "both") return plain(a, b);
   if (state.show === "difference") return a && b ? [{ answer: b, against: a }] : [];

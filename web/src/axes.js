@@ -1,4 +1,4 @@
-// From stored maps to the numbers on show: words instead of pieces, tokens hidden, what is left renormalised.
+// From packed maps to the displayed numbers: merges tokens to words, hides tokens, renormalises.
 
 import { SIGNED, WEIGHTS } from "./unpack.js";
 
@@ -10,7 +10,7 @@ import { SIGNED, WEIGHTS } from "./unpack.js";
 /** @typedef {Pick<import("./state.js").State, "level" | "special" | "punctuation" | "itself" | "renormalise">} Options */
 
 /**
- * What one axis shows: `of` gives each token's place among the shown units (-1: hidden), `size` its pieces.
+ * One displayed axis. Its units are tokens or words. `of`: index of the unit of each token (-1: hidden); `size`: tokens per unit; `first`: first token of each unit.
  * @param {Side} side @param {Options} options @returns {Axis}
  */
 export function axis(side, { level, special, punctuation }) {
@@ -42,39 +42,39 @@ export function axis(side, { level, special, punctuation }) {
   };
 }
 
-/** @param {import("./types.js").Sides} sides @param {boolean} self  both axes are the same tokens @param {Options} options @returns {Axes} */
+/** @param {import("./types.js").Sides} sides @param {boolean} self  whether both axes are the same tokens @param {Options} options @returns {Axes} */
 export function axesOf({ query, key }, self, options) {
   const rows = axis(query, options);
   return { rows, columns: self ? rows : axis(key, options), self };
 }
 
 /**
- * The numbers on show: sums over the pieces of a key, means over those of a query, then hidden, then renormalised.
- * @param {Maps} maps @param {number[]} numbers  of the heads to take the mean of, as indices into `places`
+ * The displayed numbers. The tokens of a word are summed over keys and averaged over queries; then units are hidden, then rows renormalised.
+ * @param {Maps} maps @param {number[]} numbers  heads to average, as indices into `places`
  * @param {Axes} axes @param {Options} options @param {import("./types.js").Lens} lens @returns {View}
  */
 export function viewOf(maps, numbers, { rows, columns, self }, options, lens) {
-  const Q = rows.labels.length, K = columns.labels.length, weights = new Float32Array(Q * K), whole = new Float32Array(Q);
-  for (const number of numbers) addHead(maps, number, rows, columns, weights, whole, 1 / numbers.length);
+  const Q = rows.labels.length, K = columns.labels.length, weights = new Float32Array(Q * K), rowTotals = new Float32Array(Q);
+  for (const number of numbers) addHead(maps, number, rows, columns, weights, rowTotals, 1 / numbers.length);
   if (options.itself && self) for (let at = 0; at < Q; at++) weights[at * K + at] = 0;
-  const left = new Float32Array(Q), got = new Float32Array(K);
+  const rowSums = new Float32Array(Q), columnSums = new Float32Array(K);
   let largest = 0;
   for (let row = 0; row < Q; row++) {
     let sum = 0;
     for (let at = row * K; at < (row + 1) * K; at++) sum += weights[at];
-    left[row] = sum;
+    rowSums[row] = sum;
     const divisor = options.renormalise && !maps.signed && sum > 0 ? sum : 1;
     for (let column = 0, at = row * K; column < K; column++, at++) {
       const weight = (weights[at] /= divisor), size = weight < 0 ? -weight : weight;
-      got[column] += weight;
+      columnSums[column] += weight;
       if (size > largest) largest = size;
     }
   }
-  return { rows, columns, self, Q, K, weights, whole, left, got, largest, signed: maps.signed, lens };
+  return { rows, columns, self, Q, K, weights, rowTotals, rowSums, columnSums, largest, signed: maps.signed, lens };
 }
 
-/** @param {Maps} maps @param {number} number @param {Axis} rows @param {Axis} columns @param {Float32Array} weights @param {Float32Array} whole @param {number} share */
-function addHead(maps, number, rows, columns, weights, whole, share) {
+/** @param {Maps} maps @param {number} number @param {Axis} rows @param {Axis} columns @param {Float32Array} weights @param {Float32Array} rowTotals @param {number} share */
+function addHead(maps, number, rows, columns, weights, rowTotals, share) {
   const K = columns.labels.length, keys = maps.columns, values = maps.signed ? SIGNED : WEIGHTS, { codes, tops } = maps;
   for (let query = 0; query < maps.rows; query++) {
     const row = rows.of[query];
@@ -86,11 +86,11 @@ function addHead(maps, number, rows, columns, weights, whole, share) {
       sum += weight;
       if (column >= 0) weights[into + column] += weight;
     }
-    whole[row] += sum;
+    rowTotals[row] += sum;
   }
 }
 
-/** An axis of cells that each stand for a few tokens: what thumbnails of long texts have. @param {number} length @returns {Axis} */
+/** An axis whose units are blocks of tokens, for thumbnails of long texts. @param {number} length @returns {Axis} */
 export function blockAxis(length) {
   const numbers = Array.from({ length }, (_, at) => at), none = numbers.map(() => false);
   return {

@@ -1,5 +1,5 @@
-// One hue, lightness strictly monotone, for weights; two hues that meet in the paper's colour for differences.
-// Both read the same for every eye, and the first in grey too.
+// Colour scales. Weights: one hue with strictly monotone lightness, so that it also works in grey. Differences: two hues that meet
+// in the background colour. Both are distinguishable with colour blindness.
 
 import { blend, channels, luminance, paint } from "./ramp.js";
 import { state } from "./state.js";
@@ -22,7 +22,7 @@ function ramp(stops, length) {
   return Array.from({ length }, (_, index) => blend(rgb, index / (length - 1)));
 }
 
-/** 511 colours: 255 is nothing, 510 all there can be, 0 the same below zero. @param {Theme} name */
+/** The 511 colours of a scale: index 255 is zero, 510 the positive end, 0 the negative end. @param {Theme} name */
 const colours = (name) => [...ramp(LESS[name], 256).reverse(), ...ramp(RAMPS[name], 256).slice(1)];
 const COLOURS = { light: colours("light"), dark: colours("dark") };
 const INKS = {
@@ -39,10 +39,10 @@ export function theme() {
 /** @param {() => void} act */
 export const onTheme = (act) => prefersDark.addEventListener("change", act);
 
-/** What the deepest colour stands for: the map's own largest number, or what is the most for all maps. @param {Pick<View, "largest" | "lens">} view */
+/** The number at the end of the colour scale: the map's own largest number, or one for all maps. @param {Pick<View, "largest" | "lens">} view */
 export const fullOf = ({ largest, lens }) => (state.range === "head" ? largest || 1 : lens.full);
 
-/** From weight to one of the 511 colours. @param {Pick<View, "largest" | "lens">} view @returns {(weight: number) => number} */
+/** A function from a weight to the index of its colour (0 to 510). @param {Pick<View, "largest" | "lens">} view @returns {(weight: number) => number} */
 export function shade(view) {
   const full = fullOf(view), isRoot = state.scale === "root";
   return (weight) => {
@@ -56,17 +56,17 @@ export const css = (colour, name = theme()) => `rgb(${COLOURS[name][colour].join
 /** @param {number} colour */
 export const hex = (colour) => `#${COLOURS.light[colour].map((value) => value.toString(16).padStart(2, "0")).join("")}`;
 
-/** What can be read on this colour, by the contrast that WCAG asks for. @param {number} colour */
+/** Black or white, whichever has enough contrast (WCAG) on this colour. @param {number} colour */
 export const inkOn = (colour) => (luminance(COLOURS[theme()][colour]) > 0.179 ? "#000" : "#fff");
 
-/** For lines and bars of several heads, told apart by every eye. */
+/** Colours of heads in the arcs, distinguishable with colour blindness. */
 export const HEAD_COLOURS = {
   light: ["#1f5fa6", "#b5591a", "#2a7a4b", "#8a3f8f", "#9a7400", "#3d6d7a", "#a83244", "#5b5b9e"],
   dark: ["#7fb8ec", "#eba468", "#7cc79a", "#d79adb", "#dcbc55", "#8fc3d0", "#ee8d9b", "#aeb0ec"],
 };
 
 /**
- * Pixels of a map, at most `most` a side; where cells share a pixel, it shows the largest of them.
+ * The pixels of a map, at most `most` per side; if several cells share a pixel, it shows the one furthest from 0.
  * @param {View} view @param {number} most @param {Theme} [name]
  */
 export function pixels(view, most, name = theme()) {
@@ -85,7 +85,7 @@ export function pixels(view, most, name = theme()) {
   return image;
 }
 
-/** What stands below a colour scale, at its quarters; `full` is null where each head has its own. @param {boolean} signed @param {number | null} full */
+/** The five labels below a colour scale, at its quarters; `full` is null if each head has its own scale. @param {boolean} signed @param {number | null} full */
 export function legendTexts(signed, full) {
   const places = signed ? [-1, -0.5, 0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1], isRoot = state.scale === "root";
   return places.map((place, at) => {

@@ -1,4 +1,4 @@
-// The bar of choices: how maps are shown. Built from what there is, drawn from the state.
+// The bar of display options. It is built from the model's stacks and lenses, and updated from the state.
 
 import { answers } from "./asking.js";
 import { $, make } from "./dom.js";
@@ -11,12 +11,19 @@ import { CHOICES, SWITCHES, change, state } from "./state.js";
 const RADIOS = ["level", "direction", "view", "stack", "show"];
 /** Names of stacks as the page writes them. @type {Record<string, string>} */
 const STACK_NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross-attention", query: "Query stream" };
-/** Names of lenses that say more than the one the command line takes. @type {Record<string, string>} */
+/** Names of lenses on the page, if they differ from the option of the command line. @type {Record<string, string>} */
 const LENS_NAMES = { raw: "attention weights", norm: "norm-weighted attention", effective: "effective attention", gradient: "attention × gradient" };
-/** What the maps of a grid are, if they are attention weights. */
-const HOW_WEIGHTS = "One map per head. Row: the token that attends; column: the token attended to; darker: larger weight. Click a map to open it.";
+/** How to read attention weights: in the grid, in the grid with heads off, in an open map, in arcs, and changes of them. */
+const HOW_WEIGHTS = {
+  grid: "One map per head. Row: the token that attends; column: the token attended to. Click a map to open it.",
+  off: "Rows attend to columns. Hatched: head is off. Line below a map: how much of its attention moved.",
+  map: "Rows attend to columns. Bars: sums of the rows (right) and of the columns (below).",
+  arcs: "Left: tokens that attend; right: tokens attended to. Point at a token to see its lines only.",
+};
+const HOW_CHANGE = "Weight now minus weight with all heads on. Blue: increased; brown: decreased; =: no change.";
+const HOW_DIFFERENCE = "Difference between the models’ weights. Blue: positive; brown: negative; =: no difference.";
 
-/** @param {string} holder @param {string} name @param {[string, string][]} values  with what is written on them */
+/** @param {string} holder @param {string} name @param {[string, string][]} values  pairs of value and label */
 export function radios(holder, name, values) {
   for (const [value, text] of values) {
     const label = make("label"), input = make("input"), span = make("span", "", text);
@@ -32,7 +39,7 @@ export function startControls(model) {
   $("stacks").hidden = model.stacks.length < 2;
   startLenses(model);
   startColours();
-  $("fold").addEventListener("click", () => {  // on a phone the choices would fill the first screen
+  $("fold").addEventListener("click", () => {  // on a narrow screen the options are folded: they would fill the first screen
     const isFolded = $("controls").classList.toggle("folded");
     $("fold").setAttribute("aria-expanded", String(!isFolded));
   });
@@ -51,14 +58,14 @@ function startLenses(model) {
   for (const [title, names] of /** @type {[string, string[]][]} */ ([["Per head", model.lenses.heads], ["Over all heads (token maps)", model.lenses.tokens]])) {
     const group = make("optgroup");
     group.label = title;
-    group.append(...names.map((name) => Object.assign(make("option", "", LENS_NAMES[name] ?? name), { value: name })));
+    group.append(...names.map((name) => Object.assign(make("option", "", (LENS_NAMES[name] ?? name).replace(/ attention$/, "")), { value: name })));
     if (names.length) $("lens").append(group);
   }
   $("lens-box").hidden = model.lenses.heads.length + model.lenses.tokens.length < 2;
-  $("lens").addEventListener("change", () => change({ lens: $("lens").value, heads: through(model, $("lens").value) }));
+  $("lens").addEventListener("change", () => change({ lens: $("lens").value, heads: headsThrough(model, $("lens").value) }));
 }
 
-/** Range and curve of the colour scale are one choice. */
+/** One list of colour scales: each option combines a range and a curve. */
 function startColours() {
   for (const range of CHOICES.range) {
     for (const scale of CHOICES.scale) $("colours").append(Object.assign(make("option"), { value: `${range} ${scale}` }));
@@ -69,7 +76,7 @@ function startColours() {
   });
 }
 
-/** @param {string} whole  the range that all heads share */
+/** @param {string} whole  text of the range that all heads share */
 function drawColours(whole) {
   for (const option of $("colours").options) {
     const [range, scale] = option.value.split(" ");
@@ -78,11 +85,11 @@ function drawColours(whole) {
   $("colours").value = `${state.range} ${state.scale}`;
 }
 
-/** @type {import("./types.js").Place[]} the heads that were open when a lens without heads was chosen */
+/** @type {import("./types.js").Place[]} the heads that were open when a token map was chosen, to open them again later */
 let parked = [];
 
-/** Another lens on the same place: the same layer, and the same head where the lens has heads. @param {Model} model @param {string} lens */
-function through(model, lens) {
+/** The heads to open after a change of lens: the same layer and, if the lens is per head, the same head. @param {Model} model @param {string} lens */
+function headsThrough(model, lens) {
   const { heads, stack } = state, isTokens = isOfTokens(model, lens);
   if (!heads.length || isTokens === isOfTokens(model, state.lens)) return heads;
   const { layer } = heads[0];
@@ -91,25 +98,41 @@ function through(model, lens) {
     return [{ layer, head: 0 }];
   }
   if (parked[0]?.layer === layer) return parked;
-  const there = model.stacks.find(({ name }) => name === stack)?.layers.find((one) => one.layer === layer)?.heads ?? [];
-  const head = there.find((one) => one === parked[0]?.head) ?? there[0];
+  const numbers = model.stacks.find(({ name }) => name === stack)?.layers.find((one) => one.layer === layer)?.heads ?? [];
+  const head = numbers.find((number) => number === parked[0]?.head) ?? numbers[0];
   return head === undefined ? [] : [{ layer, head }];
 }
 
 /** @param {string} selector @returns {HTMLInputElement[]} */
-const inputs = (selector) => [...document.querySelectorAll(`input${selector}`)].map((one) => /** @type {HTMLInputElement} */ (one));
+const inputs = (selector) => [...document.querySelectorAll(`input${selector}`)].map((node) => /** @type {HTMLInputElement} */ (node));
 
-/** How to read the maps on show; it changes when they do. @param {import("./types.js").Lens | null} lens */
+/** Explain how to read the displayed maps. Called when new maps are drawn, so that text and maps match. @param {import("./types.js").Lens | null} lens */
 export function explain(lens) {
-  const isGrid = !state.heads.length && lens?.name === "raw";
-  $("how").textContent = isGrid ? HOW_WEIGHTS : lens?.name === "raw" ? "" : lens?.how ?? "";
+  $("how").textContent = lens?.name === "raw" ? howWeights() : lens?.how ?? "";
 }
 
-/** @param {boolean} lacksTarget  a stack may have no maps because there is no target yet */
+function howWeights() {
+  if (isChange()) return HOW_CHANGE;
+  if (state.show === "difference") return HOW_DIFFERENCE;
+  if (state.heads.length) return HOW_WEIGHTS[state.view === "arcs" ? "arcs" : "map"];
+  return HOW_WEIGHTS[state.off.size ? "off" : "grid"];
+}
+
+/** Whether the maps show the change since heads were switched off. */
+const isChange = () => state.show === "change" && state.off.size > 0;
+
+/** What the numbers of the colour scale are. @param {import("./types.js").Lens} lens */
+export function legendName(lens) {
+  if (isChange()) return "change";
+  if (state.show === "difference") return "difference";
+  return lens.name === "raw" ? "attention weight" : LENS_NAMES[lens.name] ?? lens.name;
+}
+
+/** @param {boolean} lacksTarget  a translation model has no target, so some stacks have no maps yet */
 export function drawControls(lacksTarget) {
   const lens = answers.a?.lens, sides = answers.a?.sides[state.stack];
   $("lens").value = state.lens;
-  const isDifference = state.show === "difference" || (state.show === "change" && state.off.size > 0);
+  const isDifference = state.show === "difference" || isChange();
   drawColours(isDifference ? "± largest" : lens && !lens.shares ? (lens.signed ? "± largest" : "0 to largest") : "0 to 1");
   [$("to").textContent, $("by").textContent] = lens?.forms || lens?.shares === false ? ["Receives from", "Contributes to"] : ["Attends to", "Attended to by"];
   const isWithoutChange = state.show === "change" && !state.off.size;
@@ -119,7 +142,7 @@ export function drawControls(lacksTarget) {
   for (const name of SWITCHES) {
     for (const box of inputs(`[name="${name}"]`)) {
       box.checked = Boolean(state[/** @type {Name} */ (name)]);
-      if (name === "itself" && box.parentElement) box.parentElement.hidden = state.stack === "cross";  // its two sides are different texts
+      if (name === "itself" && box.parentElement) box.parentElement.hidden = state.stack === "cross";  // queries and keys are different texts, so there is no diagonal
       if (name === "special" || name === "punctuation") box.disabled = Boolean(sides) && ![sides?.query, sides?.key].some((side) => side?.[name].some(Boolean));
     }
   }

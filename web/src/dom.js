@@ -1,4 +1,4 @@
-// Tokens are text from anywhere: they reach the page by textContent, by canvas, or by an XML serialiser. Nothing else.
+// Small helpers for the DOM. Tokens are untrusted text: they enter the page only as textContent, on a canvas, or through an XML serialiser.
 
 /** @param {string} id @returns {any} */
 export const $ = (id) => document.getElementById(id);
@@ -51,10 +51,10 @@ function filled(node, attributes, children) {
 /** @param {number} x @param {number} low @param {number} high */
 export const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 
-/** Right-to-left text stays on its side of an arrow. @param {string} text */
+/** Text in Unicode isolates, so that right-to-left text does not reorder what is around it. @param {string} text */
 export const isolated = (text) => `\u2068${text}\u2069`;
 
-/** A weight with the digits it is stored to: two that count, at most four after the point unless `isSmall` numbers matter. @param {number} weight @param {boolean} [isSmall] */
+/** A weight with two significant digits, which is its stored precision. At most four decimals, or an exponent if `isSmall`. @param {number} weight @param {boolean} [isSmall] */
 export function digits(weight, isSmall = false) {
   if (weight === 0) return "0";
   const size = Math.abs(weight), sign = weight < 0 ? "−" : "";
@@ -63,13 +63,13 @@ export function digits(weight, isSmall = false) {
   return sign + (size >= 0.095 ? size.toFixed(2) : size.toFixed(size >= 0.0095 ? 3 : 4));
 }
 
-/** With so many digits after the point, and never less than nothing. @param {number} value @param {number} places */
+/** A number with a fixed number of decimals, never “−0”. @param {number} value @param {number} places */
 export function fixed(value, places) {
   const text = Math.abs(value).toFixed(places);
   return value < 0 && Number(text) !== 0 ? `−${text}` : text;
 }
 
-/** How many digits after the point show a change; null: six do not. @param {number} by @param {number} least @param {number} [most] */
+/** The number of decimals needed to show a change; null if `most` are not enough. @param {number} by @param {number} least @param {number} [most] */
 export function placesFor(by, least, most = 6) {
   for (let places = least; places <= most; places++) if (Number(by.toFixed(places)) !== 0) return places;
   return null;
@@ -86,16 +86,16 @@ export function download(blob, name) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
-/** Lets the browser answer its user between two pieces of work. */
+/** Let the browser handle user input between two steps of long work. */
 export const pause = () => new Promise((resolve) => { setTimeout(resolve, 0); });
 
 const CAPTION = 62, LEAST_TALL = 420;
-/** The height that a drawing may have so that it and its caption end with the window, before one scrolls. @param {HTMLElement} node */
+/** The height at which a drawing and its caption end at the lower edge of the window, before scrolling. @param {HTMLElement} node */
 export const roomBelow = (node) => Math.max(LEAST_TALL, innerHeight - Math.min(node.getBoundingClientRect().top + scrollY, LEAST_TALL) - CAPTION);
-/** The same once it has been scrolled below the choices, where it stays. */
+/** The same when the page is scrolled so that the drawing starts below the display options, which stay visible. */
 export const roomWhole = () => Math.max(LEAST_TALL, innerHeight - controlsHeight() - CAPTION - 24);
 
-/** Of the choices, where they stay on top of the window. */
+/** The height of the display options if they stay at the top of the window, otherwise 0. */
 export function controlsHeight() {
   const controls = $("controls");
   return getComputedStyle(controls).position === "sticky" ? controls.offsetHeight : 0;

@@ -1,4 +1,4 @@
-// Drawings for a sheet: one map, lines of several heads, or the pictures of all heads.
+// Drawings for exported sheets: one map, the arcs of several heads, or the grid of all heads.
 
 import { LESS_LINE, MOST_LINES, arcGeometry, arcMarks, bend, drawArcs, largestLines, linesOf, strength } from "./arcs.js";
 import { HEAD_COLOURS, hex, pixels, shade } from "./colour.js";
@@ -35,7 +35,7 @@ export function mapDrawing(view) {
 /** @param {View} view @param {import("./map.js").Geometry} geo */
 function cellShapes(view, geo) {
   const { left, top, size } = geo, gap = size >= 9 ? 1 : 0, colourOf = shade(view);
-  if (view.Q * view.K > CELLS_AS_SHAPES) {  // too many for one shape each: the map as a picture, the words still as words
+  if (view.Q * view.K > CELLS_AS_SHAPES) {  // too many for one shape per cell: embed the map as an image, and keep the labels as text
     const heat = make("canvas");
     paint(heat, pixels(view, 4096, "light"));
     return picture(heat, left, top, geo.width, geo.height);
@@ -79,7 +79,7 @@ export function arcsDrawing(shown, lit) {
 const CELL = 72, APART = 6, SIDE = 46, CORNER = 18, HEADER = 22, GROUP = 26, TAG = 14;
 
 /**
- * All heads as the grid has them.
+ * The thumbnails of all heads, in the layout of the grid.
  * @param {import("./grid.js").Grid} grid @param {Map<string, {canvas: HTMLCanvasElement, isSame: boolean}>} pictures @param {Set<string>} off @returns {Drawing}
  */
 export function gridDrawing({ rows, columns, corner, tags }, pictures, off) {

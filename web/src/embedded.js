@@ -1,4 +1,4 @@
-// A saved page's own answers: what a server would tell, kept in the page. Maps are deflated, and unpacked when asked for.
+// Answers from the data in a saved page, in the form of a server's answers. Maps are stored deflated, and unpacked on demand.
 
 import { inflate } from "./inflate.js";
 import { summaryOf, unpack } from "./unpack.js";
@@ -9,9 +9,9 @@ import { summaryOf, unpack } from "./unpack.js";
 /** @param {Embedded} data @returns {import("./types.js").Attend} */
 export function attendIn({ sides, answers }) {
   return async (question) => {
-    const kept = answers.find(({ lens }) => lens.name === question.lens);
-    if (!kept) throw new Error(`This page has no lens ${question.lens}.`);
-    const { lens, summary, maps } = kept;
+    const stored = answers.find(({ lens }) => lens.name === question.lens);
+    if (!stored) throw new Error(`This page has no lens ${question.lens}.`);
+    const { lens, summary, maps } = stored;
     return {
       id: lens.name, question, lens, summary: summaryOf(summary), prediction: null,
       sides: Object.fromEntries(Object.entries(sides).filter(([stack]) => stack in maps)),

@@ -1,4 +1,4 @@
-// What is on show as a sheet, or as a table.
+// Saves the displayed maps as an image (PNG, SVG) or as a table (CSV).
 
 import { HEAD_COLOURS, fullOf } from "./colour.js";
 import { arcsDrawing, gridDrawing, mapDrawing } from "./drawings.js";
@@ -13,7 +13,7 @@ import { state } from "./state.js";
 const HOW = { png: savePng, svg: saveSvg };
 const number = (/** @type {number} */ weight) => Number(weight.toPrecision(3));
 
-/** The open head, or heads, of one model or of both. @param {Stage} stage @param {"png" | "svg" | "csv"} as */
+/** Save the open heads of all displayed models. @param {Stage} stage @param {"png" | "svg" | "csv"} as */
 export function saveOpen(stage, as) {
   const { models, shown } = stage;
   if (!shown.length) return;
@@ -33,7 +33,7 @@ export function saveOpen(stage, as) {
   });
 }
 
-/** A row for each cell; of which model, where there are two. @param {Stage} stage @returns {Iterable<(string | number)[]>} */
+/** Rows of the table of the open heads: one per cell, with a column for the model if there are two. @param {Stage} stage @returns {Iterable<(string | number)[]>} */
 function* cells({ models, shown }) {
   const isOfTwo = models.length > 1;
   yield [...(isOfTwo ? ["model"] : []), "head", "query", "query_text", "key", "key_text", "weight"];
@@ -47,27 +47,27 @@ function* cells({ models, shown }) {
   }
 }
 
-/** All heads: their pictures, or a row for each. @param {Stage} stage @param {"png" | "svg" | "csv"} as */
+/** Save the grid: as an image, or as a table with a row per head. @param {Stage} stage @param {"png" | "svg" | "csv"} as */
 export async function saveAll(stage, as) {
-  const { models, grids } = stage, found = stage.sources();
-  if (!found.length || !found[0].answer.sides[state.stack]) return;
-  const lens = await lensOf(found[0], state.stack), names = found.map((_, at) => modelOf(models, at));
-  const whose = stage.live ? names : [], all = models[0].stacks.length > 1 ? `all-${state.stack}` : "all", file = fileOf(whose, all, Boolean(lens.forms));
-  if (as === "csv") return saveTable(fileOfTable(whose, all), heads(stage));
-  const pictures = await Promise.all(found.map((source, at) => grids.frames[at].grid.pictures(source)));
+  const { models, grids } = stage, sources = stage.sources();
+  if (!sources.length || !sources[0].answer.sides[state.stack]) return;
+  const lens = await lensOf(sources[0], state.stack), names = sources.map((_, at) => modelOf(models, at));
+  const modelNames = stage.live ? names : [], all = models[0].stacks.length > 1 ? `all-${state.stack}` : "all", file = fileOf(modelNames, all, Boolean(lens.forms));
+  if (as === "csv") return saveTable(fileOfTable(modelNames, all), heads(stage));
+  const pictures = await Promise.all(sources.map((source, at) => grids.frames[at].grid.pictures(source)));
   HOW[as]({
-    file, line: captionOfAll(models, found.length, lens), keys: [],
-    panels: found.map((_, at) => ({ title: found.length > 1 ? names[at] : "", drawing: gridDrawing(grids.frames[at].grid, pictures[at], lens.forms ? new Set() : state.off) })),
+    file, line: captionOfAll(models, sources.length, lens), keys: [],
+    panels: sources.map((_, at) => ({ title: sources.length > 1 ? names[at] : "", drawing: gridDrawing(grids.frames[at].grid, pictures[at], lens.forms ? new Set() : state.off) })),
     scale: { signed: lens.signed, full: state.range === "head" ? null : lens.full },
   });
 }
 
-/** A row for each head, as the model's answer sums it up; of both models where they are compared. @param {Stage} stage @returns {Iterable<(string | number)[]>} */
+/** Rows of the table of all heads, from the summaries of the answers; both models if they are compared. @param {Stage} stage @returns {Iterable<(string | number)[]>} */
 function* heads(stage) {
   const { models } = stage, isOfTwo = models.length > 1;
-  const told = stage.sources().flatMap(({ answer, against }) => (against && state.show === "difference" ? [against, answer] : [answer]));
+  const displayed = stage.sources().flatMap(({ answer, against }) => (against && state.show === "difference" ? [against, answer] : [answer]));
   yield [...(isOfTwo ? ["model"] : []), "stack", "layer", "head", "off", "largest", "entropy", "change"];
-  for (const { summary, lens, question } of told) {
+  for (const { summary, lens, question } of displayed) {
     const name = shortName(models.find(({ id }) => id === question.model) ?? models[0]);
     for (const { stack, layer, head, largest, entropy, change } of summary.values()) {
       if (stack !== state.stack) continue;

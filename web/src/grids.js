@@ -1,4 +1,4 @@
-// All heads, or all token maps: one grid, or two where two models are beside each other.
+// One grid of all heads or token maps, or two grids if two models are shown side by side.
 
 import { asking } from "./asking.js";
 import { theme } from "./colour.js";
@@ -17,32 +17,32 @@ export class Grids {
 
   /**
    * @param {Model[]} models @param {import("./types.js").Live | null} live
-   * @param {{open: (place: Place, isAdded: boolean) => void, failed: (reason: unknown) => void}} told
+   * @param {{open: (place: Place, isAdded: boolean) => void, failed: (reason: unknown) => void}} callbacks
    */
-  constructor(models, live, told) {
+  constructor(models, live, callbacks) {
     this.models = models;
     this.live = live;
-    this.failed = told.failed;
-    const asked = { open: told.open, toggle: live?.toggle ?? null, name: (/** @type {Place} */ place) => nameOf(models[0], place) };
+    this.failed = callbacks.failed;
+    const gridCallbacks = { open: callbacks.open, toggle: live?.toggle ?? null, name: (/** @type {Place} */ place) => nameOf(models[0], place) };
     this.frames = [0, 1].map((at) => {
       const frame = make("div", "frame"), title = make("h3");
       frame.append(title);
       $("grids").append(frame);
-      return { frame, title, grid: new Grid(frame, asked), at };
+      return { frame, title, grid: new Grid(frame, gridCallbacks), at };
     });
   }
 
-  /** @param {import("./types.js").Source[]} found */
-  render(found) {
-    const isMissing = found.length > 0 && !found[0].answer.sides[state.stack], isTokens = isOfTokens(this.models[0], state.lens);
-    $("grids").classList.toggle("waiting", found.length === 0);
-    $("grids").hidden = isMissing || (found.length === 0 && !asking.isAsking);
+  /** @param {import("./types.js").Source[]} sources */
+  render(sources) {
+    const isMissing = sources.length > 0 && !sources[0].answer.sides[state.stack], isTokens = isOfTokens(this.models[0], state.lens);
+    $("grids").classList.toggle("waiting", sources.length === 0);
+    $("grids").hidden = isMissing || (sources.length === 0 && !asking.isAsking);
     $("grids").setAttribute("aria-label", isTokens ? "all maps" : "all heads");
-    $("grids").dataset.count = String(Math.max(1, found.length));
+    $("grids").dataset.count = String(Math.max(1, sources.length));
     for (const { frame, title, grid, at } of this.frames) {
-      const source = found[at], model = this.models[state.show === "b" ? 1 : state.show === "both" ? at : 0] ?? this.models[0];
+      const source = sources[at], model = this.models[state.show === "b" ? 1 : state.show === "both" ? at : 0] ?? this.models[0];
       frame.hidden = at > 0 && !source;
-      title.textContent = state.show === "both" ? shortName(model) : state.show === "difference" ? modelOf(this.models, at) : source?.against ? "change: now minus all heads on" : "";
+      title.textContent = state.show === "both" ? shortName(model) : state.show === "difference" ? modelOf(this.models, at) : source?.against ? "Change: now minus all heads on" : "";
       title.hidden = !title.textContent;
       const stack = common(model, state.show === "difference" ? this.models[1] : undefined, state.stack);
       if (frame.hidden || !stack) continue;
@@ -52,30 +52,30 @@ export class Grids {
       else if (!isTokens) grid.buildLayers(stack);
       grid.mark(source?.answer);
     }
-    if (found.length && !isMissing) this.draw(found);
+    if (sources.length && !isMissing) this.draw(sources);
   }
 
-  /** @param {import("./types.js").Source[]} found */
-  draw(found) {
-    const now = JSON.stringify([
-      found.map(({ answer, against }) => [answer.id, against?.id]), state.stack, state.level, state.special, state.punctuation, state.itself,
+  /** @param {import("./types.js").Source[]} sources */
+  draw(sources) {
+    const content = JSON.stringify([
+      sources.map(({ answer, against }) => [answer.id, against?.id]), state.stack, state.level, state.special, state.punctuation, state.itself,
       state.renormalise, state.scale, state.range, this.frames[0].grid.built, theme(),
     ]);
     if (!$("grids").checkVisibility()) return;
-    if (now === this.drawn) {
-      if (!state.heads.length && !$("grids").classList.contains("behind")) explain(found[0].answer.lens);
+    if (content === this.drawn) {
+      if (!state.heads.length && !$("grids").classList.contains("behind")) explain(sources[0].answer.lens);
       return;
     }
-    this.drawn = now;
+    this.drawn = content;
     $("grids").classList.add("behind");
-    Promise.all(found.map((source, at) => this.frames[at].grid.draw(source))).then((ready) => {
-      if (!ready.every(Boolean) || now !== this.drawn) return;
+    Promise.all(sources.map((source, at) => this.frames[at].grid.draw(source))).then((ready) => {
+      if (!ready.every(Boolean) || content !== this.drawn) return;
       for (const show of ready) show?.();
       this.fit();
       $("grids").classList.remove("behind");
-      if (!state.heads.length) explain(found[0].answer.lens);
+      if (!state.heads.length) explain(sources[0].answer.lens);
       performance.mark("overview");
-      document.documentElement.dataset.drawn = found[0].answer.id;  // says to whoever waits: all thumbnails are there
+      document.documentElement.dataset.drawn = sources[0].answer.id;  // signal for tests: all thumbnails are drawn
     }, (reason) => {
       this.drawn = "";
       this.failed(reason);
@@ -86,13 +86,13 @@ export class Grids {
     for (const { grid } of this.frames) grid.fit();
   }
 
-  /** The map that is `by` places after another; means are passed over. @param {Place} from @param {number} by @returns {Place | undefined} */
+  /** The map `by` positions after another, wrapping around; means are skipped. @param {Place} from @param {number} by @returns {Place | undefined} */
   beside(from, by) {
     const every = [...this.frames[0].grid.cells.values()].map(({ place }) => place).filter(({ head }) => head !== "mean");
     return every[(every.findIndex((one) => samePlace(one, from)) + by + every.length) % every.length];
   }
 
-  /** The head whose thumbnail has the focus. */
+  /** The head whose thumbnail has the focus, or null. */
   focused() {
     return this.frames.map(({ grid }) => grid.focused()).find((head) => head !== null) ?? null;
   }

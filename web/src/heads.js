@@ -1,11 +1,11 @@
-// Addresses of heads as the whole project writes them: encoder.3.2, or 3.2 where there is one stack; sets: 3.2,4.*
+// Addresses of heads: encoder.3.2, or 3.2 if the model has one stack. Sets: 3.2,4.*
 
 /** @typedef {import("./types.js").Model} Model */
 
 /** @param {string} stack @param {number} layer @param {number | string} head */
 export const full = (stack, layer, head) => `${stack}.${layer}.${head}`;
 
-/** Whether this lens gives maps of tokens over all heads, and not one for each head. @param {Model} model @param {string} lens */
+/** Whether this lens is a token map, over all heads, rather than one map per head. @param {Model} model @param {string} lens */
 export const isOfTokens = (model, lens) => model.lenses.tokens.includes(lens);
 
 /** @param {{stacks: unknown[]}} model @param {string} stack @param {number} layer @param {number | string} head */
@@ -13,13 +13,13 @@ export function address(model, stack, layer, head) {
   return model.stacks.length === 1 ? `${layer}.${head}` : full(stack, layer, head);
 }
 
-/** Every head a model has, as stack.layer.head. @param {Model} model */
+/** Every head of a model, as stack.layer.head. @param {Model} model */
 export function everyHead(model) {
   return model.stacks.flatMap(({ name, layers }) =>
     layers.flatMap(({ layer, heads }) => heads.map((head) => full(name, layer, head))));
 }
 
-/** A set of heads in as few signs as say it: whole layers become 4.*  @param {Model} model @param {Iterable<string>} off */
+/** The shortest address of a set of heads: entire layers become 4.*, runs 4.0-3. @param {Model} model @param {Iterable<string>} off */
 export function written(model, off) {
   const gone = new Set(off), parts = [];
   for (const { name, layers } of model.stacks) {
@@ -33,23 +33,23 @@ export function written(model, off) {
   return parts.join(",");
 }
 
-/** 0, 1, 2, 5 → 0-2, 5; two neighbours stay two. @param {number[]} numbers */
+/** 0, 1, 2, 5 → 0-2, 5; runs of two stay separate numbers. @param {number[]} numbers */
 function runs(numbers) {
-  const found = [];
+  const result = [];
   for (let from = 0; from < numbers.length;) {
     let to = from;
     while (numbers[to + 1] === numbers[to] + 1) to += 1;
-    if (to - from >= 2) found.push(`${numbers[from]}-${numbers[to]}`);
-    else found.push(...numbers.slice(from, to + 1).map(String));
+    if (to - from >= 2) result.push(`${numbers[from]}-${numbers[to]}`);
+    else result.push(...numbers.slice(from, to + 1).map(String));
     from = to + 1;
   }
-  return found;
+  return result;
 }
 
-/** The heads of this model that a written set names; what it does not have is passed over. @param {Model} model @param {string} text */
+/** The heads of this model in a written set; unknown ones are ignored. @param {Model} model @param {string} text */
 export function parsed(model, text) {
   /** @type {Set<string>} */
-  const found = new Set();
+  const result = new Set();
   for (const part of text.split(",").map((one) => one.trim()).filter(Boolean)) {
     const match = /^(?:([a-z]+)\.)?(\d+|\*)\.(\d+|\*|\d+-\d+)$/.exec(part);
     if (!match) continue;
@@ -60,24 +60,24 @@ export function parsed(model, text) {
       for (const { layer, heads } of stack.layers) {
         if (match[2] !== "*" && Number(match[2]) !== layer) continue;
         for (const head of heads) {
-          if (match[3] === "*" || Number(match[3]) === head || (head >= low && head <= high)) found.add(full(name, layer, head));
+          if (match[3] === "*" || Number(match[3]) === head || (head >= low && head <= high)) result.add(full(name, layer, head));
         }
       }
     }
   }
-  return found;
+  return result;
 }
 
-/** What of a written set names no head of this model. @param {Model} model @param {string} text */
-export const unknownIn = (model, text) => text.split(",").map((one) => one.trim()).filter((one) => one && !parsed(model, one).size);
+/** The parts of a written set that match no head of this model. @param {Model} model @param {string} text */
+export const unknownIn = (model, text) => text.split(",").map((one) => one.trim()).filter((part) => part && !parsed(model, part).size);
 
-/** For a shell: as it is, or in single quotes. @param {string} text */
+/** A shell argument, in single quotes if it needs them. @param {string} text */
 export const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
-/** What both models have of a stack: what can be compared. @param {Model} one @param {Model | undefined} two @param {string} stack @returns {import("./types.js").StackShape | undefined} */
-export function common(one, two, stack) {
-  const mine = one.stacks.find(({ name }) => name === stack), theirs = two?.stacks.find(({ name }) => name === stack);
-  if (!mine || !two) return mine;
+/** The heads of a stack that both models have; all heads of the first if there is no second. @param {Model} first @param {Model | undefined} second @param {string} stack @returns {import("./types.js").StackShape | undefined} */
+export function common(first, second, stack) {
+  const mine = first.stacks.find(({ name }) => name === stack), theirs = second?.stacks.find(({ name }) => name === stack);
+  if (!mine || !second) return mine;
   return {
     name: stack,
     layers: mine.layers.map(({ layer, heads }) => {
@@ -87,5 +87,5 @@ export function common(one, two, stack) {
   };
 }
 
-/** A model that was loaded from a folder goes by the folder's own name. @param {{name: string}} model */
+/** The name of a model; for a model from a directory, the last part of its path. @param {{name: string}} model */
 export const shortName = ({ name }) => (/^[.~/]/.test(name) ? name.split("/").filter(Boolean).pop() ?? name : name);

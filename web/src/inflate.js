@@ -1,4 +1,4 @@
-// Data that a page holds in compressed form.
+// Decompresses data that is embedded in a page.
 
 /** @param {string} text  base64 of deflated bytes @returns {Promise<ArrayBuffer>} */
 export async function inflate(text) {

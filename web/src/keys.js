@@ -1,4 +1,4 @@
-// Every key the page knows, and the list that tells them.
+// Keyboard shortcuts, and their list in the help.
 
 import { $, make } from "./dom.js";
 
@@ -9,18 +9,18 @@ export function startKeys(keys) {
   const list = $("keys"), fixed = [
     ["← ↑ ↓ →", "move between heads in the grid, or between cells in a map"],
     ["Enter", "open the focused head; in a map, select the token"],
-    ["Shift Enter", "add the focused head to the open ones (arcs)"],
+    ["Shift Enter", "open the focused head in addition to the open ones, as arcs"],
     ["Tab", "move between parts of the page"],
   ];
   for (const [shown, what] of [...keys.map((one) => [one.shown, one.what]), ...fixed]) {
-    const name = make("dt"), said = make("dd", "", what);
+    const name = make("dt"), description = make("dd", "", what);
     for (const part of shown.split(" ")) name.append(make("kbd", "", part));
-    list.append(name, said);
+    list.append(name, description);
   }
   const help = /** @type {HTMLDialogElement} */ ($("help"));
   $("show-help").addEventListener("click", () => {
     help.showModal();
-    $("help-title").focus();  // not the button at the end, which would scroll the text out of sight
+    $("help-title").focus();  // by default the button at the end has the focus, which scrolls the text out of view
   });
   $("close-help").addEventListener("click", () => help.close());
   help.addEventListener("click", (event) => { if (event.target === help) help.close(); });

@@ -1,4 +1,4 @@
-// What a page has whose models can be asked: texts, switches, what the models say, a study.
+// The parts of the page that need a running server: text boxes, switches, predictions, results of a study.
 
 import { answers, asking, isPending } from "./asking.js";
 import { radios } from "./controls.js";
@@ -16,7 +16,7 @@ import { stopTranslating, translationOf } from "./translating.js";
 /** @typedef {import("./types.js").LiveModel} LiveModel */
 /** @typedef {import("./types.js").Place} Place */
 
-const MOST_ROLES = 2;  // beside a head's name
+const MOST_ROLES = 2;  // shown next to the name of the open head
 
 const isEmpty = () => !state.text.trim();
 
@@ -30,8 +30,8 @@ export function startLive(about) {
   return {
     isEmpty, toggle, groups,
     lacksTarget: () => !state.second?.trim() && model.stacks.some(({ name }) => name === "cross"),
-    read: (given) => read(about, given),
-    write: (given) => write(model, given),
+    read: (parameters) => read(about, parameters),
+    write: (parameters) => write(model, parameters),
     draw: () => {
       drawTexts(model);
       drawSwitches(model, everyHead(model).length);
@@ -52,35 +52,35 @@ export function startLive(about) {
     },
     keys: (grids) => [
       { key: "/", shown: "/", what: "edit the text (Esc leaves the box)", act: () => $("text").focus() },
-      { key: "o", shown: "O", what: "switch the focused or open head off, or on", act: () => switchHead(model, grids.focused()) },
-      { key: "l", shown: "L", what: "switch its whole layer off, or on", act: () => switchLayer(model, grids.focused()) },
+      { key: "o", shown: "O", what: "switch the focused or open head off or on", act: () => switchHead(model, grids.focused()) },
+      { key: "l", shown: "L", what: "switch all heads of its layer off or on", act: () => switchLayer(model, grids.focused()) },
       { key: "u", shown: "U", what: "undo the last switch", act: undo },
-      { key: "Ctrl+z", shown: "Ctrl Z", what: "undo as well", act: undo },
+      { key: "Ctrl+z", shown: "Ctrl Z", what: "undo", act: undo },
       { key: "U", shown: "Shift U", what: "redo", act: redo },
     ],
   };
 }
 
-/** Its part of the address: texts, heads that are off, what is on show, in which order. @param {About} about @param {URLSearchParams} given */
-function read({ models }, given) {
-  const [{ example }] = models, show = given.get("show") ?? "", possible = models.length > 1 ? SHOWS : ["a", "change"];
+/** Its parameters of the address: texts, heads that are off, answers shown, order of the grid. @param {About} about @param {URLSearchParams} parameters */
+function read({ models }, parameters) {
+  const [{ example }] = models, show = parameters.get("show") ?? "", possible = models.length > 1 ? SHOWS : ["a", "change"];
   return {
-    text: given.get("text") ?? example.text, second: given.has("text") ? given.get("second") : example.second, off: parsed(models[0], given.get("off") ?? ""),
-    show: possible.includes(show) ? show : "a", order: given.get("order") ?? "layer", translates: given.get("translate") === "1",
+    text: parameters.get("text") ?? example.text, second: parameters.has("text") ? parameters.get("second") : example.second, off: parsed(models[0], parameters.get("off") ?? ""),
+    show: possible.includes(show) ? show : "a", order: parameters.get("order") ?? "layer", translates: parameters.get("translate") === "1",
   };
 }
 
-/** @param {LiveModel} model @param {URLSearchParams} given */
-function write(model, given) {
-  given.set("text", state.text);
-  if (state.second !== null) given.set("second", state.second);
-  if (state.off.size) given.set("off", written(model, state.off));
-  if (state.show !== "a") given.set("show", state.show);
-  if (state.order !== "layer") given.set("order", state.order);
-  if (state.translates) given.set("translate", "1");
+/** @param {LiveModel} model @param {URLSearchParams} parameters */
+function write(model, parameters) {
+  parameters.set("text", state.text);
+  if (state.second !== null) parameters.set("second", state.second);
+  if (state.off.size) parameters.set("off", written(model, state.off));
+  if (state.show !== "a") parameters.set("show", state.show);
+  if (state.order !== "layer") parameters.set("order", state.order);
+  if (state.translates) parameters.set("translate", "1");
 }
 
-/** @param {LiveModel} model @param {string | null} head  the one that has the focus */
+/** @param {LiveModel} model @param {string | null} head  the focused one, if any */
 function switchHead(model, head) {
   if (head && !head.endsWith(".mean")) toggle([head]);
   else switchOpen(model);
@@ -92,7 +92,7 @@ function switchOpen(model) {
   if (place && place.head !== "mean" && !isOfTokens(model, state.lens)) toggle([full(state.stack, place.layer, place.head)]);
 }
 
-/** All heads of the layer of the head that has the focus, else of the open one. @param {LiveModel} model @param {string | null} head */
+/** Switch all heads in the layer of the focused head or, without a focus, of the open head. @param {LiveModel} model @param {string | null} head */
 function switchLayer(model, head) {
   const layer = head ? Number(head.split(".")[1]) : state.heads[0]?.layer;
   if (layer === undefined || isOfTokens(model, state.lens)) return;
@@ -102,21 +102,21 @@ function switchLayer(model, head) {
 
 /** @param {About} about */
 function startChoices({ models, study }) {
-  const [a, b] = models, found = orders(study);
+  const [a, b] = models, available = orders(study);
   radios("shows", "show", [
     ["a", b ? shortName(a) : "Attention"],
     .../** @type {[string, string][]} */ (b ? [["b", shortName(b)], ["both", "Both"], ["difference", "Difference"]] : []),
     ["change", "Change"],
   ]);
   const changeLabel = document.querySelector('input[name="show"][value="change"]')?.parentElement;
-  if (changeLabel) changeLabel.title = "Difference to the same model with all heads on";
+  if (changeLabel) changeLabel.title = "Weights now, minus weights with all heads on. Available when heads are off.";
   for (const title of ["Heads", "Ablation", "Importance estimates"]) {
-    const options = found.filter(([value]) => groupOf(study, value) === title), group = make("optgroup");
+    const options = available.filter(([value]) => groupOf(study, value) === title), group = make("optgroup");
     group.label = title;
     group.append(...options.map(([value, text]) => Object.assign(make("option", "", text), { value })));
     if (options.length) $("order").append(group);
   }
-  $("order-box").hidden = found.length < 2;
+  $("order-box").hidden = available.length < 2;
   $("order").addEventListener("change", () => change({ order: $("order").value }));
 }
 
@@ -129,7 +129,7 @@ function drawChoices({ study }) {
   $("order").value = state.order;
   $("shows").hidden = false;
   const changed = document.querySelector('input[name="show"][value="change"]');
-  if (changed instanceof HTMLInputElement) changed.disabled = !state.off.size;  // its place is kept: the grid must not jump
+  if (changed instanceof HTMLInputElement) changed.disabled = !state.off.size;  // disabled, not hidden, so that the grid does not move
 }
 
 /** @param {LiveModel} model */
@@ -141,16 +141,16 @@ function drawStatus(model) {
   else $("status").textContent = isPending() || !sides ? `running ${shortName(model)} …` : `${count} tokens (max. ${model.max_tokens}) · ${Math.round(asking.took)} ms`;
 }
 
-/** What each model says. @param {LiveModel[]} models */
+/** The predictions of all models. @param {LiveModel[]} models */
 function drawAnswers(models) {
   const shown = [answers.a, answers.b];
-  $("answers").replaceChildren(...models.flatMap((one, at) => {
+  $("answers").replaceChildren(...models.flatMap((model, at) => {
     const answer = shown[at], holder = make("div", "answer");
     if (!answer) return at === 0 ? [make("p", "remark", asking.isAsking ? "…" : "The model’s prediction appears here.")] : [];
     const isTranslated = state.translates && answer.prediction.kind === "translation";
-    drawPrediction(holder, one, answer, models.length > 1 ? shortName(one) : "", isTranslated ? translationOf(one, () => drawAnswers(models)) : null, at === 0);
-    const lost = written(models[0], [...state.off].filter((head) => !everyHead(one).includes(head)));
-    if (lost) holder.append(make("p", "remark", `${shortName(one)} does not have ${lost.replaceAll(",", ", ")} (already pruned).`));
+    drawPrediction(holder, model, answer, models.length > 1 ? shortName(model) : "", isTranslated ? translationOf(model, () => drawAnswers(models)) : null, at === 0);
+    const lacking = written(models[0], [...state.off].filter((head) => !everyHead(model).includes(head)));
+    if (lacking) holder.append(make("p", "remark", `${shortName(model)} does not have ${lacking.replaceAll(",", ", ")} (already pruned).`));
     return [holder];
   }), ...together(models, answers.a, answers.b, () => drawAnswers(models)));
   if (!state.translates) stopTranslating();

@@ -1,4 +1,4 @@
-// The explorer: the view over a server whose models can be asked.
+// Entry point of the explorer: loads the description of the models, and the study if there is one, then starts the page.
 
 import * as api from "./api.js";
 import { $ } from "./dom.js";

@@ -1,11 +1,11 @@
-// A map with its words and sums as marks on a plane: computed once, drawn by the screen, PNG and SVG alike.
+// The layout of a large map: cells, labels and sums, as positions. Screen, PNG and SVG draw the same layout.
 
 import { clamp } from "./dom.js";
 
 /** @typedef {import("./types.js").View} View */
 /** @typedef {{size: number, font: number, slanted: boolean, step: number, left: number, top: number, right: number,
  *   bottom: number, width: number, height: number}} Geometry */
-/** @typedef {{x: number, y: number, width: number, height: number}} Part  of the map that is seen, in its own pixels */
+/** @typedef {{x: number, y: number, width: number, height: number}} Part  the visible part of the map, in pixels of the map */
 /** @typedef {{rows: number | null, columns: number | null}} Lit */
 /** @typedef {{kind: "label" | "special" | "lit" | "title", x: number, y: number, text: string, anchor: "start" | "middle" | "end",
  *   size?: number, turn?: number, middle?: boolean}} Mark */
@@ -27,29 +27,29 @@ const shortened = new Map();
 
 /** @param {string} text @param {number} size @param {number} [most]  pixels */
 export function shorten(text, size, most = LONGEST) {
-  const name = `${size} ${most} ${text}`, known = shortened.get(name);
-  if (known !== undefined) return known;
+  const name = `${size} ${most} ${text}`, cachedText = shortened.get(name);
+  if (cachedText !== undefined) return cachedText;
   ruler.font = `${size}px ${FONT}`;
-  let found = text;
+  let result = text;
   if (ruler.measureText(text).width > most) {
     const characters = [...text];
     while (characters.length > 1 && ruler.measureText(`${characters.join("")}…`).width > most) characters.pop();
-    found = `${characters.join("")}…`;
+    result = `${characters.join("")}…`;
   }
   if (shortened.size > 20000) shortened.clear();
-  shortened.set(name, found);
-  return found;
+  shortened.set(name, result);
+  return result;
 }
 
-/** The room that the longest of these labels needs. @param {string[]} labels @param {number} font @param {number} [most] */
+/** The width of the longest of these labels, in pixels, at most `most`. @param {string[]} labels @param {number} font @param {number} [most] */
 export function widest(labels, font, most = LONGEST) {
   ruler.font = `${font}px ${FONT}`;
-  let found = 0;
-  for (const label of labels) found = Math.max(found, ruler.measureText(label.slice(0, 60)).width);
-  return Math.min(most, found);
+  let result = 0;
+  for (const label of labels) result = Math.max(result, ruler.measureText(label.slice(0, 60)).width);
+  return Math.min(most, result);
 }
 
-/** @param {View} view @param {number} size  pixels a cell @returns {Geometry} */
+/** @param {View} view @param {number} size  pixels per cell @returns {Geometry} */
 export function geometry(view, size) {
   const font = clamp(size - 0.5, 9.5, 13), slanted = size >= 17, wide = widest(view.columns.labels, font), isSampled = size < PITCH;
   const numbered = (/** @type {import("./types.js").Axis} */ { units }) => (isSampled ? Math.ceil(widest([` ${units.at(-1) ?? 0}`], font)) : 0);
@@ -65,51 +65,51 @@ export function geometry(view, size) {
   };
 }
 
-/** The words around a map, for the part of it that is seen. @param {View} view @param {Geometry} geo @param {Part} part @param {Lit | null} lit @returns {Mark[]} */
+/** The titles and labels around the visible part of a map. @param {View} view @param {Geometry} geo @param {Part} part @param {Lit | null} lit @returns {Mark[]} */
 export function marks(view, geo, { x, y, width, height }, lit) {
   const { size, font, left, top, slanted } = geo;
   /** @type {Mark[]} */
-  const found = [
+  const result = [
     { kind: "title", x: left, y: 13, text: view.lens.forms ? "to: contributing tokens (keys)" : "to: tokens attended to (keys)", anchor: "start" },
     { kind: "title", x: 12, y: top, text: view.lens.forms ? "from: receiving tokens (queries)" : "from: tokens that attend (queries)", anchor: "end", turn: -90 },
   ];
-  /** @param {"rows" | "columns"} axis @param {number} at @param {number} lies */
-  const label = (axis, at, lies) => {
+  /** @param {"rows" | "columns"} axis @param {number} at @param {number} index */
+  const label = (axis, at, index) => {
     /** @type {Mark["kind"]} */
-    const kind = lies === lit?.[axis] ? "lit" : view[axis].special[lies] ? "special" : "label";
-    const name = shorten(view[axis].labels[lies], font), text = geo.step > 1 ? `${name} ${view[axis].units[lies]}` : name;
-    if (axis === "rows") found.push({ kind, text, size: font, x: left - 7, y: top + at, anchor: "end", middle: true });
-    else if (slanted) found.push({ kind, text, size: font, x: left + at, y: top - 7, anchor: "start", turn: -45 });
-    else found.push({ kind, text, size: font, x: left + at, y: top - 6, anchor: "start", turn: -90, middle: true });
+    const kind = index === lit?.[axis] ? "lit" : view[axis].special[index] ? "special" : "label";
+    const name = shorten(view[axis].labels[index], font), text = geo.step > 1 ? `${name} ${view[axis].units[index]}` : name;
+    if (axis === "rows") result.push({ kind, text, size: font, x: left - 7, y: top + at, anchor: "end", middle: true });
+    else if (slanted) result.push({ kind, text, size: font, x: left + at, y: top - 7, anchor: "start", turn: -45 });
+    else result.push({ kind, text, size: font, x: left + at, y: top - 6, anchor: "start", turn: -90, middle: true });
   };
   for (const [axis, offset, extent] of /** @type {["rows" | "columns", number, number][]} */ ([["rows", y, height], ["columns", x, width]])) {
     const count = axis === "rows" ? view.Q : view.K, chosen = lit?.[axis] ?? null;
     const first = Math.max(0, Math.floor(offset / size)), last = Math.min(count - 1, Math.floor((offset + extent) / size));
-    for (let lies = first; lies <= last; lies++) {
-      const at = (lies + 0.5) * size - offset;
+    for (let index = first; index <= last; index++) {
+      const at = (index + 0.5) * size - offset;
       if (at < 0 || at > extent) continue;
-      const crowded = chosen !== null && lies !== chosen && Math.abs(lies - chosen) * size < PITCH;
-      if (lies === chosen || (lies % geo.step === 0 && !crowded)) label(axis, at, lies);
+      const crowded = chosen !== null && index !== chosen && Math.abs(index - chosen) * size < PITCH;
+      if (index === chosen || (index % geo.step === 0 && !crowded)) label(axis, at, index);
     }
   }
-  return found;
+  return result;
 }
 
 /** Sums of rows (right) and columns (below) as bars. @param {View} view @param {Geometry} geo @param {Part} part */
 export function bars(view, geo, part) {
-  const { size, left, top } = geo, found = [], thick = size >= 9 ? size - 1 : Math.max(1, size + 0.5);
+  const { size, left, top } = geo, result = [], thick = size >= 9 ? size - 1 : Math.max(1, size + 0.5);
   let most = 0;
-  for (const sum of view.got) most = Math.max(most, Math.abs(sum));
-  const whole = view.lens.shares ? 1 : Math.max(...view.left) || 1;
+  for (const sum of view.columnSums) most = Math.max(most, Math.abs(sum));
+  const longest = view.lens.shares ? 1 : Math.max(...view.rowSums) || 1;
   const right = left + Math.min(part.width, geo.width - part.x) + GAP, below = top + Math.min(part.height, geo.height - part.y) + GAP;
   for (let row = Math.floor(part.y / size); row < view.Q && row * size < part.y + part.height; row++) {
-    if (!view.signed) found.push({ x: right, y: top + row * size - part.y, width: Math.min(1, view.left[row] / whole) * BARS, height: thick, less: false });
+    if (!view.signed) result.push({ x: right, y: top + row * size - part.y, width: Math.min(1, view.rowSums[row] / longest) * BARS, height: thick, less: false });
   }
   for (let column = Math.floor(part.x / size); column < view.K && column * size < part.x + part.width; column++) {
-    const tall = most > 0 ? (Math.abs(view.got[column]) / most) * BARS : 0;
-    found.push({ x: left + column * size - part.x, y: below, width: thick, height: tall, less: view.got[column] < 0 });
+    const tall = most > 0 ? (Math.abs(view.columnSums[column]) / most) * BARS : 0;
+    result.push({ x: left + column * size - part.x, y: below, width: thick, height: tall, less: view.columnSums[column] < 0 });
   }
-  return found;
+  return result;
 }
 
 /** @param {CanvasRenderingContext2D} context @param {Mark} mark @param {Ink} ink */
@@ -126,7 +126,7 @@ export function write(context, mark, ink) {
 }
 
 /**
- * Draw a part of a map with its words and sums.
+ * Draw a part of a map with its labels and sums.
  * @param {CanvasRenderingContext2D} context @param {View} view @param {Geometry} geo @param {CanvasImageSource} image
  * @param {Ink} ink @param {Part} part @param {Lit | null} lit
  */
@@ -161,7 +161,7 @@ function drawLit(context, geo, ink, part, { rows, columns }) {
   const wide = Math.min(geo.width - part.x, part.width), tall = Math.min(geo.height - part.y, part.height);
   context.strokeStyle = context.fillStyle = ink.lit;
   context.lineWidth = 1.25;
-  if (size < 6) {  // two edges would hide what they frame
+  if (size < 6) {  // in small cells a frame would hide the cell, so fill instead
     context.globalAlpha = 0.3;
     if (rows !== null) context.fillRect(left, y, wide, Math.max(1, size));
     if (columns !== null) context.fillRect(x, top, Math.max(1, size), tall);

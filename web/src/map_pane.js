@@ -1,4 +1,4 @@
-// One large map on the screen: it scrolls, zooms, and says what is under the pointer or the arrow keys.
+// One large map on the screen. It scrolls and zooms, and reports the cell under the pointer or chosen by arrow keys.
 
 import { pixels, theme } from "./colour.js";
 import { clamp, make, roomBelow, roomWhole } from "./dom.js";
@@ -10,25 +10,25 @@ import { paint } from "./ramp.js";
 /** @typedef {{row: number, column: number}} Cell */
 
 const LARGEST_CELL = 44, SMALLEST_CELL = 0.1;
-const WORTH_SCROLLING = 24;  // cells up to this size may be larger than what the window shows before one scrolls
+const WORTH_SCROLLING = 24;  // pixels: cells may grow to this size even if the map then needs scrolling
 
 export class MapPane {
   /** @type {View | null} */ view = null;
   /** @type {import("./map.js").Geometry | null} */ geo = null;
   /** @type {HTMLCanvasElement | null} */ heat = null;
-  /** @type {number} pixels a side that the heat was made for */ fine = 0;
+  /** @type {number} the limit of pixels per side for which `heat` was drawn */ fine = 0;
   /** @type {number | null} */ zoom = null;
-  /** all of it, however small its cells become */
+  /** whether “Fit” was pressed: the map fits the window, however small its cells become */
   isFitted = false;
-  isAsked = false;
+  isRequested = false;
 
   /**
    * @param {HTMLElement} holder
    * @param {{cell: (cell: Cell | null, x: number, y: number) => void, choose: (cell: Cell) => void,
-   *   lit: () => import("./map.js").Lit | null}} told  what the pane tells, and asks
+   *   lit: () => import("./map.js").Lit | null}} callbacks  cell: the cell under the pointer; choose: a click; lit: asked for the row and column to highlight
    */
-  constructor(holder, told) {
-    this.told = told;
+  constructor(holder, callbacks) {
+    this.callbacks = callbacks;
     this.scroller = make("div", "scroller");
     this.canvas = make("canvas");
     this.spacer = make("div", "spacer");
@@ -36,14 +36,14 @@ export class MapPane {
     this.canvas.setAttribute("role", "img");
     this.scroller.append(this.canvas, this.spacer);
     holder.append(this.scroller);
-    this.canvas.addEventListener("pointermove", (event) => { if (!isResting()) told.cell(this.cellAt(event), event.clientX, event.clientY); });
-    for (const event of ["pointerleave", "blur"]) this.canvas.addEventListener(event, () => told.cell(null, 0, 0));
-    this.canvas.addEventListener("click", (event) => { const cell = this.cellAt(event); if (cell) told.choose(cell); });
+    this.canvas.addEventListener("pointermove", (event) => { if (!isResting()) callbacks.cell(this.cellAt(event), event.clientX, event.clientY); });
+    for (const event of ["pointerleave", "blur"]) this.canvas.addEventListener(event, () => callbacks.cell(null, 0, 0));
+    this.canvas.addEventListener("click", (event) => { const cell = this.cellAt(event); if (cell) callbacks.choose(cell); });
     this.canvas.addEventListener("keydown", (event) => this.move(event));
     this.scroller.addEventListener("scroll", () => this.redraw(), { passive: true });
   }
 
-  /** @param {View | null} view @param {string} name  for those who do not see it */
+  /** @param {View | null} view @param {string} name  for screen readers */
   show(view, name) {
     this.view = view;
     this.heat = null;
@@ -57,14 +57,14 @@ export class MapPane {
     if (!view || !scroller.parentElement) return;
     const room = scroller.parentElement.clientWidth, below = roomBelow(scroller), tall = Math.max(below, roomWhole());
     let size = LARGEST_CELL;
-    for (let tries = 0; tries < 3; tries++) {  // the labels' room depends on the cell, and the cell on it
+    for (let tries = 0; tries < 3; tries++) {  // the space for labels depends on the cell size and vice versa: iterate
       const trial = geometry(view, size), cellIn = (/** @type {number} */ height) => (height - trial.top - trial.bottom) / view.Q;
       size = Math.min((room - trial.left - trial.right) / view.K, Math.max(cellIn(below), Math.min(WORTH_SCROLLING, cellIn(tall))));
       size = clamp(size, !this.isFitted && Math.max(view.Q, view.K) <= 64 ? PITCH : SMALLEST_CELL, LARGEST_CELL);
     }
     if (this.zoom) size = clamp(size * this.zoom, SMALLEST_CELL, 60);
-    const grain = devicePixelRatio || 1;
-    if (size >= 4) size = Math.floor(size * grain) / grain;
+    const pixelRatio = devicePixelRatio || 1;
+    if (size >= 4) size = Math.floor(size * pixelRatio) / pixelRatio;
     const geo = (this.geo = geometry(view, size));
     const wide = geo.left + geo.width + geo.right, high = geo.top + geo.height + geo.bottom, height = Math.ceil(Math.min(tall, high));
     const spills = wide > room + 1 || high > height + 1;
@@ -73,34 +73,34 @@ export class MapPane {
     this.spacer.style.width = `${spills ? wide : 0}px`;
     this.spacer.style.height = `${spills ? high - scroller.clientHeight : 0}px`;
     const seen = { width: Math.min(room, wide, scroller.clientWidth), height: Math.min(height, scroller.clientHeight) };
-    canvas.width = Math.round(seen.width * grain);
-    canvas.height = Math.round(seen.height * grain);
+    canvas.width = Math.round(seen.width * pixelRatio);
+    canvas.height = Math.round(seen.height * pixelRatio);
     canvas.style.width = `${seen.width}px`;
     canvas.style.height = `${seen.height}px`;
     this.redraw();
   }
 
   redraw() {
-    if (this.isAsked) return;
-    this.isAsked = true;
+    if (this.isRequested) return;
+    this.isRequested = true;
     requestAnimationFrame(() => {
-      this.isAsked = false;
+      this.isRequested = false;
       const context = this.canvas.getContext("2d"), { view, geo } = this;
       if (!view || !geo || !context) return;
-      const grain = devicePixelRatio || 1, fine = geo.size * grain >= 1 ? 4096 : Math.ceil(Math.max(view.Q, view.K) * geo.size * grain);
-      if (!this.heat || this.fine !== fine) {  // cells that share a pixel: it shows the largest of them
+      const pixelRatio = devicePixelRatio || 1, fine = geo.size * pixelRatio >= 1 ? 4096 : Math.ceil(Math.max(view.Q, view.K) * geo.size * pixelRatio);
+      if (!this.heat || this.fine !== fine) {  // if several cells share a pixel, it shows the largest
         this.heat = make("canvas");
         this.fine = fine;
         paint(this.heat, pixels(view, fine));
       }
       const paper = getComputedStyle(document.documentElement).getPropertyValue("--paper");
-      context.setTransform(grain, 0, 0, grain, 0, 0);
+      context.setTransform(pixelRatio, 0, 0, pixelRatio, 0, 0);
       context.clearRect(0, 0, this.canvas.width, this.canvas.height);
-      drawMap(context, view, geo, this.heat, { ...INK[theme()], paper }, this.part(), this.told.lit());
+      drawMap(context, view, geo, this.heat, { ...INK[theme()], paper }, this.part(), this.callbacks.lit());
     });
   }
 
-  /** What of the map is seen. */
+  /** The visible part of the map. */
   part() {
     const geo = /** @type {import("./map.js").Geometry} */ (this.geo);
     return {
@@ -121,7 +121,7 @@ export class MapPane {
     return row < view.Q && column < view.K ? { row, column } : null;
   }
 
-  /** Where a cell is on the screen. @param {Cell} cell */
+  /** The position of a cell's centre on the screen. @param {Cell} cell */
   placeOf({ row, column }) {
     const { geo } = this, box = this.canvas.getBoundingClientRect();
     if (!geo) return { x: box.left, y: box.top };
@@ -136,7 +136,7 @@ export class MapPane {
   move(event) {
     const by = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
     const { view, geo, scroller } = this;
-    if (event.key === "Enter" && this.at) return this.told.choose(this.at);
+    if (event.key === "Enter" && this.at) return this.callbacks.choose(this.at);
     if (!by || !view || !geo || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     const row = clamp((this.at?.row ?? -by[0]) + by[0], 0, view.Q - 1), column = clamp((this.at?.column ?? -by[1]) + by[1], 0, view.K - 1);
@@ -147,10 +147,10 @@ export class MapPane {
       clamp(scroller.scrollTop, (row + 1) * geo.size - seen.height, row * geo.size),
     );
     const { x, y } = this.placeOf(this.at);
-    this.told.cell(this.at, x, y);
+    this.callbacks.cell(this.at, x, y);
   }
 
-  /** @param {number | null} by  null: as large as fits */
+  /** @param {number | null} by  factor; null: fit to the window */
   zoomBy(by) {
     if (!this.geo) return;
     const before = this.geo.size, seen = this.part(), middle = [seen.x + seen.width / 2, seen.y + seen.height / 2];

@@ -1,4 +1,4 @@
-// What maps are called: in the grid, above a drawing, below it, and as a file.
+// Names of maps: in the grid, above and below a drawing, and in file names.
 
 import { answers } from "./asking.js";
 import { fullOf } from "./colour.js";
@@ -7,9 +7,9 @@ import { address, full, isOfTokens, shortName } from "./heads.js";
 import { state } from "./state.js";
 
 /** @typedef {import("./types.js").Model} Model */
-/** @typedef {{name: string, model: string, at: number, view: import("./types.js").View}} Shown  `at`: which of the panes it is in */
+/** @typedef {{name: string, model: string, at: number, view: import("./types.js").View}} Shown  a displayed map; `at` is the index of its pane */
 
-/** A head by its address, a token map by its layer and, where there are several, its form. @param {Model} model @param {import("./types.js").Place} place */
+/** The address of a head, or the layer (and form, if there are several) of a token map. @param {Model} model @param {import("./types.js").Place} place */
 export function nameOf(model, { layer, head }) {
   const lens = answers.a?.lens;
   if (!isOfTokens(model, state.lens) || !lens?.forms) return address(model, state.stack, layer, head);
@@ -17,24 +17,24 @@ export function nameOf(model, { layer, head }) {
   return `${lens.name}: ${stack}${lens.layers?.[layer] ?? `layer ${layer}`}${form}`;
 }
 
-/** Whose maps the pane `at` shows: a model's, or what one has more than the other. @param {Model[]} models @param {number} at */
+/** The model whose maps pane `at` shows, or “b minus a”. @param {Model[]} models @param {number} at */
 export function modelOf(models, at) {
   if (state.show === "difference") return models.map(shortName).reverse().join(" minus ");
   return shortName(models[state.show === "both" ? at : state.show === "b" ? 1 : 0] ?? models[0]);
 }
 
-/** Of the mean of a layer: which heads it is of, where some are off. @param {Model} model @param {import("./types.js").Place} place */
+/** A note on the mean of a layer if some of its heads are off: over how many heads it is. @param {Model} model @param {import("./types.js").Place} place */
 export function meanOf(model, { layer, head }) {
   if (head !== "mean") return "";
-  const heads = model.stacks.find(({ name }) => name === state.stack)?.layers.find((one) => one.layer === layer)?.heads ?? [];
-  const on = heads.filter((one) => !state.off.has(full(state.stack, layer, one)));
+  const heads = model.stacks.find(({ name }) => name === state.stack)?.layers.find((entry) => entry.layer === layer)?.heads ?? [];
+  const on = heads.filter((entry) => !state.off.has(full(state.stack, layer, entry)));
   return on.length < heads.length && on.length ? `of the ${on.length} of ${heads.length} heads that are on` : "";
 }
 
 const HIDDEN = { special: "special tokens", punctuation: "punctuation", itself: "diagonal" };
 const hidden = () => Object.entries(HIDDEN).filter(([name]) => state[/** @type {"special"} */ (name)]).map(([, text]) => text);
 
-/** What is on show, without saying of which heads: what is hidden, and how. @param {import("./types.js").Lens} lens @param {boolean} signed @param {string} scale */
+/** The parts of a caption after the head: lens, units, hidden tokens, colour scale. @param {import("./types.js").Lens} lens @param {boolean} signed @param {string} scale */
 function howShown(lens, signed, scale) {
   const hides = hidden();
   return [
@@ -49,15 +49,15 @@ function howShown(lens, signed, scale) {
 /** @param {Model[]} models @param {Shown[]} shown */
 export function caption(models, shown) {
   const { view } = shown[0], most = fullOf(view), top = most === 1 ? "1" : digits(most, !view.lens.shares || view.signed);
-  const names = [...new Set(shown.map((one) => one.name))], mean = meanOf(models[0], state.heads[0]);
+  const names = [...new Set(shown.map((map) => map.name))], mean = meanOf(models[0], state.heads[0]);
   return [
-    ...(models.length > 1 ? [[...new Set(shown.map((one) => one.model))].join(" and ")] : []),
+    ...(models.length > 1 ? [[...new Set(shown.map((map) => map.model))].join(" and ")] : []),
     (state.view === "arcs" ? names.join(", ") : names[0]) + (mean ? ` ${mean}` : ""),
     ...howShown(view.lens, view.signed, `${view.signed ? `−${top}` : "0"}\u00a0to\u00a0${top}`),
   ].join(" · ");
 }
 
-/** Of the sheet of all heads. @param {Model[]} models @param {number} count  of panes @param {import("./types.js").Lens} lens */
+/** The caption of a sheet of all heads. @param {Model[]} models @param {number} count  of panes @param {import("./types.js").Lens} lens */
 export function captionOfAll(models, count, lens) {
   const top = lens.full === 1 ? "1" : digits(lens.full, !lens.shares || lens.signed), names = Array.from({ length: count }, (_, at) => modelOf(models, at));
   const scale = state.range === "head" ? "0 to the largest weight of each map" : `${lens.signed ? `−${top}` : "0"}\u00a0to\u00a0${top}`;
@@ -65,16 +65,16 @@ export function captionOfAll(models, count, lens) {
   return [names.join(" and "), `${lens.forms ? "all maps" : "all heads"}${models[0].stacks.length > 1 ? ` of the ${state.stack}` : ""}`, text, ...howShown(lens, lens.signed, scale)].join(" · ");
 }
 
-/** Whether rows are stretched to 1 after something was hidden. @param {boolean} signed */
+/** Whether rows are renormalised to 1 because something is hidden. @param {boolean} signed */
 export const isRenormalised = (signed) => hidden().length > 0 && state.renormalise && !signed;
 
-/** Of a table of all heads, which is the same whatever is hidden, without its ending. @param {string[]} models @param {string} name */
+/** The name of a table of all heads, without extension. Display options are not part of it, since they do not change the table. @param {string[]} models @param {string} name */
 export const fileOfTable = (models, name) => fileSafe([...models.map((model) => model.slice(0, 40)), name, ...(state.lens === "raw" ? [] : [state.lens])]);
 
 /** @param {string[]} parts */
 const fileSafe = (parts) => parts.join("-").replace(/[^\w.]+/g, "-").replace(/^-+|-+$/g, "");
 
-/** Of what is saved, without its ending. @param {string[]} models  none: a saved page is of one, and says so itself @param {string} name @param {boolean} isOfForms */
+/** The name of a saved drawing, without extension. @param {string[]} models  empty in a saved page, which is about one model @param {string} name @param {boolean} isOfForms */
 export function fileOf(models, name, isOfForms) {
   const parts = [...models.map((model) => model.slice(0, 40)), name, ...(state.heads.length ? [state.view] : []), state.level];
   if (state.lens !== "raw" && (!isOfForms || !state.heads.length)) parts.push(state.lens);

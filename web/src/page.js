@@ -1,4 +1,4 @@
-// The page: the view with its choices, keys and address, over answers from wherever they come.
+// Starts a page: display options, keyboard, address bar. Answers come from a server (explorer) or from the page itself (saved page).
 
 import { answers, ask, asking, isPending } from "./asking.js";
 import { onTheme, theme } from "./colour.js";
@@ -15,11 +15,11 @@ import { readView, unknownParts, writeHash, writeView } from "./url.js";
 
 /** @typedef {import("./types.js").Live} Live */
 
-const ASKED_AGAIN = ["text", "second", "off", "lens", "show"];
+const REQUEST_FIELDS = ["text", "second", "off", "lens", "show"];  // a change of one of these requires new answers
 
 /**
  * @param {import("./types.js").Model[]} models @param {import("./types.js").Attend} attend
- * @param {Live | null} live  what a page has whose models can be asked; null: a saved one
+ * @param {Live | null} live  the parts of the page that need a running server; null in a saved page
  */
 export function startPage(models, attend, live) {
   const [model] = models, stage = new Stage(models, live, failed);
@@ -33,10 +33,10 @@ export function startPage(models, attend, live) {
   }
 
   function render() {
-    const better = settled(live);
-    if (better) {
+    const correction = correctionOf(live);
+    if (correction) {
       isSettling = true;
-      change(better);
+      change(correction);
       isSettling = false;
       return;
     }
@@ -53,29 +53,29 @@ export function startPage(models, attend, live) {
 
   /** @param {boolean} isNewPage */
   function write(isNewPage) {
-    const given = new URLSearchParams();
-    live?.write(given);
-    writeView(given, model);
-    writeHash(given, isNewPage);
+    const parameters = new URLSearchParams();
+    live?.write(parameters);
+    writeView(parameters, model);
+    writeHash(parameters, isNewPage);
   }
 
   listen((changed) => {
     hold();
     if (!isReading) {
       if (!isSettling && changed.size) $("ignored").hidden = true;
-      write(!isSettling && changed.has("heads") && !(heads.length === state.heads.length && heads.every((one, at) => samePlace(one, state.heads[at]))));
+      write(!isSettling && changed.has("heads") && !(heads.length === state.heads.length && heads.every((place, at) => samePlace(place, state.heads[at]))));
     }
     heads = state.heads;
-    if (ASKED_AGAIN.some((name) => changed.has(name))) ask(models, live?.isEmpty() ? null : attend, render);
+    if (REQUEST_FIELDS.some((name) => changed.has(name))) ask(models, live?.isEmpty() ? null : attend, render);
     else render();
   });
   const read = () => {
-    const given = new URLSearchParams(location.hash.slice(1)), unknown = unknownParts(given, model, live !== null);
+    const parameters = new URLSearchParams(location.hash.slice(1)), unknown = unknownParts(parameters, model, live !== null);
     isReading = true;
-    change({ ...readView(given, model), text: model.example.text, second: model.example.second, off: parsed(model, model.off ?? ""), ...live?.read(given) });
+    change({ ...readView(parameters, model), text: model.example.text, second: model.example.second, off: parsed(model, model.off ?? ""), ...live?.read(parameters) });
     isReading = false;
     $("ignored").hidden = !unknown.length;
-    $("ignored").textContent = unknown.length ? `Not in ${shortName(model)}, so ignored in the address: ${unknown.join("; ")}.` : "";
+    $("ignored").textContent = unknown.length ? `Ignored in the address, because ${shortName(model)} does not have them: ${unknown.join("; ")}.` : "";
     if (unknown.length) write(false);
   };
   for (const event of ["popstate", "hashchange"]) addEventListener(event, read);
@@ -88,8 +88,8 @@ export function startPage(models, attend, live) {
   read();
 }
 
-/** What is to be chosen instead of a stack or heads that the answer does not have; null: it has them. @param {Live | null} live */
-function settled(live) {
+/** The change of state needed because the answer lacks the chosen stack or some chosen heads; null if it has all of them. @param {Live | null} live */
+function correctionOf(live) {
   const answer = state.show === "b" ? answers.b : answers.a;
   if (!answer || asking.isAsking || answer.question.lens !== state.lens || live?.lacksTarget()) return null;
   const [first] = Object.keys(answer.sides);
@@ -112,21 +112,21 @@ function startButtons(stage, failed) {
   for (const [id, act] of Object.entries(acts)) $(id).addEventListener("click", act);
 }
 
-/** Dark or light: as the system says, or as chosen here. @param {() => void} redraw */
+/** Dark or light theme: the system's, until the user chooses one. @param {() => void} redraw */
 function startTheme(redraw) {
   const root = document.documentElement;
   try {
-    const kept = localStorage.getItem("headscope-theme");
-    if (kept) root.dataset.theme = kept;
+    const stored = localStorage.getItem("headscope-theme");
+    if (stored) root.dataset.theme = stored;
   } catch { /* a browser without storage follows the system */ }
-  const turn = () => {
+  const switchTheme = () => {
     root.dataset.theme = theme() === "dark" ? "light" : "dark";
     try {
       localStorage.setItem("headscope-theme", root.dataset.theme);
-    } catch { /* it then lasts as long as the page */ }
+    } catch { /* without storage the choice lasts as long as the page */ }
     redraw();
   };
-  $("theme").addEventListener("click", turn);
+  $("theme").addEventListener("click", switchTheme);
   onTheme(redraw);
 }
 
@@ -138,16 +138,16 @@ function keysOf(stage) {
     { key: "Escape", shown: "Esc", what: "back to all heads", act: () => { if (state.heads.length) leave(stage); } },
     { key: "[", shown: "[", what: "previous head", act: () => stage.step(-1) },
     { key: "]", shown: "]", what: "next head", act: () => stage.step(1) },
-    { key: "a", shown: "A", what: "show the head as a map or as arcs", act: flip("view", "map", "arcs") },
-    { key: "w", shown: "W", what: "tokens or whole words", act: flip("level", "tokens", "words") },
+    { key: "a", shown: "A", what: "switch between map and arcs", act: flip("view", "map", "arcs") },
+    { key: "w", shown: "W", what: "switch between tokens and words", act: flip("level", "tokens", "words") },
     { key: "s", shown: "S", what: "hide or show special tokens", act: flip("special", false, true) },
-    { key: "d", shown: "D", what: "what a token attends to, or what attends to it", act: flip("direction", "to", "by") },
-    { key: "t", shown: "T", what: "dark or light theme", act: () => $("theme").click() },
+    { key: "d", shown: "D", what: "switch between what a token attends to and what attends to it", act: flip("direction", "to", "by") },
+    { key: "t", shown: "T", what: "switch between dark and light theme", act: () => $("theme").click() },
     { key: "?", shown: "?", what: "this help", act: () => $("show-help").click() },
   ];
 }
 
-/** Back to the grid, with the focus on the head one came from. @param {Stage} stage */
+/** Close the open head; the focus goes to its thumbnail in the grid. @param {Stage} stage */
 function leave(stage) {
   const [place] = state.heads;
   change({ heads: [], token: null });

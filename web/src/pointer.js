@@ -1,6 +1,7 @@
-// Whether the pointer moves, or the page under it. After a change of the page what comes to lie under a resting pointer was not asked for.
+// Whether the pointer moved, or only the page under it. When the page changes, new elements come to lie under a resting pointer;
+// their pointer events are then not meant by the user.
 
-/** @type {{x: number, y: number} | null} where it was last */
+/** @type {{x: number, y: number} | null} its last position */
 let last = null;
 let isHeld = false;
 
@@ -12,8 +13,8 @@ for (const name of ["pointerover", "pointermove", "pointerdown"]) {
   }, { capture: true, passive: true });
 }
 
-/** The page has changed: what the pointer lies on counts again once it has moved. */
+/** The page has changed: ignore what lies under the pointer until it moves. */
 export const hold = () => { isHeld = last !== null; };
 
-/** Nothing is meant by where the pointer lies. */
+/** Whether the pointer has not moved since the page changed. */
 export const isResting = () => isHeld;

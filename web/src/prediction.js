@@ -1,4 +1,4 @@
-// The model's prediction, and how the heads that are off change it.
+// Shows the model's prediction, and how it changes without the heads that are off.
 
 import { button, fixed, isolated, make, placesFor } from "./dom.js";
 import { change, state } from "./state.js";
@@ -9,29 +9,29 @@ import { change, state } from "./state.js";
 
 const MOST_ROWS = 6;
 const percent = (/** @type {number} */ share) => (share > 0 && share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`);
-/** A change with as many digits as it needs; where six do not show it there is none. @param {number} by @param {number} [least] @param {number} [most] */
-function moved(by, least = 3, most = 6) {
-  const places = placesFor(by, least, most);
-  return places === null ? "no change" : `${by < 0 ? "−" : "+"}${Math.abs(by).toFixed(places)}`;
+/** A signed change with as many decimals as it needs, or “no change” if `most` decimals do not show it. @param {number} difference @param {number} [least] @param {number} [most] */
+function moved(difference, least = 3, most = 6) {
+  const places = placesFor(difference, least, most);
+  return places === null ? "no change" : `${difference < 0 ? "−" : "+"}${Math.abs(difference).toFixed(places)}`;
 }
 
 /**
- * @param {HTMLElement} holder @param {Model} model @param {Answer} answer @param {string} title  of this model, where there are two
- * @param {import("./translating.js").Translation | null} translated  the model's own translation, where it is wanted
- * @param {boolean} isFirst  of two models one is enough to say what their numbers mean
+ * @param {HTMLElement} holder @param {Model} model @param {Answer} answer @param {string} title  name of the model; "" if there is only one
+ * @param {import("./translating.js").Translation | null} translated  the model's own translation, if requested
+ * @param {boolean} isFirst  only the first of two models gets the explanations
  */
 export function drawPrediction(holder, model, answer, title, translated, isFirst) {
-  const said = answer.prediction, parts = [];
+  const prediction = answer.prediction, parts = [];
   if (title) parts.push(make("h3", "", title));
-  if (said.kind === "classifier") parts.push(...classes(said));
-  else if (said.kind === "masked") parts.push(...masks(said, model));
-  else if (said.kind === "causal") parts.push(...nextToken(said.rows));
-  else if (said.kind === "translation") parts.push(...translation(said, translated));
-  else parts.push(...similarity(said, isFirst));
+  if (prediction.kind === "classifier") parts.push(...classes(prediction));
+  else if (prediction.kind === "masked") parts.push(...masks(prediction, model));
+  else if (prediction.kind === "causal") parts.push(...nextToken(prediction.rows));
+  else if (prediction.kind === "translation") parts.push(...translation(prediction, translated));
+  else parts.push(...similarity(prediction, isFirst));
   holder.replaceChildren(...parts);
 }
 
-/** @param {string} text @param {Row[] | null} [turned]  what was most likely, and what is now */
+/** @param {string} text @param {Row[] | null} [turned]  the most likely token or class before and now, if they differ */
 function heading(text, turned = null) {
   const line = make("p", "said", text);
   if (turned) line.append(make("span", "turned", `changed: ${turned.map(({ name }) => isolated(name)).join(" → ")}`));
@@ -40,53 +40,53 @@ function heading(text, turned = null) {
 
 /** @param {Row[]} rows */
 function candidates(rows) {
-  const found = table(rows, true);
-  found.classList.add("candidates");
-  return found;
+  const rowsTable = table(rows, true);
+  rowsTable.classList.add("candidates");
+  return rowsTable;
 }
 
-/** @param {{what: string, rows: Row[]}} said */
+/** @param {{what: string, rows: Row[]}} prediction */
 function classes({ what, rows }) {
   if (what === "number") return [heading("Model output"), figure(rows[0].before, rows[0].after)];
   const now = (/** @type {Row} */ row) => row.after ?? row.before;
-  const sorted = [...rows].sort((one, two) => now(two) - now(one)), before = [...rows].sort((one, two) => two.before - one.before)[0];
+  const sorted = [...rows].sort((a, b) => now(b) - now(a)), before = [...rows].sort((a, b) => b.before - a.before)[0];
   const turned = sorted[0].name !== before.name && what === "one";
   const parts = [heading(what === "one" ? "Probability of each class" : "Probability of each class, independent of the others", turned ? [before, sorted[0]] : null), table(sorted.slice(0, MOST_ROWS), true)];
   if (rows.length > MOST_ROWS) parts.push(make("p", "remark", `and ${rows.length - MOST_ROWS} more classes`));
   return parts;
 }
 
-/** The candidates with the largest probability, before or now. @param {Row[]} rows */
+/** The candidates with the largest probability before or now, sorted by the probability now. @param {Row[]} rows */
 function likeliest(rows) {
   const most = (/** @type {Row} */ { before, after }) => Math.max(before, after ?? 0), now = (/** @type {Row} */ { before, after }) => after ?? before;
-  return [...rows].sort((one, two) => most(two) - most(one)).slice(0, MOST_ROWS).sort((one, two) => now(two) - now(one));
+  return [...rows].sort((a, b) => most(b) - most(a)).slice(0, MOST_ROWS).sort((a, b) => now(b) - now(a));
 }
 
 /** @param {Row[]} rows */
 function nextToken(rows) {
-  const top = (/** @type {(row: Row) => number} */ of) => [...rows].sort((one, two) => of(two) - of(one))[0];
+  const top = (/** @type {(row: Row) => number} */ of) => [...rows].sort((a, b) => of(b) - of(a))[0];
   const before = top((row) => row.before), now = top((row) => row.after ?? row.before);
   return [heading("Probability of the next token", now.name === before.name ? null : [before, now]), candidates(likeliest(rows))];
 }
 
-/** @param {{masks: {token: number, rows: Row[]}[]}} said @param {Model} model */
-function masks({ masks: found }, model) {
-  if (!found.length) {
+/** @param {{masks: {token: number, rows: Row[]}[]}} prediction @param {Model} model */
+function masks({ masks: masked }, model) {
+  if (!masked.length) {
     const hint = make("p", "remark", "Write ");
     hint.append(make("code", "", model.mask_token ?? "the mask token"), " in the text to see which tokens the model predicts there.");
     return [heading("Masked tokens"), hint];
   }
-  return found.flatMap(({ token, rows }) => [heading(found.length > 1 ? `Mask at token ${token}` : "Predictions for the mask"), candidates(likeliest(rows))]);
+  return masked.flatMap(({ token, rows }) => [heading(masked.length > 1 ? `Mask at token ${token}` : "Predictions for the mask"), candidates(likeliest(rows))]);
 }
 
-/** @param {{before: number | null, after: number | null, rows: Row[]}} said @param {import("./translating.js").Translation | null} translated */
-function translation(said, translated) {
+/** @param {{before: number | null, after: number | null, rows: Row[]}} prediction @param {import("./translating.js").Translation | null} translated */
+function translation(prediction, translated) {
   const parts = [];
-  if (said.before === null) parts.push(make("p", "remark", "Add a target to see its probability and the decoder’s attention."));
+  if (prediction.before === null) parts.push(make("p", "remark", "Add a target to see its probability and the decoder’s attention."));
   else {
-    parts.push(heading("Log-probability of the target (nats)"), figure(said.before, said.after));
-    const moved = said.rows.filter((row) => row.after !== null && Math.abs(row.after - row.before) >= 0.1)
-      .sort((one, two) => Math.abs((two.after ?? 0) - two.before) - Math.abs((one.after ?? 0) - one.before)).slice(0, 4);
+    parts.push(heading("Log-probability of the target (nats)"), figure(prediction.before, prediction.after));
+    const moved = prediction.rows.filter((row) => row.after !== null && Math.abs(row.after - row.before) >= 0.1)
+      .sort((a, b) => Math.abs((b.after ?? 0) - b.before) - Math.abs((a.after ?? 0) - a.before)).slice(0, 4);
     if (moved.length) {
       parts.push(heading("Tokens with the largest change"), table(moved, false));
       parts.push(make("p", "remark", "Log-probability in nats: the longer the bar, the less likely the token. The line marks the value with all heads on."));
@@ -94,7 +94,7 @@ function translation(said, translated) {
   }
   const wish = button("small", "Generate translation", () => change({ translates: !state.translates }));
   wish.setAttribute("aria-pressed", String(translated !== null));
-  wish.title = translated ? "The translation is updated with text and switches; press to stop" : "Translate the text by beam search; updated with text and switches";
+  wish.title = translated ? "The translation follows the text and the switches. Press to remove it." : "Translate the text by beam search. The translation then follows the text and the switches.";
   return [...parts, wish, ...(translated ? translatedParts(translated) : [])];
 }
 
@@ -116,7 +116,7 @@ function translatedParts({ said, trouble, isStale }) {
   return [holder];
 }
 
-/** @param {{of: string, before: number, after: number | null}} said @param {boolean} isFirst */
+/** @param {{of: string, before: number, after: number | null}} prediction @param {boolean} isFirst */
 function similarity({ of, before, after }, isFirst) {
   const hint = (/** @type {string} */ text) => (isFirst ? [make("p", "remark", text)] : []);
   if (of === "pair") return [heading("Cosine similarity of the two texts"), figure(before, after), ...hint("Each text is embedded by itself; the maps show both texts read as a pair.")];
@@ -124,14 +124,14 @@ function similarity({ of, before, after }, isFirst) {
   return [heading("Cosine similarity to the embedding with all heads on"), figure(1, after)];
 }
 
-/** One number, large, and what it was. @param {number} before @param {number | null} after */
+/** One large number and, if heads are off, its change and its value with all heads on. @param {number} before @param {number | null} after */
 function figure(before, after) {
   const line = make("p", "figure");
   const places = after === null ? 3 : placesFor(after - before, 3) ?? 3;
   line.append(make("b", "", fixed(after ?? before, places)));
   if (after === null) return line;
   line.append(make("span", "delta", moved(after - before)));
-  if (placesFor(after - before, 3) !== null) line.append(make("span", "remark", `was ${fixed(before, places)}`));
+  if (placesFor(after - before, 3) !== null) line.append(make("span", "remark", `all heads on: ${fixed(before, places)}`));
   return line;
 }
 
@@ -140,17 +140,19 @@ function alarm(text) {
   return make("p", "alarm", text);
 }
 
-/** Probabilities as bars: filled is the value now, the line the one with all heads on. @param {Row[]} rows @param {boolean} isShare */
+/** Values as bars: the filled bar is the value now, the line is the value with all heads on. @param {Row[]} rows @param {boolean} isShare  values are probabilities; otherwise log-probabilities */
 function table(rows, isShare) {
-  const found = make("table", "shares"), has = rows.some(({ after }) => after !== null);
+  const result = make("table", "shares"), has = rows.some(({ after }) => after !== null);
   const most = isShare ? 1 : Math.max(...rows.flatMap(({ before, after }) => [Math.abs(before), Math.abs(after ?? 0)]), 1e-9);
   const written = (/** @type {number} */ value) => (isShare ? percent(value) : fixed(value, 3));
   if (has) {
-    const head = found.createTHead().insertRow();
+    const head = result.createTHead().insertRow();
     for (const name of ["", "", "now", "all on", isShare ? "change (pp)" : "change"]) head.append(make("th", "", name));
+    head.cells[2].title = "With the heads off that are off now";
+    head.cells[3].title = "With all heads on";
     head.cells[4].title = isShare ? "Percentage points" : "";
   }
-  const body = found.createTBody();
+  const body = result.createTBody();
   for (const { name, before, after } of rows) {
     const row = body.insertRow(), now = after ?? before, label = row.insertCell(), bar = row.insertCell(), value = row.insertCell();
     label.textContent = name;
@@ -166,13 +168,13 @@ function table(rows, isShare) {
     bar.append(track);
     value.textContent = written(now);
     if (has) {
-      const old = row.insertCell(), delta = row.insertCell(), by = after === null ? 0 : after - before;
+      const old = row.insertCell(), delta = row.insertCell(), difference = after === null ? 0 : after - before;
       old.className = "old";
       old.textContent = written(before);
       delta.className = "delta";
-      delta.textContent = isShare ? moved(100 * by, 1, 4) : moved(by);
-      row.classList.toggle("changed", Math.abs(by) >= (isShare ? 0.01 : 0.1));
+      delta.textContent = isShare ? moved(100 * difference, 1, 4) : moved(difference);
+      row.classList.toggle("changed", Math.abs(difference) >= (isShare ? 0.01 : 0.1));
     }
   }
-  return found;
+  return result;
 }

@@ -2,7 +2,7 @@
 
 /** @typedef {number[]} Rgb  three numbers, 0 to 255 */
 
-/** @param {string} hex  as in #1f5fa6 @returns {Rgb} */
+/** @param {string} hex  such as #1f5fa6 @returns {Rgb} */
 export const channels = (hex) => [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16));
 
 /** @param {Rgb} rgb */

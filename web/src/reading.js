@@ -1,4 +1,4 @@
-// The text beside the map: where a token looks, who looks at it, and the largest weights as numbers.
+// The text next to the open map: what a token attends to, or which tokens attend to it, and the largest weights as numbers.
 
 import { css, inkOn, shade } from "./colour.js";
 import { $, clamp, digits, isolated, make } from "./dom.js";
@@ -9,15 +9,15 @@ import { change, state } from "./state.js";
 
 const RANKED = 8;
 
-/** @typedef {{model: string, view: View}} Told  a view, and whose it is */
+/** @typedef {{model: string, view: View}} ModelView  a view, and the name of its model */
 
 /** @type {View | null} */
 let view = null;
-/** @type {Told[]} where two models are beside each other, the view of each; the first is the one that the text shows */
-let told = [];
+/** @type {ModelView[]} the view of each displayed model; the text shows the first */
+let shownViews = [];
 /** @type {{rows: HTMLElement[], columns: HTMLElement[]}} */
 let spans = { rows: [], columns: [] };
-/** @type {number | null} a place on the source axis, while the pointer is over the text */
+/** @type {number | null} index on the source axis of the token under the pointer */
 let hovered = null;
 /** @type {import("./map_pane.js").Cell | null} */
 let cell = null;
@@ -25,7 +25,7 @@ let cell = null;
 const isTo = () => state.direction === "to";
 const source = () => /** @type {View} */ (view)[isTo() ? "rows" : "columns"];
 
-/** The unit whose weights are shown: under the pointer, else the chosen one, else the first that is a word. */
+/** The index of the token or word whose weights are shown: the one under the pointer, else the selected one, else the first that is not special. */
 function sourcePlace() {
   if (!view) return null;
   if (cell) return isTo() ? cell.row : cell.column;
@@ -35,7 +35,7 @@ function sourcePlace() {
   return axis.labels.length ? Math.max(0, axis.special.indexOf(false)) : null;
 }
 
-/** What the map is to light up. @returns {import("./map.js").Lit | null} */
+/** The row and column to highlight in the map. @returns {import("./map.js").Lit | null} */
 export function lit() {
   if (cell) return { rows: cell.row, columns: cell.column };
   const place = sourcePlace();
@@ -43,10 +43,10 @@ export function lit() {
   return isTo() ? { rows: place, columns: null } : { rows: null, columns: place };
 }
 
-/** @param {Told[]} next */
+/** @param {ModelView[]} next */
 export function showReading(next) {
   hold();
-  told = next;
+  shownViews = next;
   view = next[0]?.view ?? null;
   hovered = cell = null;
   $("texts").replaceChildren();
@@ -55,7 +55,7 @@ export function showReading(next) {
     $("asked").textContent = $("remark").textContent = "";
     return;
   }
-  $("rankings").replaceChildren(...told.map(({ model }, at) => rankingOf(told.length > 1 ? model : "", at)));
+  $("rankings").replaceChildren(...shownViews.map(({ model }, at) => rankingOf(shownViews.length > 1 ? model : "", at)));
   spans.rows = block(view.rows, "rows", view.self ? "" : "from (queries)");
   spans.columns = view.self ? spans.rows : block(view.columns, "columns", "to (keys)");
   shadeTexts();
@@ -67,7 +67,7 @@ function block(axis, name, title) {
   if (title) box.append(make("h3", "", title));
   flow.dir = axis.rtl ? "rtl" : "ltr";
   flow.dataset.axis = name;
-  const found = axis.labels.map((label, at) => {
+  const units = axis.labels.map((label, at) => {
     const continues = axis.joined[at], span = make("span", "unit", continues ? label.replace(/^(##|·)/, "") || label : label);
     span.classList.toggle("special", axis.special[at]);
     span.classList.toggle("joined", continues);
@@ -76,11 +76,11 @@ function block(axis, name, title) {
     span.dataset.place = String(at);
     return span;
   });
-  flow.append(...found);
+  flow.append(...units);
   flow.classList.toggle("fixed", !view?.self && (name === "rows") !== isTo());
   box.append(flow);
   $("texts").append(box);
-  return found;
+  return units;
 }
 
 /** @param {import("./map_pane.js").Cell | null} next */
@@ -102,10 +102,10 @@ function shadeTexts() {
     if (span.style.background) span.style.background = span.style.color = "";
     span.classList.remove("source");
   }
-  const bodies = [...$("rankings").querySelectorAll("tbody")], asked = $("asked");
-  asked.replaceChildren();
+  const bodies = [...$("rankings").querySelectorAll("tbody")], question = $("asked");
+  question.replaceChildren();
   if (place === null) {
-    asked.textContent = "All tokens are hidden.";
+    question.textContent = "All tokens are hidden.";
     for (const body of bodies) body.replaceChildren();
     $("remark").textContent = "";
     return;
@@ -120,16 +120,16 @@ function shadeTexts() {
   sources[place].classList.add("source");
   if (cell) reveal(sources[place]);
   const name = make("b", "", isolated(source().labels[place]));
-  if (told.length > 1) asked.append(make("span", "remark", `${told[0].model}: `));
-  if (view.lens.forms || !view.lens.shares) asked.append(name, isTo() ? " receives from" : " contributes to");
-  else if (view.signed) asked.append("Change: ", name, isTo() ? " attends to" : " is attended to by");
-  else asked.append(name, isTo() ? " attends to" : " is attended to by");
+  if (shownViews.length > 1) question.append(make("span", "remark", `${shownViews[0].model}: `));
+  if (view.lens.forms || !view.lens.shares) question.append(name, isTo() ? " receives from" : " contributes to");
+  else if (view.signed) question.append("Change: ", name, isTo() ? " attends to" : " is attended to by");
+  else question.append(name, isTo() ? " attends to" : " is attended to by");
   rank(bodies[0], view, weights);
-  told.slice(1).forEach((other, at) => rankOther(bodies[at + 1], other.view, source().first[place]));
+  shownViews.slice(1).forEach((other, at) => rankOther(bodies[at + 1], other.view, source().first[place]));
   $("remark").textContent = remark(view, place, weights);
 }
 
-/** @param {string} model  whose it is, where there are two @param {number} at */
+/** @param {string} model  name of the model; "" if there is only one @param {number} at */
 function rankingOf(model, at) {
   const table = make("table", "ranking"), columns = make("colgroup");
   table.createCaption().textContent = model || "largest weights";
@@ -141,7 +141,7 @@ function rankingOf(model, at) {
   return table;
 }
 
-/** The same token's weights in another model, where that reads the same tokens. @param {HTMLTableSectionElement} body @param {View} other @param {number} token */
+/** Rank the same token's weights in another model; nothing is shown if the other model has another token there. @param {HTMLTableSectionElement} body @param {View} other @param {number} token */
 function rankOther(body, other, token) {
   const axis = other[isTo() ? "rows" : "columns"], place = axis.of[token] ?? -1, isSame = axis.labels[place] === source().labels[source().of[token]];
   if (place >= 0 && isSame) rank(body, other, weightsFrom(other, place));
@@ -165,41 +165,42 @@ function rank(body, shown, weights) {
     const [label, position, bar, number] = body.rows[place].cells, ink = /** @type {HTMLElement} */ (bar.firstChild);
     label.textContent = target.labels[at];
     position.textContent = String(target.units[at]);
+    position.title = "Position in the text, counted from 0";
     ink.style.width = `${(100 * size(at)) / size(order[0])}%`;
     ink.classList.toggle("less", weights[at] < 0);
     number.textContent = digits(weights[at], !shown.lens.shares);
   });
 }
 
-/** Bring a word of a long text into its box, without moving the page. @param {HTMLElement} span */
+/** Scroll a word of a long text into view within its box, without scrolling the page. @param {HTMLElement} span */
 function reveal(span) {
   const flow = /** @type {HTMLElement} */ (span.parentElement), box = flow.getBoundingClientRect(), word = span.getBoundingClientRect();
   if (word.top < box.top || word.bottom > box.bottom) flow.scrollTop += word.top - box.top - box.height / 2;
 }
 
-/** What the numbers of a token sum to, and what of that is hidden. @param {View} shown @param {number} place @param {Float32Array} weights */
-function remark({ signed, lens, whole, left, got, K }, place, weights) {
+/** The sum of a token's weights, and how much of it is hidden. @param {View} shown @param {number} place @param {Float32Array} weights */
+function remark({ signed, lens, rowTotals, rowSums, columnSums, K }, place, weights) {
   const { shares, forms } = lens, sumText = (/** @type {number} */ sum) => (shares ? sum.toFixed(2).replace("-", "−") : digits(sum, true));
   const isDifference = signed && shares;
   if (!isTo()) {
-    const sum = weights.reduce((total, weight) => total + weight, 0), mean = got.reduce((total, one) => total + one, 0) / K;
+    const sum = weights.reduce((total, weight) => total + weight, 0), mean = columnSums.reduce((total, one) => total + one, 0) / K;
     if (isDifference) return `Column sum: ${sumText(sum)}.`;
     return `Column sum: ${sumText(sum)} over ${weights.length} ${state.level} (mean of all columns: ${sumText(mean)}).`;
   }
   if (isDifference) return "";
-  const all = whole[place], isOne = shares && Math.abs(all - 1) < 0.02;  // what rounding leaves of a row that sums to 1
+  const all = rowTotals[place], isOne = shares && Math.abs(all - 1) < 0.02;  // a row that sums to 1, apart from rounding
   const sum = isOne ? "" : `Row sum: ${sumText(all)}. `;
   if (!(state.special || state.punctuation || state.itself)) return sum.trim();
-  if (signed) return `${sum}Hidden: ${sumText(all - left[place])} of it.`;
-  const gone = clamp(1 - left[place] / (isOne ? 1 : all || 1), 0, 1), what = forms ? "the row is hidden" : "its attention goes to hidden tokens";
+  if (signed) return `${sum}Hidden: ${sumText(all - rowSums[place])} of it.`;
+  const gone = clamp(1 - rowSums[place] / (isOne ? 1 : all || 1), 0, 1), what = forms ? "the row is hidden" : "its attention goes to hidden tokens";
   if (!state.renormalise) return `${sum}${percent(gone)} of ${what}.`;
-  if (left[place] === 0) return `All of ${what}; nothing is left to renormalise.`;
+  if (rowSums[place] === 0) return `All of ${what}; nothing is left to renormalise.`;
   return `${sum}${percent(gone)} of ${what}. The other ${percent(1 - gone)} is rescaled to 1${gone > 0.9 ? ", which also magnifies rounding errors." : "."}`;
 }
 
 const percent = (/** @type {number} */ share) => (share > 0 && share < 0.005 ? "less than 1 %" : share < 1 && share > 0.995 ? "more than 99 %" : `${Math.round(100 * share)} %`);
 
-/** @param {() => void} redraw  called when another token is looked at */
+/** @param {() => void} redraw  called when the pointer moves to another token */
 export function startReading(redraw) {
   const placeOf = (/** @type {Event} */ event) => {
     const span = /** @type {HTMLElement} */ (event.target).closest?.(".unit"), axis = span?.parentElement?.dataset.axis;
@@ -220,5 +221,5 @@ export function startReading(redraw) {
   });
 }
 
-/** The token that a cell of the map stands for, on the side that is asked. @param {import("./map_pane.js").Cell} at */
+/** The token of a cell of the map, on the source axis. @param {import("./map_pane.js").Cell} at */
 export const tokenOf = (at) => source().first[isTo() ? at.row : at.column];

@@ -1,4 +1,4 @@
-/** The server said no, or nothing at all (status 0). */
+/** The server answered with an error status, or did not answer (status 0). */
 export class Refused extends Error {
   /** @param {number} status @param {string} message */
   constructor(status, message) {

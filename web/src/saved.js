@@ -1,4 +1,4 @@
-// A page that was saved, or stands in a notebook: the view over the answers it holds.
+// Entry point of a saved page, also in a notebook. All answers are embedded in it.
 
 import { $ } from "./dom.js";
 import { attendIn } from "./embedded.js";

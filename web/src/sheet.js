@@ -1,4 +1,4 @@
-// Drawings side by side on one sheet, with what they are above and how to read them below: as SVG or as PNG, always on white.
+// Exported sheets, as SVG or PNG on white: drawings side by side with titles above, and below them a colour scale and a caption.
 
 import { hex, legendTexts } from "./colour.js";
 import { quoteField } from "./csv.js";
@@ -8,13 +8,13 @@ import { FONT, INK, ruler, write } from "./map.js";
 /**
  * @typedef {{width: number, height: number, paint: (context: CanvasRenderingContext2D) => void, shapes: () => Element[]}} Drawing
  * @typedef {{title: string, drawing: Drawing}} Panel
- * @typedef {{colour: string, text: string}} Key  what a colour of lines stands for
+ * @typedef {{colour: string, text: string}} Key  an entry of the legend of arc colours
  * @typedef {object} Sheet
- * @property {string} file  its name, without the ending
- * @property {string} line  what all of it is
+ * @property {string} file  name without extension
+ * @property {string} line  caption
  * @property {Panel[]} panels
  * @property {Key[]} keys
- * @property {{signed: boolean, full: number | null} | null} scale  of colours; null: there is none
+ * @property {{signed: boolean, full: number | null} | null} scale  colour scale, or null
  */
 /** @typedef {import("./map.js").Mark} Mark */
 
@@ -26,7 +26,7 @@ function widthOf(text, size = 12) {
   return ruler.measureText(text).width;
 }
 
-/** Where everything stands. @param {Sheet} sheet */
+/** The layout of a sheet. @param {Sheet} sheet */
 function plan({ line, panels, keys, scale }) {
   const titled = panels.some(({ title }) => title), top = EDGE + (titled ? TITLE : 0);
   let x = EDGE;
@@ -50,7 +50,7 @@ function plan({ line, panels, keys, scale }) {
   return { placed, dots, bar, width, height };
 }
 
-/** @param {Sheet} sheet @param {ReturnType<typeof plan>} where @returns {Mark[]} */
+/** @param {Sheet} sheet @param {ReturnType<typeof plan>} layout @returns {Mark[]} */
 function marks({ line, scale }, { placed, dots, bar, height }) {
   const texts = scale ? legendTexts(scale.signed, scale.full) : [];
   const ends = /** @type {const} */ ([[EDGE, texts[0], "start"], [EDGE + 80, texts[2], "middle"], [EDGE + 160, texts[4], "end"]]);
@@ -62,7 +62,7 @@ function marks({ line, scale }, { placed, dots, bar, height }) {
   ];
 }
 
-/** The colour scale in steps. @param {Sheet} sheet */
+/** The colour scale as rectangles. @param {Sheet} sheet */
 function steps({ scale }) {
   const from = scale?.signed ? 0 : 255;
   return scale ? Array.from({ length: STEPS }, (_, at) => ({ x: EDGE + at * 2.5, fill: hex(from + Math.round((at / (STEPS - 1)) * (510 - from))) })) : [];
@@ -70,70 +70,70 @@ function steps({ scale }) {
 
 /** @param {Sheet} sheet */
 export function savePng(sheet) {
-  const where = plan(sheet), { width, height } = where, canvas = make("canvas"), grain = Math.min(2, 8000 / Math.max(width, height));
-  canvas.width = width * grain;
-  canvas.height = height * grain;
+  const layout = plan(sheet), { width, height } = layout, canvas = make("canvas"), pixelRatio = Math.min(2, 8000 / Math.max(width, height));
+  canvas.width = width * pixelRatio;
+  canvas.height = height * pixelRatio;
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.scale(grain, grain);
+  context.scale(pixelRatio, pixelRatio);
   context.fillStyle = INK.light.paper;
   context.fillRect(0, 0, width, height);
-  for (const { drawing, x, y } of where.placed) {
+  for (const { drawing, x, y } of layout.placed) {
     context.save();
     context.translate(x, y);
     drawing.paint(context);
     context.restore();
   }
-  for (const { colour, x, y } of where.dots) {
+  for (const { colour, x, y } of layout.dots) {
     context.fillStyle = colour;
     context.fillRect(x, y, 10, 10);
   }
   for (const { x, fill } of steps(sheet)) {
     context.fillStyle = fill;
-    context.fillRect(x, where.bar, 3, 8);
+    context.fillRect(x, layout.bar, 3, 8);
   }
-  for (const mark of marks(sheet, where)) write(context, mark, INK.light);
+  for (const mark of marks(sheet, layout)) write(context, mark, INK.light);
   canvas.toBlob((blob) => { if (blob) download(blob, `${sheet.file}.png`); }, "image/png");
 }
 
 /** @param {Sheet} sheet */
 export function saveSvg(sheet) {
-  const where = plan(sheet), { width, height } = where, svg = svgTag("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": FONT });
+  const layout = plan(sheet), { width, height } = layout, svg = svgTag("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": FONT });
   svg.append(svgTag("title", {}, sheet.line), svgTag("rect", { width, height, fill: INK.light.paper }));
-  for (const { drawing, x, y } of where.placed) {
+  for (const { drawing, x, y } of layout.placed) {
     const group = svgTag("g", { transform: `translate(${x} ${y})` });
     group.append(...drawing.shapes());
     svg.append(group);
   }
-  for (const { colour, x, y } of where.dots) svg.append(svgTag("rect", { x, y, width: 10, height: 10, fill: colour }));
-  for (const { x, fill } of steps(sheet)) svg.append(svgTag("rect", { x, y: where.bar, width: 3, height: 8, fill }));
-  svg.append(...written(marks(sheet, where)));
+  for (const { colour, x, y } of layout.dots) svg.append(svgTag("rect", { x, y, width: 10, height: 10, fill: colour }));
+  for (const { x, fill } of steps(sheet)) svg.append(svgTag("rect", { x, y: layout.bar, width: 3, height: 8, fill }));
+  svg.append(...written(marks(sheet, layout)));
   download(new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" }), `${sheet.file}.svg`);
 }
 
-/** @param {Mark[]} found */
-export const written = (found) => found.map((mark) => svgTag("text", {
+/** @param {Mark[]} textMarks */
+export const written = (textMarks) => textMarks.map((mark) => svgTag("text", {
   fill: INK.light[mark.kind], "font-size": mark.size ?? 12, "text-anchor": mark.anchor, ...(mark.kind === "lit" ? { "font-weight": 650 } : {}),
   transform: `translate(${mark.x} ${mark.y})${mark.turn ? ` rotate(${mark.turn})` : ""}`,
   ...(mark.middle ? { "dominant-baseline": "central" } : {}),
 }, mark.text));
 
-/** One field of a table; text that a spreadsheet would take for a formula is marked as text by an apostrophe. @param {string | number} value */
+/** One field of a CSV table. Text that a spreadsheet would run as a formula gets an apostrophe in front. @param {string | number} value */
 function field(value) {
   const text = String(value), safe = typeof value === "string" && text.length > 1 && /^[=+\-@]/.test(text) ? `'${text}` : text;
   return quoteField(safe);
 }
 
-/** @param {string} file @param {Iterable<(string | number)[]>} rows  the first names the columns */
+/** @param {string} file @param {Iterable<(string | number)[]>} rows  the first row has the column names */
 export function saveTable(file, rows) {
   /** @type {Map<string | number, string>} */
-  const known = new Map();  // the same few words stand in thousands of rows
+  const quoted = new Map();  // cache of quoted fields: the same few texts occur in thousands of rows
   const lines = [];
   for (const row of rows) {
     lines.push(row.map((value) => {
-      const there = typeof value === "string" ? known.get(value) : String(value);
+      const there = typeof value === "string" ? quoted.get(value) : String(value);
       if (there !== undefined) return there;
       const made = field(value);
-      known.set(value, made);
+      quoted.set(value, made);
       return made;
     }).join(","));
   }

@@ -1,10 +1,10 @@
-// What is on show: the grids, and the head that is open.
+// The main part of the page: the grids, and the open head with its panes.
 
 import { ArcsPane } from "./arcs.js";
 import { asking, isPending, sources } from "./asking.js";
 import { axesOf, viewOf } from "./axes.js";
 import { HEAD_COLOURS, drawLegend, fullOf, theme } from "./colour.js";
-import { explain } from "./controls.js";
+import { explain, legendName } from "./controls.js";
 import { $, button, digits, isolated, make } from "./dom.js";
 import { indices } from "./grid.js";
 import { Grids } from "./grids.js";
@@ -19,7 +19,7 @@ import { change, samePlace, state } from "./state.js";
 /** @typedef {import("./map_pane.js").Cell} Cell */
 
 export class Stage {
-  /** @type {import("./naming.js").Shown[]} what the panes show, for exports */ shown = [];
+  /** @type {import("./naming.js").Shown[]} the maps in the panes; exports use them, too */ shown = [];
   headRun = 0;
   drawnHead = "";
 
@@ -56,20 +56,20 @@ export class Stage {
     return isOfTokens(this.model, state.lens);
   }
 
-  /** The maps on show; none while a lens of another kind is waited for. */
+  /** The sources of the displayed maps; none while waiting for an answer if the lens changed between heads and token maps. */
   sources() {
     return sources().filter(({ answer }) => (answer.lens.forms !== null) === this.isOfTokens);
   }
 
-  /** What one of the panes shows. @param {number} at */
+  /** The maps in one of the panes. @param {number} at */
   inPane(at) {
-    return this.shown.filter((one) => one.at === at);
+    return this.shown.filter((map) => map.at === at);
   }
 
   /** @param {Place} place @param {boolean} isAdded */
   open(place, isAdded) {
     if (!isAdded || !state.heads.length) return change({ heads: [place] });
-    const others = state.heads.filter((one) => !samePlace(one, place));
+    const others = state.heads.filter((other) => !samePlace(other, place));
     change({ heads: others.length < state.heads.length ? others : [...state.heads, place], view: "arcs" });
   }
 
@@ -80,37 +80,39 @@ export class Stage {
   }
 
   render() {
-    const found = this.sources(), isOpen = state.heads.length > 0;
+    const shownSources = this.sources(), isOpen = state.heads.length > 0;
     $("main").dataset.view = isOpen ? "head" : "overview";
     $("head").hidden = !isOpen;
-    const isThere = found.length > 0 && Boolean(found[0].answer.sides[state.stack]);
+    const isThere = shownSources.length > 0 && Boolean(shownSources[0].answer.sides[state.stack]);
     $("over").classList.toggle("unseen", isOpen || !isThere);
     $("refused").hidden = isThere || asking.trouble === null || asking.isAsking;
     $("refused").textContent = asking.trouble ?? "";
     if (!isThere && !isPending()) explain(null);
-    this.grids.render(found);
+    this.grids.render(shownSources);
     const run = ++this.headRun;
-    if (isOpen) this.renderHead(found, run).catch(this.failed);
+    if (isOpen) this.renderHead(shownSources, run).catch(this.failed);
     else {
       this.shown = [];
       $("tip").hidden = true;
       delete document.documentElement.dataset.head;
-      this.renderLegend(found[0], run).catch(this.failed);
+      this.renderLegend(shownSources[0], run).catch(this.failed);
     }
   }
 
-  /** Of the grid. @param {import("./types.js").Source | undefined} source @param {number} run */
+  /** Draw the colour scale of the grid. @param {import("./types.js").Source | undefined} source @param {number} run */
   async renderLegend(source, run) {
     const lens = source && source.answer.sides[state.stack] ? await lensOf(source, state.stack) : null;
-    if (run === this.headRun) drawLegend($("legend"), Boolean(lens?.signed), state.range === "head" ? null : lens?.full ?? 1);
+    if (run !== this.headRun) return;
+    $("legend-name").textContent = source ? legendName(source.answer.lens) : "";
+    drawLegend($("legend"), Boolean(lens?.signed), state.range === "head" ? null : lens?.full ?? 1);
   }
 
-  /** @param {import("./types.js").Source[]} found @param {number} run */
-  async renderHead(found, run) {
+  /** @param {import("./types.js").Source[]} shownSources @param {number} run */
+  async renderHead(shownSources, run) {
     const { stack, heads } = state, isArcs = state.view === "arcs";
     this.renderBar();
     this.live?.drawOpen(this.model, heads[0], this.isOfTokens);
-    const isThere = found.length > 0 && Boolean(found[0].answer.sides[stack]), isNothing = !isThere && !isPending();
+    const isThere = shownSources.length > 0 && Boolean(shownSources[0].answer.sides[stack]), isNothing = !isThere && !isPending();
     $("head").classList.toggle("waiting", !isThere && !isNothing);
     $("head").classList.toggle("nothing", isNothing);
     if (!isThere) {
@@ -118,28 +120,29 @@ export class Stage {
       showReading([]);
       return drawLegend($("legend"), false, 1);
     }
-    const wanted = found.flatMap((source, at) => (isArcs ? heads : heads.slice(0, 1)).filter((place) => isIn(source, place)).map((place) => ({ source, place, at })));
-    const now = JSON.stringify([wanted.map(({ source, place }) => [source.against?.id, source.answer.id, place]), stack]);
-    $("head").classList.toggle("behind", this.drawnHead !== now);
-    const views = await Promise.all(wanted.map(async ({ source, place, at }) => {
+    const maps = shownSources.flatMap((source, at) => (isArcs ? heads : heads.slice(0, 1)).filter((place) => isIn(source, place)).map((place) => ({ source, place, at })));
+    const content = JSON.stringify([maps.map(({ source, place }) => [source.against?.id, source.answer.id, place]), stack]);
+    $("head").classList.toggle("behind", this.drawnHead !== content);
+    const views = await Promise.all(maps.map(async ({ source, place, at }) => {
       const [maps, lens] = await Promise.all([layerOf(source, stack, place.layer), lensOf(source, stack)]);
       const axes = axesOf(source.answer.sides[stack], stack !== "cross", state);
       return { name: nameOf(this.model, place), model: modelOf(this.models, at), at, view: viewOf(maps, indices(maps, place), axes, state, lens) };
     }));
     if (run !== this.headRun) return;
     this.shown = views;
-    this.drawnHead = now;
+    this.drawnHead = content;
     $("head").classList.remove("behind");
-    explain(found[0].answer.lens);
-    this.showViews(isArcs, found.length);
-    showReading(found.map((_, at) => this.inPane(at)[0]).filter((one) => one !== undefined));
+    explain(shownSources[0].answer.lens);
+    this.showViews(isArcs, shownSources.length);
+    showReading(shownSources.map((_, at) => this.inPane(at)[0]).filter((map) => map !== undefined));
     if (!views.length) return;
     $("caption").textContent = caption(this.models, views);
+    $("legend-name").textContent = legendName(shownSources[0].answer.lens);
     drawLegend($("legend"), views[0].view.signed, fullOf(views[0].view));
-    document.documentElement.dataset.head = `${found.map(({ answer }) => answer.id).join(" ")} ${caption(this.models, views)}`;  // and here: the open head is
+    document.documentElement.dataset.head = `${shownSources.map(({ answer }) => answer.id).join(" ")} ${caption(this.models, views)}`;  // signal for tests: the open head is drawn
   }
 
-  /** @param {boolean} isArcs @param {number} count  of panes */
+  /** @param {boolean} isArcs @param {number} count  number of panes */
   showViews(isArcs, count) {
     $("tip").hidden = true;
     $("maps").hidden = $("zoom").hidden = isArcs;
@@ -157,23 +160,23 @@ export class Stage {
   }
 
   renderBar() {
-    const { heads, view } = state, [place] = heads, name = (/** @type {Place} */ one) => nameOf(this.model, one);
+    const { heads, view } = state, [place] = heads, name = (/** @type {Place} */ head) => nameOf(this.model, head);
     $("name").textContent = place.head === "mean" ? `${this.model.stacks.length > 1 ? `${state.stack} ` : ""}layer ${place.layer}, mean ${meanOf(this.model, place)}`.trim() : name(place);
     $("close").textContent = this.isOfTokens ? "← All maps" : "← All heads";
     $("chips").hidden = view !== "arcs";
     const colours = HEAD_COLOURS[theme()];
-    $("chips").replaceChildren(...heads.map((one, at) => {
-      const drop = () => change({ heads: heads.length > 1 ? heads.filter((other) => other !== one) : heads });
-      const chip = button("chip", name(one), drop), dot = make("i");
+    $("chips").replaceChildren(...heads.map((head, at) => {
+      const drop = () => change({ heads: heads.length > 1 ? heads.filter((other) => other !== head) : heads });
+      const chip = button("chip", name(head), drop), dot = make("i");
       dot.style.background = colours[at % colours.length];
       chip.prepend(dot);
-      chip.setAttribute("aria-label", `remove ${name(one)} from the arcs`);
+      chip.setAttribute("aria-label", `remove ${name(head)} from the arcs`);
       chip.disabled = heads.length === 1;
       return chip;
     }), make("span", "remark", heads.length > 1 ? "" : "Shift-click other heads in the grid to add them."));
   }
 
-  /** The chosen token, as an end of lines. @param {number} pane @returns {import("./arcs.js").End | null} */
+  /** The selected token as an end of arcs; null if it is hidden or none is selected. @param {number} pane @returns {import("./arcs.js").End | null} */
   chosenEnd(pane) {
     const axis = state.direction === "to" ? "rows" : "columns", view = this.inPane(pane)[0]?.view;
     const at = state.token === null || !view ? -1 : view[axis].of[state.token] ?? -1;
@@ -185,13 +188,13 @@ export class Stage {
     const [shown] = this.inPane(which), tip = $("tip"), [other] = this.inPane(1 - which);
     tip.hidden = cell === null || !shown;
     if (cell && shown) {
-      const { view } = shown, at = cell.row * view.K + cell.column, told = (/** @type {number} */ weight) => digits(weight, !view.lens.shares);
+      const { view } = shown, at = cell.row * view.K + cell.column, format = (/** @type {number} */ weight) => digits(weight, !view.lens.shares);
       const [pair, value, sums] = tip.children;
       pair.textContent = `${isolated(view.rows.labels[cell.row])} → ${isolated(view.columns.labels[cell.column])}`;
-      value.textContent = told(view.weights[at]);
-      const beside = other && state.show === "both" && other.view.weights.length === view.weights.length ? `${other.model} ${told(other.view.weights[at])} · ` : "";
-      const isStretched = isRenormalised(view.signed) && view.left[cell.row] > 0;
-      sums.textContent = `${beside}row sum ${isStretched ? `1 (${told(view.left[cell.row])} before renormalising)` : told(view.left[cell.row])} · column sum ${told(view.got[cell.column])}`;
+      value.textContent = format(view.weights[at]);
+      const beside = other && state.show === "both" && other.view.weights.length === view.weights.length ? `${other.model} ${format(other.view.weights[at])} · ` : "";
+      const isStretched = isRenormalised(view.signed) && view.rowSums[cell.row] > 0;
+      sums.textContent = `${beside}row sum ${isStretched ? `1 (${format(view.rowSums[cell.row])} before renormalising)` : format(view.rowSums[cell.row])} · column sum ${format(view.columnSums[cell.column])}`;
       const box = tip.getBoundingClientRect();
       tip.style.left = `${Math.max(4, x + 16 + box.width > innerWidth ? x - box.width - 12 : x + 16)}px`;
       tip.style.top = `${y + 18 + box.height > innerHeight ? y - box.height - 12 : y + 18}px`;
@@ -215,9 +218,9 @@ function boxIn(holder) {
   return { figure, title };
 }
 
-/** Whether an answer has this head: a cut model may not. @param {import("./types.js").Source} source @param {Place} place */
+/** Whether the answers of a source have this head; a pruned model may lack it. @param {import("./types.js").Source} source @param {Place} place */
 function isIn({ answer, against }, { layer, head }) {
-  const has = (/** @type {import("./types.js").Answer | null} */ one) => !one || [...one.summary.values()].some((told) => told.stack === state.stack && told.layer === layer && (head === "mean" || told.head === head));
+  const has = (/** @type {import("./types.js").Answer | null} */ answer) => !answer || [...answer.summary.values()].some((row) => row.stack === state.stack && row.layer === layer && (head === "mean" || row.head === head));
   return has(answer) && has(against);
 }
 

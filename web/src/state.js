@@ -1,4 +1,4 @@
-// What the user has chosen. Everything here can be kept in the address of the page; nothing else is.
+// The choices of the user. Exactly these are stored in the address of the page.
 
 /** Choices with a fixed set of values, the first of which is the default. */
 export const CHOICES = {
@@ -8,7 +8,7 @@ export const CHOICES = {
   direction: ["to", "by"],
   view: ["map", "arcs"],
 };
-/** Which answers are on show, where a model can be asked: the first model's, the second's, and how answers differ. */
+/** Which maps the explorer shows: of model a, of model b, of both, b minus a, or a now minus a with all heads on. */
 export const SHOWS = ["a", "b", "both", "difference", "change"];
 /** Choices that are on or off, off by default. */
 export const SWITCHES = ["special", "punctuation", "itself", "renormalise"];
@@ -16,12 +16,12 @@ export const SWITCHES = ["special", "punctuation", "itself", "renormalise"];
 /**
  * @typedef {object} State
  * @property {string} text
- * @property {string | null} second  the second text, or the target; null: there is none
+ * @property {string | null} second  the second text, or the target of a translation; null if there is none
  * @property {string} lens
  * @property {Set<string>} off  heads that are switched off, as stack.layer.head
  * @property {string} stack
- * @property {import("./types.js").Place[]} heads  the first is shown large, the others join it in the arcs
- * @property {number | null} token  the chosen token
+ * @property {import("./types.js").Place[]} heads  open heads; the map shows the first, the arcs show all
+ * @property {number | null} token  index of the selected token
  * @property {string} show
  * @property {string} level
  * @property {string} scale

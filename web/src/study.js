@@ -1,10 +1,10 @@
-// The study beside the live model: orders of the grid, the card of a head, examples from the corpus.
+// Results of a study in the explorer: orders of the grid, the card of a head, examples from the corpus.
 
 import * as api from "./api.js";
 import { $, button, fixed, make } from "./dom.js";
 import { address, full, shortName } from "./heads.js";
 import { change, state } from "./state.js";
-import { EXAMPLE_HEADINGS, formatInterval, formatNats, formatShare } from "./study_text.js";
+import { DIRECTIONS, EXAMPLE_HEADINGS, formatInterval, formatNats, formatShare } from "./study_text.js";
 
 /** @typedef {import("./types.js").StudyShape} StudyShape */
 /** @typedef {import("./types.js").StudyHead} StudyHead */
@@ -15,7 +15,7 @@ const heads = new Map();
 /** @type {Map<string, import("./types.js").Statistic>} */
 const statistics = new Map();
 
-/** The orders a study allows, with their names. @param {StudyShape | null} study @returns {[string, string][]} */
+/** The possible orders of the grid as [value, label]. @param {StudyShape | null} study @returns {[string, string][]} */
 export function orders(study) {
   if (!study) return [["layer", "layer"]];
   return [
@@ -30,43 +30,45 @@ export function orders(study) {
 const titleOf = (name) => statistics.get(name)?.title ?? name;
 
 export async function loadStudy() {
-  const said = await api.study("heads");
-  for (const one of said.statistics) statistics.set(one.name, one);
-  for (const one of said.heads) heads.set(full(one.stack, one.layer, one.head), one);
+  const content = await api.study("heads");
+  for (const statistic of content.statistics) statistics.set(statistic.name, statistic);
+  for (const entry of content.heads) heads.set(full(entry.stack, entry.layer, entry.head), entry);
 }
 
-/** Heads of this stack, as far as they are there, in the order that is asked for; null: by layer.
- * @param {string} stack @param {import("./types.js").StackShape | undefined} there @returns {import("./types.js").Group[] | null} */
-export function groups(stack, there) {
-  const isThere = (/** @type {StudyHead} */ { layer, head }) => there?.layers.some((one) => one.layer === layer && one.heads.includes(head));
-  const here = [...heads.values()].filter((one) => one.stack === stack && isThere(one));
+/** The heads of a stack that model and study have, grouped in the chosen order; null for the order by layer.
+ * @param {string} stack @param {import("./types.js").StackShape | undefined} shape @returns {import("./types.js").Group[] | null} */
+export function groups(stack, shape) {
+  const isThere = (/** @type {StudyHead} */ { layer, head }) => shape?.layers.some((row) => row.layer === layer && row.heads.includes(head));
+  const ofStack = [...heads.values()].filter((entry) => entry.stack === stack && isThere(entry));
   const places = (/** @type {StudyHead[]} */ some) => some.map(({ layer, head }) => ({ layer, head }));
-  if (state.order === "layer" || !here.length) return null;
-  if (state.order === "role") return grouped(here, (one) => one.roles[0] ?? "undetermined", (name) => (name === "undetermined" ? Infinity : 0), places);
-  if (state.order === "cluster") return grouped(here, (one) => (one.cluster === null ? "no cluster" : `cluster ${one.cluster}`), () => 0, places);
-  const value = (/** @type {StudyHead} */ one) => one.values[state.order]?.[0] ?? null, known = here.filter((one) => value(one) !== null);
-  if (!known.length) return null;
-  known.sort((one, two) => (value(two) ?? 0) - (value(one) ?? 0));
-  const rest = here.filter((one) => value(one) === null), notes = known.map((one) => number(value(one)));
-  return [{ title: `${titleOf(state.order)}, largest first`, places: places(known), notes }, ...(rest.length ? [{ title: "not measured", places: places(rest) }] : [])];
+  if (state.order === "layer" || !ofStack.length) return null;
+  if (state.order === "role") return grouped(ofStack, (entry) => entry.roles[0] ?? NO_ROLE, (name) => (name === NO_ROLE ? Infinity : 0), places);
+  if (state.order === "cluster") return grouped(ofStack, (entry) => (entry.cluster === null ? "no cluster" : `cluster ${entry.cluster}`), () => 0, places);
+  const value = (/** @type {StudyHead} */ entry) => entry.values[state.order]?.[0] ?? null, measured = ofStack.filter((entry) => value(entry) !== null);
+  if (!measured.length) return null;
+  measured.sort((a, b) => (value(b) ?? 0) - (value(a) ?? 0));
+  const rest = ofStack.filter((entry) => value(entry) === null), notes = measured.map((entry) => number(value(entry)));
+  return [{ title: `${titleOf(state.order)}, largest first`, places: places(measured), notes }, ...(rest.length ? [{ title: "not measured", places: places(rest) }] : [])];
 }
 
-/** @param {StudyHead[]} some @param {(one: StudyHead) => string} nameOf @param {(name: string) => number} rank @param {(some: StudyHead[]) => Place[]} places */
+/** @param {StudyHead[]} some @param {(entry: StudyHead) => string} nameOf @param {(name: string) => number} rank @param {(some: StudyHead[]) => Place[]} places */
 function grouped(some, nameOf, rank, places) {
   /** @type {Map<string, StudyHead[]>} */
-  const found = new Map();
-  for (const one of some) found.set(nameOf(one), [...(found.get(nameOf(one)) ?? []), one]);
-  return [...found].sort(([one, many], [two, others]) => rank(one) - rank(two) || others.length - many.length)
+  const byTitle = new Map();
+  for (const entry of some) byTitle.set(nameOf(entry), [...(byTitle.get(nameOf(entry)) ?? []), entry]);
+  return [...byTitle].sort(([title, many], [otherTitle, others]) => rank(title) - rank(otherTitle) || others.length - many.length)
     .map(([title, members]) => ({ title, places: places(members) }));
 }
 
 /** @param {string} head */
 export const rolesOf = (head) => heads.get(head)?.roles ?? [];
 
+const NO_ROLE = "no clear role";
+
 let run = 0;
 /**
  * The card of a head with its examples.
- * @param {import("./types.js").Model} model @param {StudyShape | null} study @param {Place | undefined} place @param {boolean} isOfTwo  there is another model, of which it is not
+ * @param {import("./types.js").Model} model @param {StudyShape | null} study @param {Place | undefined} place @param {boolean} isOfTwo  a second model is open, so the card names the model of the study
  */
 export async function drawCard(model, study, place, isOfTwo) {
   const now = ++run, holder = $("card");
@@ -75,13 +77,13 @@ export async function drawCard(model, study, place, isOfTwo) {
   const name = full(state.stack, place.layer, place.head);
   if (holder.dataset.head === name) return;
   holder.classList.add("behind");
-  const whose = isOfTwo ? `From the study of ${shortName({ name: study.model })}` : "From the study";
+  const heading = isOfTwo ? `From the study of ${shortName({ name: study.model })}` : "From the study";
   try {
     const [card, examples] = await Promise.all([api.study(`cards/${name}`), study.has_examples ? api.study(`examples/${name}`) : []]);
     if (now !== run) return;
     holder.dataset.head = name;
     holder.classList.remove("behind");
-    holder.replaceChildren(make("h3", "", whose), ...cardParts(model, card), ...exampleParts(examples, place));
+    holder.replaceChildren(make("h3", "", heading), ...cardParts(model, card), ...exampleParts(examples, place));
   } catch (reason) {
     if (now !== run) return;
     holder.classList.remove("behind");
@@ -94,13 +96,13 @@ const number = (/** @type {number | null} */ value) => (value === null ? "–" :
 /** @param {import("./types.js").Model} model @param {any} card */
 function cardParts(model, card) {
   const list = make("dl", "facts");
-  /** @param {string} name @param {(string | Node)[][]} lines  what is said of it, each a line */
+  /** @param {string} name @param {(string | Node)[][]} lines  contents of each line */
   const facts = (name, lines) => {
     if (lines.length) list.append(make("dt", "", name));
     for (const line of lines) {
-      const said = make("dd");
-      said.append(...line);
-      list.append(said);
+      const item = make("dd");
+      item.append(...line);
+      list.append(item);
     }
   };
   const roles = card.roles.map((/** @type {any} */ { role, value, low, high, baseline, sure, rule }) => {
@@ -108,11 +110,11 @@ function cardParts(model, card) {
     line.title = `${rule}${baseline === null ? "" : `; baseline ${formatShare(baseline)}`}${sure ? "" : "; the interval includes values below the threshold"}`;
     return [line];
   });
-  facts(roles.length > 1 ? "Roles" : "Role", roles.length ? roles : [["no clear role"]]);
-  facts("Relations", card.relations.map((/** @type {any} */ { relation, direction, accuracy, low, high, baseline }) => [`${relation}, ${direction}: ${formatInterval(accuracy, low, high)}, best offset ${formatShare(baseline)}`]));
+  facts(roles.length > 1 ? "Roles" : "Role", roles.length ? roles : [[NO_ROLE]]);
+  facts("Relations", card.relations.map((/** @type {any} */ { relation, direction, accuracy, low, high, baseline }) => [`${relation === "all" ? "all relations" : relation}, ${DIRECTIONS[direction] ?? direction}: ${formatInterval(accuracy, low, high)}, best fixed offset ${formatShare(baseline)}`]));
   for (const { what, text, after } of card.importance) facts(capital(what), [[`${text}${after}`]]);
   if (card.cluster !== null) {
-    const others = [...heads.values()].filter((one) => one.stack === state.stack && one.cluster === card.cluster).length - 1;
+    const others = [...heads.values()].filter((entry) => entry.stack === state.stack && entry.cluster === card.cluster).length - 1;
     facts("Cluster", [[`${card.cluster}, with ${others || "no"} other ${others === 1 ? "head" : "heads"}`]]);
   }
   if (card.twin) {
@@ -128,22 +130,22 @@ const capital = (/** @type {string} */ text) => text.charAt(0).toUpperCase() + t
 /** @typedef {{roles: string[], kind: string, words: string[], query: number, key: number, expected: number | null, weight: number | null, text: string,
  *   second: string | null, token: number | null, level: string, is_whole: boolean}} Example */
 
-/** By role, each with its typical and its counter examples. @param {Example[]} examples @param {Place} place */
+/** The examples grouped by role, and within a role by kind: typical, counterexamples. @param {Example[]} examples @param {Place} place */
 function exampleParts(examples, place) {
   if (!examples.length) return [];
   /** @type {Map<string, Example[]>} */
   const byRole = new Map();
-  for (const one of examples) {
-    const name = one.roles.join(", ");
-    byRole.set(name, [...(byRole.get(name) ?? []), one]);
+  for (const example of examples) {
+    const name = example.roles.join(", ");
+    byRole.set(name, [...(byRole.get(name) ?? []), example]);
   }
   const legend = make("p", "remark");
-  legend.append(make("b", "query", "query"), " attends most to ", make("mark", "", "key"), ...(examples.some(({ expected }) => expected !== null) ? ["; ", make("span", "expected", "expected by the rule")] : []));
+  legend.append(make("b", "query", "query"), " attends most to ", make("mark", "", "key"), ...(examples.some(({ expected }) => expected !== null) ? ["; ", make("span", "expected", "predicted by the role")] : []));
   return [
     make("h3", "", "Examples"), legend,
     ...[...byRole].flatMap(([name, some]) => [make("p", "of-role", name), ...[...new Set(some.map(({ kind }) => kind))].flatMap((kind) => {
       const list = make("ul", "examples");
-      list.append(...some.filter((one) => one.kind === kind).map((one) => exampleItem(one, place)));
+      list.append(...some.filter((example) => example.kind === kind).map((example) => exampleItem(example, place)));
       return [make("p", "kind", EXAMPLE_HEADINGS[kind] ?? kind), list];
     })]),
   ];

@@ -1,4 +1,4 @@
-// Numbers and headings of head cards, the same in the explorer and in a report.
+// Number formats and headings of head cards, shared by the explorer and the report.
 
 import { fixed } from "./dom.js";
 
@@ -12,3 +12,10 @@ export const formatNats = (/** @type {number} */ value) => `${fixed(value, value
 
 /** @type {Record<string, string>} headings of the examples of a role, by kind */
 export const EXAMPLE_HEADINGS = { typical: "typical", counter: "counterexamples" };
+
+/** @type {Record<string, string>} directions of relations, as in report/sections/relations.py */
+export const DIRECTIONS = {
+  dependent: "dependent → syntactic head",
+  governor: "syntactic head → dependent",
+  received: "syntactic head → dependent, compared over all words",
+};

@@ -1,4 +1,4 @@
-// Heads that are switched off: one set, with its past and its future.
+// The set of heads that are switched off, with undo and redo.
 
 import { $, button, make } from "./dom.js";
 import { parsed, quoted, written } from "./heads.js";
@@ -44,7 +44,7 @@ export function redo() {
 /** @param {LiveModel} model */
 export const command = (model) => model.prune_command.replace(/HEADS(?= --out small$)/, () => quoted(written(model, state.off)));
 
-/** @param {Model} model @param {number} total  heads the model has */
+/** @param {Model} model @param {number} total  number of heads of the model */
 export function drawSwitches(model, total) {
   const count = state.off.size, list = written(model, state.off);
   $("off").replaceChildren();
@@ -52,14 +52,14 @@ export function drawSwitches(model, total) {
     $("off").append(make("b", "", `${count} of ${total} heads off`), make("span", "list", list.replaceAll(",", ", ")));
     $("off").title = list;
   } else {
-    $("off").append(make("span", "remark", `All ${total} heads are on. Switch one off in the grid; the number of a layer or column switches all of its heads.`));
+    $("off").append(make("span", "remark", `All ${total} heads are on. Use the switches in the grid. A click on the number of a layer or column switches all of its heads.`));
     $("off").removeAttribute("title");
   }
   $("undo").disabled = !past.length;
   $("redo").disabled = !future.length;
   $("all-on").disabled = !count;
   $("copy").disabled = !count;
-  if (said !== situation()) $("copied").hidden = true;
+  if (saidIn !== situation()) $("copied").hidden = true;
 }
 
 /** @param {LiveModel} model @param {import("./types.js").Unimportant[]} unimportant */
@@ -79,15 +79,15 @@ export function startSwitches(model, unimportant) {
       await navigator.clipboard.writeText(text);
       say("Copied.", text);
     } catch {
-      say("Copy this:", text);
+      say("Copy this command:", text);
     }
   });
 }
 
 /** @type {number | undefined} */
-let later;
-/** What was said belongs to these heads, this text and this model. */
-let said = "";
+let timer;
+/** The situation in which the last message was shown; the message is hidden when the situation changes. */
+let saidIn = "";
 const situation = () => JSON.stringify([[...state.off], state.text, state.second, state.show]);
 
 /** @param {string} what @param {string} text */
@@ -95,7 +95,7 @@ function say(what, text) {
   const line = $("copied");
   line.replaceChildren(make("span", "", what), make("code", "", text));
   line.hidden = false;
-  said = situation();
-  clearTimeout(later);
-  later = setTimeout(() => { line.hidden = true; }, 12000);
+  saidIn = situation();
+  clearTimeout(timer);
+  timer = setTimeout(() => { line.hidden = true; }, 12000);
 }

@@ -1,4 +1,4 @@
-// The boxes one types into. What is typed is asked as soon as the typing rests.
+// The text boxes. A new text is sent when no key was pressed for a moment.
 
 import { asking } from "./asking.js";
 import { $ } from "./dom.js";
@@ -8,7 +8,7 @@ import { change, state } from "./state.js";
 
 const REST_MS = 220;
 /** @type {number | undefined} */
-let later;
+let timer;
 
 /** @param {Model} model */
 const isTranslation = (model) => model.stacks.some(({ name }) => name === "cross");
@@ -21,16 +21,16 @@ export function startTexts(model) {
   $("add-second").textContent = isTranslation(model) ? "+ target" : "+ second text";
   $("text").placeholder = "Type or paste a text";
   $("second").placeholder = isTranslation(model) ? "A translation: shows how likely it is, and the decoder’s attention" : "A second text, read as a pair with the first";
-  const typed = () => {
+  const onInput = () => {
     if (!asking.isTyped) {
       asking.isTyped = true;
       change({});
     }
-    clearTimeout(later);
-    later = setTimeout(commit, REST_MS);
+    clearTimeout(timer);
+    timer = setTimeout(commit, REST_MS);
   };
   for (const id of ["text", "second"]) {
-    $(id).addEventListener("input", () => { grow($(id)); typed(); });
+    $(id).addEventListener("input", () => { grow($(id)); onInput(); });
     $(id).addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) commit();
     });
@@ -52,9 +52,9 @@ export function startTexts(model) {
   addEventListener("resize", () => { grow($("text")); grow($("second")); });
 }
 
-/** Ask what was typed. */
+/** Use the text in the boxes now. */
 function commit() {
-  clearTimeout(later);
+  clearTimeout(timer);
   asking.isTyped = false;
   const second = state.second === null ? null : $("second").value;
   if ($("text").value !== state.text || second !== state.second) change({ text: $("text").value, second, token: null });
@@ -71,7 +71,7 @@ export function drawTexts(model) {
   $("add-second").hidden = state.second !== null || !model.takes_pair;
 }
 
-/** As high as its text, within reason; beside an open head, which needs the room, two lines. @param {HTMLTextAreaElement} box */
+/** Fit the height of a box to its text, up to a limit; two lines if a head is open, because the map needs the space. @param {HTMLTextAreaElement} box */
 function grow(box) {
   if (!box.offsetParent) return;
   box.style.height = "auto";

@@ -1,4 +1,4 @@
-// What two sentence encoders make of the same text: how alike their vectors are.
+// The cosine similarity of two sentence encoders' embeddings of the same text.
 
 import * as api from "./api.js";
 import { fixed, make } from "./dom.js";
@@ -6,23 +6,23 @@ import { shortName } from "./heads.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
 
-/** @type {{of: string, cosines: number[] | null | undefined}}  undefined: asked for */
-let known = { of: "", cosines: undefined };
+/** @type {{of: string, cosines: number[] | null | undefined}}  of: the questions; cosines: undefined while the request runs */
+let latest = { of: "", cosines: undefined };
 
 /** @param {import("./types.js").LiveModel[]} models @param {Answer | null} a @param {Answer | null} b @param {() => void} arrived @returns {HTMLElement[]} */
 export function together(models, a, b, arrived) {
   if (!a || !b || a.prediction.kind !== "encoder" || b.prediction.kind !== "encoder") return [];
-  if (a.question.text !== b.question.text || a.question.second !== b.question.second) return [];  // one is still waited for
+  if (a.question.text !== b.question.text || a.question.second !== b.question.second) return [];  // one of the answers is still missing
   const of = `${JSON.stringify(a.question)} ${JSON.stringify(b.question)}`;
-  if (known.of !== of) {
-    known = { of, cosines: undefined };
+  if (latest.of !== of) {
+    latest = { of, cosines: undefined };
     api.alike(a, b).then((cosines) => {
-      if (known.of !== of) return;
-      known.cosines = cosines;
+      if (latest.of !== of) return;
+      latest.cosines = cosines;
       arrived();
-    }, () => { if (known.of === of) known.of = ""; });
+    }, () => { if (latest.of === of) latest.of = ""; });
   }
-  const holder = make("div", "answer together"), numbers = known.cosines, names = models.map(shortName).join(" and ");
+  const holder = make("div", "answer together"), numbers = latest.cosines, names = models.map(shortName).join(" and ");
   holder.append(make("h3", "", "Both models"), make("p", "said", `Cosine similarity of the embeddings of ${names}`));
   if (numbers === undefined) holder.append(make("p", "remark", "…"));
   else if (numbers === null) holder.append(make("p", "remark", "The embeddings have different dimensions, so they cannot be compared."));

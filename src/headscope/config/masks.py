@@ -27,7 +27,7 @@ def check_mask(spec: str, option: str = "`mask`") -> None:
                 raise HeadscopeError("not there", where=file, expected=MASK_FILE)
             continue
         name, parameters, _ = split_mask(part)
-        check_choice(name, MASKS, where, "is no mask")
+        check_choice(name, MASKS, where, "is not a mask")
         read_parameters(parameters, MASKS[name], where)
 
 

@@ -1,1 +1,1 @@
-"""Files to batches: text, pairs, jsonl; the batch plan; words and pieces."""
+"""Input data: reads texts, pairs, tables, treebanks and coreference from files, tokenizes them and makes batches."""

@@ -1,7 +1,7 @@
-"""Padded batches of examples, in an order that depends only on the input.
+"""Makes padded batches of examples, in an order that depends only on the input.
 
-A window of examples at a time is encoded, sorted by length and split into batches, so that there is little padding
-and memory stays constant. Results do not depend on which sequences share a batch.
+WINDOW examples at a time are encoded, sorted by length and split into batches. This keeps padding small and memory
+constant. Results do not depend on which sequences share a batch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WINDOW = 1024
 def batches(
     encoder: Encoder, examples: Iterable[Example], *, batch_size: int = 32
 ) -> Iterator[Batch]:
-    """Padded batches of at most `batch_size` sequences, the longest first within each window of examples."""
+    """Padded batches of at most `batch_size` sequences; within each WINDOW of examples the longest come first."""
     remaining = iter(examples)
     start = 0
     while window := list(islice(remaining, WINDOW)):
@@ -61,7 +61,7 @@ def encode(
     Returns
     -------
     iterator of Batch
-        Sequences of similar length share a batch; `batch.indices` are the numbers of its texts.
+        Sequences of similar length share a batch; `batch.indices` are the indices of its texts.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def encode(
 
 
 def batch_of_texts(model: AttentionModel, texts: str | Iterable[str | tuple[str, str]]) -> Batch:
-    """One batch of one or several texts, in their order; a text that is too long is refused."""
+    """One batch of one or several texts, in their order; raises an error for a text that is too long."""
     examples = examples_of([texts] if isinstance(texts, str) else texts)
     if not examples:
         raise HeadscopeError("no text was given", where="texts", expected="one or more")

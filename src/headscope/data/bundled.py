@@ -14,22 +14,22 @@ TREEBANKS = {"ewt-sample": FOLDER / "ewt-sample.conllu.gz"}  # written by script
 
 
 def corpus_path(path: str | Path) -> str | Path:
-    """The path of a corpus: a bundled one by name, unless such a file exists here; else the path as given."""
+    """The path of a bundled corpus if `path` is its name and no such file exists here; otherwise `path`."""
     return bundled_path(path, BUNDLED, "corpus")
 
 
 def treebank_path(path: str | Path) -> str | Path:
-    """The path of a treebank: a bundled one by name, unless such a file exists here; else the path as given."""
+    """The path of a bundled treebank if `path` is its name and no such file exists here; otherwise `path`."""
     return bundled_path(path, TREEBANKS, "treebank")
 
 
 def source_path(path: str | Path) -> str | Path:
-    """The path of any input: a bundled corpus or treebank by name, unless such a file exists here; else as given."""
+    """The path of a bundled corpus or treebank if `path` is its name and no such file exists here; otherwise `path`."""
     return bundled_path(path, BUNDLED | TREEBANKS, "corpus or treebank")
 
 
 def bundled_path(path: str | Path, bundled: Mapping[str, Path], kind: str) -> str | Path:
-    """The bundled file of this name, unless such a file exists here; paths and stdin as given."""
+    """The bundled file of this name. Existing files, paths with a directory and stdin are returned as they are."""
     name = str(path)
     if Path(path).exists() or name == STDIN or Path(path).name != name:
         return path

@@ -1,9 +1,12 @@
-"""Documents with marked mentions of entities, from files in the style of CoNLL-2012.
+"""Documents with coreference: mentions of entities, from files in CoNLL-2012 format.
 
-Columns are document, part, number, word, tag (may be missing), any others, and coreference last: `(12|(0)` opens a
-mention of entity 12 and is a whole mention of entity 0; `-`, `_` or an empty cell is no mention. Such files do not mark
-the heads of mentions. They are found without a parse: the last word before the first of `, of in on at to with who
-which that` within the mention, else its last word; a possessive mark or punctuation at the end is skipped.
+The columns are document, part, word number, word, part-of-speech tag (may be missing), any others, and coreference
+last. In the last column, `(12` opens a mention of entity 12, `12)` closes it, and `(0)` is a mention of one word.
+Several marks are joined by `|`. A cell with `-`, `_` or nothing has no mark.
+
+Such files do not mark the head word of a mention. It is found by a rule, without a parse: the last word before the
+first of `, of in on at to with who which that` within the mention, else the last word of the mention. A possessive mark
+or punctuation at the end is skipped.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ COLUMNS = "document, part, number, word, … , coreference: at least 5 columns, 
 
 @dataclass(frozen=True)
 class Mention:
-    """Words start … end - 1 refer to `entity`. `head` is the number of the head word, counted like start and end."""
+    """Words `start` to `end - 1` refer to `entity`. `head` is the position of the head word."""
 
     start: int
     end: int
@@ -60,13 +63,13 @@ class Mention:
     kind: Kind
 
     def shift(self, by: int) -> Mention:
-        """The same mention with numbers of words shifted."""
+        """The same mention with all positions shifted."""
         return Mention(self.start + by, self.end + by, self.entity, self.head + by, self.kind)
 
 
 @dataclass(frozen=True)
 class Document:
-    """Sentences of words, and mentions by numbers of words in the document. tags: None if there are none."""
+    """Sentences of words, and mentions by word positions in the document. tags: None if the file has no tags."""
 
     name: str
     where: str
@@ -81,7 +84,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a document that the model reads at once; its mentions are numbered by the window's words."""
+    """A part of a document that fits into the model; positions in its mentions are relative to the window."""
 
     document: Document
     words: tuple[str, ...]
@@ -125,7 +128,7 @@ Lines = list[tuple[int, str]]
 
 
 def _documents(path: str | Path) -> Iterator[tuple[int, Lines]]:
-    """The first line number and the lines of each document; an unfinished document has no `#end` at its end."""
+    """The first line number and the lines of each document. An unfinished document lacks the `#end document` line."""
     start, lines = 0, Lines()
     for number, line in read_lines(path):
         begins, ends = line.startswith("#begin document"), line.startswith("#end document")
@@ -190,7 +193,7 @@ def _blocks(lines: Lines) -> Iterator[Lines]:
 
 
 class _Sentence:
-    """Words, tags and spans of one sentence; `before` is the number of its first word in the document."""
+    """Words, tags and mention spans of one sentence; `before` is the position of its first word in the document."""
 
     def __init__(self, path: str | Path, rows: Lines, before: int) -> None:
         self.words: list[str] = []
@@ -231,7 +234,7 @@ class _Sentence:
                 self._spans.append((start, last + 1, mark["entity"]))
 
     def _close(self, entity: str, where: str) -> int:
-        """Close the mention of this entity that was opened last; its first word."""
+        """Close the last opened mention of this entity, and return the position of its first word."""
         for i in reversed(range(len(self._open))):
             if self._open[i][0] == entity:
                 return self._open.pop(i)[1]
@@ -239,7 +242,7 @@ class _Sentence:
         raise _malformed(what, where, f'"({entity}" before it in the sentence')
 
     def mentions(self, has_tags: bool) -> list[Mention]:
-        """In the order of their words, an outer mention before those within it."""
+        """The mentions in the order of their first words; an outer mention comes before those within it."""
         mentions = []
         for start, end, entity in sorted(set(self._spans), key=lambda span: (span[0], -span[1])):
             head = start + head_word(self.words[start:end])
@@ -261,7 +264,7 @@ def _malformed(what: str, where: str, expected: str | None = None) -> HeadscopeE
 
 
 def head_word(words: Sequence[str]) -> int:
-    """The number of the head word within a mention."""
+    """The index of the head word within a mention."""
     end = next((i for i in range(1, len(words)) if words[i].lower() in _ENDS_A_HEAD), len(words))
     while end > 1 and (
         words[end - 1].lower() in _POSSESSIVE or not any(map(str.isalnum, words[end - 1]))
@@ -288,11 +291,11 @@ def windows(
 ) -> Iterator[Window]:
     """The documents in windows of at most `max_length` tokens (by default the model's limit, at most 512).
 
-    A window has as many whole sentences as fit; a sentence that does not fit alone is split between words. A mention
-    that is split is in no window. A word without tokens has its own window, so that the encoder, which skips and counts
-    it, skips nothing else.
+    A window has as many entire sentences as fit. A sentence that does not fit alone is split between words; a mention
+    that is split by this is in no window. A word without tokens gets a window of its own, because the encoder skips
+    (and counts) the entire window of such a word.
     """
-    # The encoder itself decides whether words fit: the tokens of a word may depend on its position.
+    # Encode the words together to see whether they fit, because the tokens of a word may depend on its position.
     encoder = Encoder(model, max_length=max_length, long="skip")
     for document in documents:
         words = document.words
@@ -308,7 +311,7 @@ def windows(
 
 
 def _window_end(words: tuple[str, ...], start: int, ends: list[int], encoder: Encoder) -> int:
-    """The last sentence end that fits, else the last word that fits; at least one word."""
+    """The end of the window: after the last sentence that fits, else after the last word; at least one word."""
 
     def is_too_long(stop: int) -> bool:
         return not list(encoder.encode([Example(words[start:stop])], 0))

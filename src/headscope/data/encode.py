@@ -1,4 +1,4 @@
-"""Token ids of examples, with special tokens, segments and words; truncation or windows for long input."""
+"""Tokenizes examples: token ids with special tokens, segments and words. Long input is truncated, split or skipped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_LENGTH = 512  # if neither model nor tokenizer has a limit
 
 @dataclass(frozen=True)
 class Side:
-    """The tokens of one sequence. words: -1 for special tokens; segments: 0 or 1, the text a token is of."""
+    """The tokens of one text or pair. words: word number of each token, -1 for special tokens; segments: 0 or 1."""
 
     ids: list[int]
     words: list[int]
@@ -52,8 +52,8 @@ class Counts:
     used: int = 0
     sequences: int = 0
     tokens: int = 0
-    source_tokens: int = 0  # without those of targets
-    shortest: int = 0  # source tokens of a sequence
+    source_tokens: int = 0  # without the tokens of targets
+    shortest: int = 0  # source tokens of the shortest sequence
     longest: int = 0
     truncated: int = 0
     windowed: int = 0
@@ -73,7 +73,7 @@ class Counts:
 
     @property
     def mean_length(self) -> float:
-        """Source tokens of a sequence, on average; 0 without sequences."""
+        """Mean number of source tokens per sequence; 0 without sequences."""
         return self.source_tokens / self.sequences if self.sequences else 0.0
 
 
@@ -84,7 +84,7 @@ def check_long(long: str) -> None:
 
 
 class Encoder:
-    """Turns examples into sequences for one model, counting what happens to them."""
+    """Turns examples into sequences for one model, and counts used, skipped and truncated ones."""
 
     def __init__(
         self, model: AttentionModel, *, max_length: int | None = None, long: Long = "truncate"
@@ -142,7 +142,7 @@ class Encoder:
         return [sequence] if length <= self.max_length else self._too_long(index, example, length)
 
     def _is_empty(self, side: Side, example: Example) -> bool:
-        """Whether a text has only the tokens added to every text, as one of zero-width characters has."""
+        """Whether there are only added special tokens, as for a text of zero-width characters."""
         pair = example.second is not None and not self.model.is_encoder_decoder
         return len(side.ids) <= int(self.tokenizer.num_special_tokens_to_add(pair=pair))
 
@@ -176,11 +176,11 @@ class Encoder:
             raise HeadscopeError(what, where='`long_texts="window"`', fix="Choose truncate or skip")
         pieces = self.tokenizer(example.first, add_special_tokens=False, verbose=False)["input_ids"]
         space = self.max_length - self.tokenizer.num_special_tokens_to_add(pair=False)
-        whole = self._side(example.first)
-        first = _find(pieces, whole.ids)
+        full = self._side(example.first)
+        first = _find(pieces, full.ids)
         last = first + len(pieces)
-        before, after = range(first), range(last, len(whole.ids))
-        columns = (whole.ids, whole.words, whole.segments, whole.token_types)
+        before, after = range(first), range(last, len(full.ids))
+        columns = (full.ids, full.words, full.segments, full.token_types)
         windows = []
         for start in range(first, last, space):
             window = [*before, *range(start, min(start + space, last)), *after]
@@ -189,7 +189,7 @@ class Encoder:
         return windows
 
     def _options(self, cut: bool) -> dict[str, Any]:
-        """Options of the tokenizer; verbose: its warning about long texts, which are counted here."""
+        """Options of the tokenizer. `verbose=False` stops its warning about long texts, which are counted here."""
         return {"truncation": cut, "max_length": self.max_length if cut else None, "verbose": False}
 
     def _side(self, first: Text, second: Text | None = None, *, cut: bool = False) -> Side:
@@ -204,7 +204,7 @@ class Encoder:
     def _side_of_words(
         self, words: tuple[str, ...], *, cut: bool = False, target: bool = False
     ) -> Side:
-        """The pieces of words; a slow tokenizer is called word by word."""
+        """The tokens of a text given as words; a slow (Python) tokenizer is called word by word."""
         options, name = self._options(cut), "text_target" if target else "text"
         if getattr(self.tokenizer, "is_fast", False):
             return self._side_of(
@@ -224,7 +224,7 @@ class Encoder:
         return Side(ids, of_words, [0] * len(ids))
 
     def _target(self, text: Text, *, cut: bool = False) -> Side:
-        """The decoder's input under teacher forcing: its start token, then the target without its end."""
+        """The decoder's input under teacher forcing: the start token, then the target without its last token."""
         if isinstance(text, str):
             labels = self._side_of(self.tokenizer(text_target=text, **self._options(cut)))
         else:
@@ -233,7 +233,7 @@ class Encoder:
         return Side([start, *labels.ids[:-1]], [-1, *labels.words[:-1]], [0, *labels.segments[:-1]])
 
     def _side_of(self, encoding: Any) -> Side:
-        """Ids of an encoding with their words and segments."""
+        """The ids of an encoding, with their words and segments."""
         ids: list[int] = encoding["input_ids"]
         if getattr(self.tokenizer, "is_fast", False):
             words, segments = _words_and_segments(encoding.word_ids(0), encoding.sequence_ids(0))
@@ -245,27 +245,28 @@ class Encoder:
 
 
 def _find(text: list[int], ids: list[int]) -> int:
-    """Where the text's ids begin; special tokens are added before or after them.
+    """The position in `ids` at which the text's own ids begin, after the special tokens in front.
 
-    The ids are compared, since an unknown token is special too and may be anywhere in a text.
+    Found by comparing ids: looking for the first token that is not special would fail, because the unknown token is
+    special, too, and may be anywhere in a text.
     """
     starts = range(len(ids) - len(text) + 1)
     return next(start for start in starts if ids[start : start + len(text)] == text)
 
 
 def _is_aligned(example: Example, source: Side, target: Side | None) -> bool:
-    """Whether every word of a text given as words has tokens; a tokenizer may drop all of its characters."""
+    """Whether every word of a text given as words has tokens. A tokenizer may drop all characters of a word."""
     texts = (example.first, example.second)
     expected = [len(text) for text in texts if text is not None and not isinstance(text, str)]
     if target is None:
         return not expected or len({word for word in source.words if word >= 0}) == sum(expected)
     counts = [len({word for word in side.words if word >= 0}) for side in (source, target)]
-    # The decoder reads all but the last of the target's tokens, which is the end mark.
+    # The decoder reads all tokens of the target but the last, which is the end token.
     return not expected or counts == expected
 
 
 def _check_unicode(example: Example) -> None:
-    """Refuse half a surrogate pair, which comes from bad escapes in JSON and from a shell that is not in UTF-8."""
+    """Raise an error for half a surrogate pair; it comes from bad escapes in JSON or a shell that is not in UTF-8."""
     for part in (example.first, example.second or ""):
         text = part if isinstance(part, str) else " ".join(part)
         try:
@@ -280,7 +281,7 @@ def _check_unicode(example: Example) -> None:
 def _words_and_segments(
     word_ids: list[int | None], sequence_ids: list[int | None]
 ) -> tuple[list[int], list[int]]:
-    """Word numbers, continued in the second text, and the text of each token (of a special one: that before it)."""
+    """Word numbers, continued in the second text, and segments; a special token has that of the token before it."""
     words, segments, last = [], [], 0
     pairs = list(zip(word_ids, sequence_ids, strict=True))
     first_words = [word for word, segment in pairs if word is not None and segment == 0]
@@ -293,7 +294,7 @@ def _words_and_segments(
 
 
 def _words_from_marks(tokens: list[str], ids: list[int], special: frozenset[int]) -> list[int]:
-    """Words of a slow SentencePiece tokenizer: a piece with the mark ▁ begins one."""
+    """Word numbers for a slow SentencePiece tokenizer: a piece that starts with ▁ begins a word."""
     words, word = [], -1
     for token, token_id in zip(tokens, ids, strict=True):
         if token_id in special:

@@ -16,13 +16,13 @@ from headscope.errors import HeadscopeError, choices
 
 TABLES = (".csv", ".tsv", *JSONL)
 
-Column = str | Iterable[str] | None  # one name, or two for pairs
+Column = str | Iterable[str] | None  # the name of a column, or two names for pairs
 Text = str | tuple[str, ...]  # as written, or already split into words
 
 
 @dataclass(frozen=True)
 class Example:
-    """A text, or a pair of texts; `where` is its file and line. A text may be given as its words."""
+    """A text or a pair of texts; a text is a string or a tuple of words. `where` is its file and line."""
 
     first: Text
     second: Text | None = None
@@ -30,7 +30,7 @@ class Example:
 
 
 def examples_of(texts: Iterable[str | tuple[str, str]]) -> list[Example]:
-    """Examples from texts given directly: all single, or all pairs."""
+    """Examples from texts in memory: all single texts, or all pairs."""
     if isinstance(texts, str):
         fix = "Put it in a list; a file of texts is corpus=FILE"
         raise HeadscopeError("one text where several were expected", where="texts", fix=fix)
@@ -56,7 +56,7 @@ def _is_pair(text: object) -> bool:
 
 
 def columns_of(column: Column) -> tuple[str, ...] | None:
-    """The names of columns: "a,b" and ("a", "b") are two."""
+    """Column names as a tuple: "a,b" and ("a", "b") both mean two columns."""
     if isinstance(column, str):
         return tuple(name.strip() for name in column.split(","))
     return None if column is None else tuple(column)
@@ -71,11 +71,11 @@ def read_examples(
 ) -> Iterator[Example]:
     """The examples of all files in order.
 
-    Tables (csv, tsv, jsonl) are read by column: `text`, or `a` and `b` for pairs, unless `column` names others.
-    FASTA files are read by record. Of other files each line is a text, or a pair with a tab; blank lines and
-    comments (`# …`) are left out. A tsv file of pairs has no header unless `column` is given.
+    From tables (csv, tsv, jsonl) the column `text` is read, or `a` and `b` for pairs, unless `column` names others.
+    From FASTA files each record is a text. In other files each line is a text, or two texts separated by a tab for
+    pairs; blank lines and comments (`# …`) are left out. A tsv file of pairs has no header unless `column` is given.
 
-    option  how the user names columns, for messages
+    option  name of the option for columns, for messages
     """
     columns = columns_of(column)
     if columns is not None and len(columns) != (2 if pairs else 1):
@@ -104,7 +104,7 @@ def read_examples(
 
 
 def _read_text(path: str | Path) -> Iterator[Example]:
-    """One text a line, or one a record of a FASTA file."""
+    """One text per line or, in a FASTA file, per record."""
     filled = ((number, line) for number, line in read_lines(path) if line.strip())
     start: list[tuple[int, str]] = []
     first_lines: list[str] = []

@@ -1,7 +1,7 @@
 """Sequences from FASTA files: records of a header line (`>id …`) and a sequence over one or more lines.
 
-Headers are not part of the text. `;` lines are comments, white space inside a sequence is removed, and a `*` at the
-end (the stop codon of a translated gene) is dropped. Letters are kept as they are, also in lower case.
+Headers are not part of the text. Lines that begin with `;` are comments. White space inside a sequence is removed, and
+so is a `*` at its end (the stop codon of a translated gene). The case of letters is not changed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _SEQUENCE = re.compile(r"[A-Za-z*-]+|[A-Z*-]+( [A-Z*-]+)+")
 def is_fasta(path: str | Path, first_lines: Sequence[str] = ()) -> bool:
     """Whether a file is FASTA: by its suffix, or by its first lines that are neither blank nor `;` comments.
 
-    These must be a header and one word of letters, or blocks of capitals. A quotation mark (`> As you said`) or the
-    arrow of a reaction (`>CCO>CC`) at the start of a plain text file does not make it FASTA.
+    The lines must be a header and one word of letters, or blocks of capitals. A plain text file is not FASTA because it
+    starts with a quotation mark (`> As you said`) or a reaction arrow (`>CCO>CC`).
     """
     if suffix_of(path) in SUFFIXES:
         return True

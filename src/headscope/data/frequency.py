@@ -1,7 +1,7 @@
-"""Ranks of words by frequency, from a list of words with their frequencies or counted from a corpus.
+"""Ranks of words by frequency, from a frequency list or counted in a corpus.
 
-A list has a word and its frequency per line, separated by a tab (with or without a header) or a blank. The number may
-be any that grows with frequency, such as a count or a logarithm. `english` is the list that comes with headscope.
+Each line of a list has a word and its frequency, separated by a tab or a blank; a header is optional. The frequency may
+be any number that grows with it, such as a count or a logarithm. `english` is the list that comes with headscope.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _WORD = re.compile(r"\w+(?:['’]\w+|[.,]\d+)*|[^\w\s]")
 
 
 class Frequencies:
-    """The ranks of words, from a frequency for each: any number that grows with it."""
+    """The frequency ranks of words. Input: for each word a number that grows with its frequency."""
 
     def __init__(self, frequencies: Mapping[str, float]) -> None:
-        """Among spellings that differ only in case the commonest counts; punctuation and clitics are dropped."""
+        """If spellings differ only in case, the most frequent one counts. Punctuation and clitics are dropped."""
         words = ((_normalize(word), frequency) for word, frequency in frequencies.items())
         self._ranks = _ranks(_largest((word, n) for word, n in words if self.is_counted(word)))
         self._has_numbers_as_zeros = all(_zero_digits(word) == word for word in self._ranks)
@@ -36,10 +36,10 @@ class Frequencies:
         return len(self._ranks)
 
     def rank(self, word: str) -> int:
-        """The number of words that are more frequent: 0 for the commonest. A word not in the list is the rarest.
+        """The number of words that are more frequent: 0 for the most frequent. Words not in the list are the rarest.
 
-        A word is looked up in lower case; if it is missing, without the punctuation at its ends (Mr.). Numbers
-        of two or more digits are looked up as 00, 000, … in a list that has no others (1984 as 0000).
+        A word is looked up in lower case and, if that is missing, without punctuation at its ends (Mr.). If all
+        numbers of two or more digits in the list consist of zeros, as in wordfreq, 1984 is looked up as 0000.
         """
         word = _normalize(word)
         word = _zero_digits(word) if self._has_numbers_as_zeros else word
@@ -69,7 +69,7 @@ def _largest(frequencies: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 
 def _ranks(frequencies: Mapping[str, float]) -> dict[str, int]:
-    """Equally frequent words have one rank."""
+    """The rank of each word; equally frequent words have the same rank."""
     ranks: dict[str, int] = {}
     rank, last = 0, math.inf
     for i, (word, frequency) in enumerate(sorted(frequencies.items(), key=lambda item: -item[1])):
@@ -80,17 +80,17 @@ def _ranks(frequencies: Mapping[str, float]) -> dict[str, int]:
 
 
 def count_frequencies(words: Iterable[str]) -> Frequencies:
-    """Ranks by the number of times that each word occurs."""
+    """Ranks by how often each word occurs."""
     return Frequencies(Counter(map(_normalize, words)))
 
 
 def words_in(text: str) -> tuple[str, ...]:
-    """The words of a text, punctuation marks as words of their own: Don't stop, 2.5 km! → Don't stop , 2.5 km !"""
+    """The words of a text, with punctuation marks as separate words: Don't stop, 2.5 km! → Don't stop , 2.5 km !"""
     return tuple(_WORD.findall(text))
 
 
 def read_frequencies(path: str | Path) -> Frequencies:
-    """Ranks from a file, or from a list that comes with headscope, by its name."""
+    """Ranks from a list in a file, or from a bundled list by its name."""
     frequencies = Frequencies(_largest(_read(frequency_file(path))))
     if not len(frequencies):
         raise HeadscopeError("no word in it", where=path, expected=f"{FORMAT}, a line each")
@@ -98,7 +98,7 @@ def read_frequencies(path: str | Path) -> Frequencies:
 
 
 def frequency_file(path: str | Path) -> str | Path:
-    """The file of a bundled list if this is its name, unless a file here has it."""
+    """The path of a bundled list if `path` is its name and no such file exists here; otherwise `path`."""
     return bundled_path(path, LISTS, "frequency list")
 
 

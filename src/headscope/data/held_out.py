@@ -1,4 +1,4 @@
-"""Texts of a corpus without splits to hold out from training: blocks of neighbours, evenly spread over the corpus."""
+"""Selects held-out texts of a corpus that has no splits: blocks of consecutive texts, evenly spread over it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 
 from headscope.errors import HeadscopeError
 
-BLOCK = 20  # neighbouring texts are held out together: they are often of one article
-MOST = 0.5
+BLOCK = 20  # consecutive texts are held out together, because they often come from one article
+MOST = 0.5  # largest share of the texts that can be held out
 
 
 def is_held_out(number: int, share: float) -> bool:
-    """Whether the text of this number, from 0, is held out; the first block always is."""
+    """Whether the text with this number (from 0) is held out. The first block always is."""
     block = number // BLOCK
     before, after = (math.ceil(round(count * share, 9)) for count in (block, block + 1))
     return after > before
@@ -24,7 +24,7 @@ def check_share(share: float) -> None:
 
 
 def check_held_out(share: float, texts: int, where: str) -> None:
-    """Refuse a share that leaves too few texts for training, and a corpus of at most one block."""
+    """Raise an error for an invalid share, and for a corpus of only one block, which leaves no text to train on."""
     check_share(share)
     if texts <= BLOCK:
         raise HeadscopeError(

@@ -1,8 +1,8 @@
 """Data sets by id, through the `datasets` library: `datasets:OWNER/NAME`, `datasets:OWNER/NAME:CONFIG`.
 
-A split is written once as a table of our own, one JSON object a line, into headscope's cache. From there on it is a
-file like any other: errors name its lines, records its sha256. Labels become their names, nested columns are joined
-by a dot (`translation.en`). A directory with csv, jsonl or parquet files is an id too.
+A split is written once to headscope's cache, as a file with one JSON object per line. After that it is treated like any
+other file: errors name its lines, and run records its sha256. Class labels are replaced by their names; nested columns
+are joined by a dot (`translation.en`). A directory with csv, jsonl or parquet files can be used as an id, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def is_id(data: str | Path) -> bool:
 
 
 def fetch_split(data: str, split: str, words: tuple[str, ...]) -> Path:
-    """The table of the first split whose name has one of the words; written to the cache if it is not there."""
+    """The file of the first split whose name contains one of the words; it is written to the cache if missing."""
     name, _, config = data.removeprefix(PREFIX).partition(":")
     where = f'`data="{data}"`'
     if not name:
@@ -42,7 +42,7 @@ def fetch_split(data: str, split: str, words: tuple[str, ...]) -> Path:
     path = cache_directory() / "data" / file_name
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A directory for each process that fetches the data set: a file is complete when it gets its name.
+        # Write to a temporary directory first: a file that has its final name is always complete.
         with TemporaryDirectory(dir=path.parent) as temporary:
             written = Path(temporary) / path.name
             with written.open("w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Sequences of equal length from texts: joined with a separator between them, then split."""
+"""Packs texts into sequences of equal length: joins them with a separator, then splits the result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headscope.data.encode import Counts, Encoder, Sequence, Side
 from headscope.data.examples import Example
 from headscope.model.attention_model import AttentionModel
 
-TEXTS = 1024  # tokenized at a time
+TEXTS = 1024  # number of texts tokenized at a time
 
 
 def pack(
@@ -39,7 +39,7 @@ def pack(
             waiting = waiting[space:]
     encoder.unknown.warn()
     sequences.append([*before, *waiting, *after])
-    # A sequence of unknown tokens alone has no content.
+    # Drop sequences without content, such as one of unknown tokens only.
     sequences = [ids for ids in sequences if not model.marks.special.issuperset(ids)]
     for ids in sequences:
         counts.add_lengths(len(ids), 0)
@@ -51,10 +51,14 @@ def _special_tokens(encoder: Encoder) -> tuple[list[int], list[int]]:
     """The special tokens that the tokenizer puts before and after a text."""
     special = encoder.model.marks.special
     text = next(w for w, i in sorted(encoder.tokenizer.get_vocab().items()) if i not in special)
-    plain = encoder.tokenizer(text, add_special_tokens=False)["input_ids"]
-    whole = encoder.tokenizer(text)["input_ids"]
-    start = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
-    return whole[:start], whole[start + len(plain) :]
+    without_special = encoder.tokenizer(text, add_special_tokens=False)["input_ids"]
+    with_special = encoder.tokenizer(text)["input_ids"]
+    start = next(
+        i
+        for i in range(len(with_special))
+        if with_special[i : i + len(without_special)] == without_special
+    )
+    return with_special[:start], with_special[start + len(without_special) :]
 
 
 def _pieces(encoder: Encoder, texts: Iterable[Example]) -> Iterator[tuple[Example, list[int]]]:

@@ -17,12 +17,12 @@ from headscope.errors import HeadscopeError, choices, reason
 SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
 _KINDS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".txt")
 JSONL = (".jsonl", ".ndjson", ".json")
-ONE_A_LINE = "one JSON object a line"
-UNLIST = "If the file holds one list, write its items a line each: jq -c '.[]'"
+ONE_A_LINE = "one JSON object per line"
+UNLIST = "If the file holds one list, write one item per line: jq -c '.[]'"
 
 
 class RenamedColumn(tuple[str, ...]):
-    """The name of a column in the data, if the user stated it; `ours` is the task's name of the column."""
+    """The name of a column in the data, as stated by the user; `ours` is the task's own name for the column."""
 
     ours: str
 
@@ -41,7 +41,7 @@ class Record:
     where: str
 
     def text(self, names: Sequence[str]) -> str:
-        """The first existing column of these, which must hold a text."""
+        """The text in the first of these columns that exists; raises an error if the cell is not a text or is blank."""
         value = self.value(names)
         if not isinstance(value, str) or not value.strip():
             problem = "empty" if value is None or value == "" else json.dumps(value)[:40]
@@ -69,7 +69,7 @@ class Record:
 
 
 def read_records(path: str | Path) -> Iterator[Record]:
-    """The rows of a file: tsv and csv have a line of names first, jsonl one object a line."""
+    """The rows of a file: tsv and csv have column names in the first line, jsonl has one object per line."""
     kind = suffix_of(path)
     if kind in JSONL:
         yield from _read_jsonl(path)
@@ -113,7 +113,7 @@ def _rows(path: str | Path, separator: str) -> Iterator[tuple[int, list[str]]]:
                 yield number, line.split("\t")
         return
     reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
-    last = 0  # the line on which the row before ended: a row may span several
+    last = 0  # the line on which the previous row ended; a row may span several lines
     try:
         for cells in reader:
             if cells:
@@ -121,7 +121,7 @@ def _rows(path: str | Path, separator: str) -> Iterator[tuple[int, list[str]]]:
             last = reader.line_num
     except csv.Error as cause:
         expected = "quotes that close"
-        if "field limit" in str(cause):  # an open quote reads on until the limit
+        if "field limit" in str(cause):  # after an unclosed quote, csv reads on until this limit
             expected += f", and at most {csv.field_size_limit()} characters in a field"
         what = f"not a csv line ({reason(cause)})"
         raise HeadscopeError(what, where=f"{path}:{last + 1}", expected=expected) from cause
@@ -152,10 +152,10 @@ FORMER_HALVES = {"even": "half-a", "odd": "half-b"}
 def find_split(
     data: str | Path, split: str, *, task: str = "", suffixes: Sequence[str] = _KINDS
 ) -> Path:
-    """The file of a split: `data` itself if it is a file, else the file of the directory with the split's name.
+    """The file of a split: `data` itself if it is a file, else the file in the directory that is named after the split.
 
-    In a directory for several tasks (mnli_dev.tsv, rte_dev.tsv) its name must contain the task too.
-    The id of a data set (`datasets:OWNER/NAME:CONFIG`) is fetched first.
+    In a directory for several tasks (mnli_dev.tsv, rte_dev.tsv) the file name must contain the task, too.
+    For the id of a data set (`datasets:OWNER/NAME:CONFIG`) the split is downloaded first.
     """
     split, _, half = split.partition(":")
     if split not in SPLITS:

@@ -1,4 +1,4 @@
-"""Texts with relations between words that a head may attend along: dependents and governors, atoms, translations."""
+"""Texts with relations between pairs of words, such as dependent and governor; a head may attend along a relation."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Between = Literal["words", "target", "across"]
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence with relations between its words, which a head may attend along.
+    """A sentence with relations between pairs of words. A head shows a relation if it attends from one to the other.
 
     Parameters
     ----------
     words
-        The text as words; of an encoder-decoder, the source.
+        The text as words; for an encoder-decoder, the source text.
     pairs
-        By relation: (query word, key word), counted from 0. A head shows the relation if the query word attends most to
-        the key word.
+        For each relation a list of (query word, key word), as indices from 0. A head shows the relation if the query
+        word attends most to the key word.
     target
         The words of a translation, for an encoder-decoder.
     between
-        What the pairs join: two `words`, two words of the `target`, or, `across`, a word of the target (query) and one
-        of `words` (key).
+        Which words the pairs join. `"words"`: two of `words`; `"target"`: two of `target`; `"across"`: a word of
+        `target` (query) and one of `words` (key).
     where
-        Its file and line, for messages.
+        File and line, for messages.
 
     Raises
     ------
@@ -67,7 +67,7 @@ class Sentence:
 
     @property
     def text(self) -> str:
-        """The text that identifies this sentence: its half of the data and its bootstrap weights follow from it."""
+        """The text that identifies this sentence: it determines the split and the bootstrap weights."""
         return " ".join([*self.words, *(self.target or ())])
 
     def example(self) -> Example:

@@ -1,4 +1,4 @@
-"""Questions about paragraphs, with the positions of answers: SQuAD 1.1 and 2.0 files."""
+"""Reads SQuAD 1.1 and 2.0 files: questions about paragraphs, with the positions of the answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAYOUT = "SQuAD's layout: data[].paragraphs[].{context, qas[].{id, question, ans
 
 @dataclass(frozen=True)
 class Question:
-    """answers: (text, start in the context) by each annotator; none if the question has no answer (2.0)."""
+    """answers: (text, start in the context) of each annotator; empty if the question has no answer (SQuAD 2.0)."""
 
     id: str
     text: str
@@ -27,7 +27,7 @@ class Question:
 
 
 def read_squad(path: str | Path) -> Iterator[Question]:
-    """The questions of one file in order: SQuAD's own json, or a table with one question a line."""
+    """The questions of one file in order; the file is SQuAD's own json, or a jsonl table with one question per line."""
     if suffix_of(path) == ".jsonl":
         yield from _read_table(path)
         return
@@ -49,7 +49,7 @@ def read_squad(path: str | Path) -> Iterator[Question]:
 
 
 def _read_table(path: str | Path) -> Iterator[Question]:
-    """Rows with id, question, context and answers ({text: […], answer_start: […]}, or a column for each)."""
+    """Questions from rows with id, question, context and answers: {text: […], answer_start: […]} or two columns."""
     for record in read_records(path):
         try:
             nested = record.cells.get("answers") or {

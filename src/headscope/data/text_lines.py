@@ -1,4 +1,4 @@
-"""Lines of text files, gzipped or not; errors name file and line."""
+"""Reads the lines of text files, gzipped or not. Errors name file and line."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def can_be_read_again(path: str | Path) -> bool:
 
 
 def suffix_of(path: str | Path) -> str:
-    """The suffix of a file, that of the unpacked file if it ends in .gz: `.csv`."""
+    """The suffix of a file, such as `.csv`, without a final `.gz`."""
     return Path(str(path).removesuffix(".gz")).suffix
 
 
 def count_columns(cells: Sized) -> str:
-    """`1 column`, `3 columns`: for messages about a line."""
+    """`1 column`, `3 columns`; for messages about a line of a table."""
     return f"{len(cells)} column{'' if len(cells) == 1 else 's'}"
 
 

@@ -1,8 +1,8 @@
-"""Dependency trees of the sentences of a treebank in CoNLL-U; a malformed sentence is refused by file and line.
+"""Reads the dependency trees of a treebank in CoNLL-U. An error for a malformed sentence names file and line.
 
-Ten columns separated by tabs, a blank line after each sentence, comments that begin with #. Ranges (`1-2`, the written
-form of several words) and empty nodes (`8.1`, elided words) are left out, following the Universal Dependencies
-standard. Any set of labels can be used.
+The format has ten columns separated by tabs, a blank line after each sentence, and comments that begin with #. Ranges
+(`1-2`, the written form of several words) and empty nodes (`8.1`, elided words) are left out, since they are not words
+of the tree. Any set of relation labels can be used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headscope.data.text_lines import count_columns, read_lines
 from headscope.errors import HeadscopeError
 
 COLUMNS = 10
-ROOT = -1  # the governor of the root
+ROOT = -1  # stands for the governor of the root, which has none
 TEN_COLUMNS = "ten columns with a tab between them"
 FORMAT = f"sentences in CoNLL-U: {TEN_COLUMNS}, a blank line after each sentence"
 FIX = "Fix the line, or pass `lenient=True` to leave such sentences out; run.json will count them"
@@ -31,10 +31,11 @@ Line = tuple[int, str]
 class ParsedSentence:
     """A sentence and its tree.
 
-    governors  the number of each word's governor, counted from 0; -1 for the root
-    relations  to the governor, as written (column 8); tags: the part of speech (column 4)
-    name       its sent_id; where it has none, its number in the file, counted from 1
-    where      file and line of its first word
+    governors  for each word the index of its governor, from 0; -1 for the root
+    relations  for each word its relation to the governor, as written in column 8
+    tags       for each word its part of speech (column 4)
+    name       the sent_id, or the number of the sentence in the file, from 1, if it has no sent_id
+    where      file and line of the first word
     """
 
     words: tuple[str, ...]
@@ -61,8 +62,8 @@ def read_treebank(
 ) -> Iterator[ParsedSentence]:
     """The sentences of all files in order.
 
-    lenient  leave malformed sentences out, instead of stopping at the first
-    counts   counts the sentences that were left out, by kind of error
+    lenient  leave malformed sentences out instead of raising an error
+    counts   gets the number of sentences left out, by kind of error
     """
     counts = {} if counts is None else counts
     for path in [paths] if isinstance(paths, str | Path) else paths:
@@ -84,7 +85,7 @@ def read_treebank(
 
 
 def _blocks(path: str | Path) -> Iterator[list[Line]]:
-    """Groups of lines between blank ones, except groups of comments alone; the last needs no blank line after it."""
+    """The lines of each sentence. Sentences are separated by blank lines; groups with only comments are skipped."""
     block: list[Line] = []
     for number, line in read_lines(treebank_path(path)):
         if line.strip(" "):

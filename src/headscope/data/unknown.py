@@ -1,4 +1,4 @@
-"""Unknown tokens of an input: their number and the text that they replace."""
+"""Counts the unknown tokens of an input, and collects the pieces of text that they replace."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from headscope.data.examples import Text
     from headscope.model.attention_model import AttentionModel
 
-WARN_SHARE = 0.05  # text like the training data stays below 1 %, other kinds of files are far above
-SHOWN_PIECES = 10  # in the run record
-LONGEST_PIECE = 24  # characters of a piece that are kept
+WARN_SHARE = 0.05  # text like the training data has less than 1 % unknown tokens, unsuitable files far more than 5 %
+SHOWN_PIECES = 10  # number of pieces in the run record
+LONGEST_PIECE = 24  # characters; a longer piece is cut off
 
 
 @dataclass
 class Unknown:
-    """Numbers of content tokens (all but special ones) and unknown ones, and the commonest unknown pieces."""
+    """Number of content tokens (all but special ones) and of unknown ones, and the most frequent unknown pieces."""
 
     content: int = 0
     tokens: int = 0
@@ -28,7 +28,7 @@ class Unknown:
 
 
 class UnknownTokens:
-    """Counts the unknown tokens of texts for one model, and warns about them once."""
+    """Counts the unknown tokens of texts for one model, and warns once if there are many."""
 
     def __init__(self, model: AttentionModel, counts: Unknown) -> None:
         self.tokenizer, self.counts = model.tokenizer, counts
@@ -51,7 +51,7 @@ class UnknownTokens:
         self.counts.pieces = dict(self._pieces.most_common(SHOWN_PIECES))
 
     def warn(self) -> None:
-        """Warn, once for a model and a file, if more than WARN_SHARE of the content tokens so far are unknown."""
+        """Warn if more than WARN_SHARE of the content tokens so far are unknown; only once per model and file."""
         if (
             self._has_warned
             or self._where in self._warned_files
@@ -82,21 +82,21 @@ class UnknownTokens:
         for i, token in enumerate(encoding["input_ids"]):
             span = encoding.token_to_chars(i) if token == self._id else None
             if span is not None:
-                whole = text if isinstance(text, str) else text[encoding.token_to_word(i)]
+                source = text if isinstance(text, str) else text[encoding.token_to_word(i)]
                 end = min(span.end, span.start + LONGEST_PIECE)
-                unknown.append(whole[span.start : end].strip())
+                unknown.append(source[span.start : end].strip())
         return unknown
 
 
 def describe_unknown(content: int, tokens: int, pieces: Iterable[str]) -> str:
-    """`38.2 % of 1200 tokens are unknown to the tokenizer (most often ">", "|")`."""
+    """A text such as `38.2 % of 1200 tokens are unknown to the tokenizer (most often ">", "|")`."""
     listed = ", ".join(f'"{piece}"' for piece in list(pieces)[:5])
     most = f" (most often {listed})" if listed else ""
     return f"{100 * tokens / content:.1f} % of {content} tokens are unknown to the tokenizer{most}"
 
 
 def _unknown_id(model: AttentionModel) -> int | None:
-    """The unknown token's id; None if there is none, or if it has another meaning too (GPT-2: the end of a text)."""
+    """The unknown token's id; None if there is none or if it has a second meaning (in GPT-2: the end of a text)."""
     tokenizer = model.tokenizer
     assert tokenizer is not None
     others = {getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad", "cls")}

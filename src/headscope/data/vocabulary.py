@@ -1,4 +1,4 @@
-"""A byte-pair tokenizer trained on texts; the same texts give the same tokenizer."""
+"""Trains a byte-pair tokenizer on texts. The same texts give the same tokenizer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headscope.errors import HeadscopeError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-BYTES = 256  # each is a token, so that no token is unknown
+BYTES = 256  # every byte is a token, so that no text has unknown tokens
 ENCODER = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 TRANSLATOR = {"pad_token": "<pad>", "eos_token": "</s>"}
 
@@ -27,7 +27,7 @@ def train_tokenizer(
 ) -> PreTrainedTokenizerBase:
     """A tokenizer of at most `size` tokens including the special ones.
 
-    translates: keep case and end a text with </s>; else lower case, with [CLS] and [SEP] around a text
+    translates: keep case and add </s> at the end of a text; otherwise lower-case it and add [CLS] and [SEP] around it
     """
     import tokenizers
     from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -40,7 +40,7 @@ def train_tokenizer(
     core.normalizer = normalizers.NFKC() if translates else bert
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     core.decoder = decoders.ByteLevel()
-    # Word pieces would be as good, but their trainer numbers tokens in another order each time.
+    # Not WordPiece: its trainer numbers the tokens differently in each run.
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         special_tokens=list(names.values()),

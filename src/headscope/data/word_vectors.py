@@ -1,7 +1,7 @@
 """Fixed word vectors: from a file, or from a model's input embeddings.
 
-Both are centred, reduced to their main directions over the training words, and scaled to a mean square of 1; unknown
-words are zero.
+Both are centred, reduced to their principal components over the training words, and scaled to a mean square of 1.
+Unknown words get a vector of zeros.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ FORM = "a word and its numbers with blanks between them, as word2vec and GloVe w
 
 
 class WordVectors:
-    """A fixed vector for each known word: row 0, of zeros, for all others."""
+    """A table with a fixed vector for each known word. Row 0 is the zero vector for all other words."""
 
     def __init__(
         self, vectors: dict[Hashable, Tensor], training_words: set[Hashable], dimensions: int
     ) -> None:
-        """Centre, directions and scale are those of the training words."""
+        """Centre, components and scale are computed on the training words."""
         self._row = {key: 1 + i for i, key in enumerate(vectors)}
         rows_of_table = list(vectors.values())
         table = torch.stack([torch.zeros_like(rows_of_table[0]), *rows_of_table]).double()
@@ -64,7 +64,7 @@ def mean_embeddings(
 
 
 def read_vectors(path: str | Path, words: set[Hashable]) -> dict[Hashable, Tensor]:
-    """The vectors of these lower-case words; of several spellings in the file the first counts."""
+    """The vectors of these lower-case words. If the file has several spellings of a word, the first one counts."""
     vectors: dict[Hashable, Tensor] = {}
     size = None
     for number, line in read_lines(path):
@@ -84,7 +84,7 @@ def read_vectors(path: str | Path, words: set[Hashable]) -> dict[Hashable, Tenso
 
 
 def _word_before(cells: list[str], size: int, where: str) -> str:
-    """The word before the numbers; GloVe has words with blanks in them."""
+    """The word before the numbers; in GloVe files a word may contain blanks."""
     extra = cells[1 : len(cells) - size]
     if size < 1 or len(cells) <= size or any(_is_number(cell) for cell in extra):
         count = len(cells) - 1

@@ -1,4 +1,4 @@
-"""Addresses of this machine: loopback addresses, and those that other machines can open."""
+"""Addresses of this machine: loopback ones, and those that other machines can reach."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 import socket
 from contextlib import suppress
 
-# Reserved for documentation: no machine has these addresses.
+# Reserved for documentation, so that no machine has them: targets to look up the route to the network.
 NOWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 
 
@@ -18,7 +18,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_everywhere(host: str) -> bool:
-    """Whether this stands for all addresses of this machine."""
+    """Whether this host means all addresses of this machine (0.0.0.0 or ::)."""
     return is_address(host) and ipaddress.ip_address(host).is_unspecified
 
 
@@ -36,7 +36,7 @@ def in_url(name: str) -> str:
 
 
 def addresses_of(host: str) -> list[str]:
-    """This machine's name, and its addresses for other machines, if `host` stands for all of them."""
+    """This machine's name and addresses for other machines, if `host` means all addresses; otherwise empty."""
     if not is_everywhere(host):
         return []
     name = socket.gethostname()

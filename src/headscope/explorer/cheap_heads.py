@@ -1,7 +1,7 @@
 """The heads whose ablation a study shows to cost next to nothing.
 
-A rise of the loss that is not significant says little: with few examples no rise is. A head is cheap if the study
-shows that it costs at most a small margin: the whole interval of its change of loss lies below the margin.
+A head is cheap if the whole interval of its change of loss lies below a small margin. A change that is not significant
+would not be enough: with few examples, no change is significant.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from headscope.report.study_access import entry_of
 from headscope.report.text import plain
 from headscope.study.study import Study
 
-SHARE = 0.01  # of the intact model's loss
-NATS = 0.01  # if the study does not have the intact model's loss
+SHARE = 0.01  # margin as a share of the unablated model's loss
+NATS = 0.01  # margin if the study does not have the unablated model's loss
 
 
 def cheap_heads(study: Study, heads: set[Head]) -> tuple[str, str, set[Head]] | None:
-    """A description of the cheap heads, the reason, and the heads; None if the study shows it of none.
+    """A description of the cheap heads, the reason, and the heads; None if there are none.
 
-    heads  those of the model. At least one stays in each layer: that all of them together are cheap is not shown, and
-    without its last head a layer reads nothing.
+    heads  the heads of the model. The result leaves at least one head on in each layer, because a layer without heads
+           reads nothing, and the study tested heads one at a time.
     """
     table = study.tables.get("significance")
     if table is None:
@@ -52,7 +52,7 @@ def cheap_heads(study: Study, heads: set[Head]) -> tuple[str, str, set[Head]] | 
 
 
 def _margin(study: Study) -> tuple[float, str]:
-    """The cost allowed to a head, and a note on the loss that it is a share of."""
+    """The margin in nats, and a note on the loss that it is a share of."""
     loss = entry_of(study.record, "importance", "intact", "loss", "value")
     if isinstance(loss, int | float) and math.isfinite(loss) and loss != 0:
         return SHARE * abs(loss), f" ({100 * SHARE:g} % of {abs(loss):.3g})"

@@ -1,7 +1,7 @@
-"""Examples of a study as the page opens them: the text that the model read, and the position of the query token.
+"""Examples of a study, for opening in the explorer: the text, and the position of the query token in it.
 
-A study has an excerpt around query and key, and the text (docs/reference/tables.md). Without it, or if too long for
-the model, the text is rebuilt from the words of the excerpt.
+A study keeps an excerpt around query and key and, usually, the full text (docs/reference/tables.md). If the full text
+is missing or too long for the model, a text is rebuilt from the words of the excerpt.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from headscope.report.table_cells import is_missing
 from headscope.report.text import plain
 from headscope.study.study import Study
 
-LEFT_OUT, BETWEEN = "…", "‖"  # as examples.csv has them
+# Marks in the excerpts of examples.csv: words left out, and the border between two texts
+LEFT_OUT, BETWEEN = "…", "‖"
 
 
 class OpenedExample(NamedTuple):
     """The text of an example as the page opens it.
 
-    is_whole  whether it is the text that the study keeps, rather than one rebuilt from the excerpt
-    token     the position of the query token, None if it is not found
-    level     what the page shows, tokens or words
+    is_whole  whether it is the full text from the study, rather than one rebuilt from the excerpt
+    token     the position of the query token; None if it was not found
+    level     the units that the page shows: tokens or words
     """
 
     text: str
@@ -44,7 +45,7 @@ class OpenedExample(NamedTuple):
 
 
 class CorpusExamples:
-    """The examples of each head of a study. They are tokenized: call it in the thread in which the model runs."""
+    """The examples of each head of a study. It uses the tokenizer, so call it only in the model's thread."""
 
     def __init__(self, study: Study, model: AttentionModel, max_length: int | None) -> None:
         self.model, self.max_length = model, max_length
@@ -54,7 +55,7 @@ class CorpusExamples:
             self._rows.setdefault(Head.of_row(row), []).append(row)
 
     def of(self, head: Head) -> list[JsonObject]:
-        """The examples of one head, the main role's first. One of several roles is listed once, with all of them."""
+        """The examples of one head, those of its main role first. An example of several roles is listed once."""
         order = [role.name for role in self._roles.get(astuple(head), [])]
         rows = [(role_label(row["role"]), row) for row in self._rows.get(head, [])]
         rows = [(role, row) for role, row in rows if role in order and words_of(row["words"])]
@@ -86,7 +87,7 @@ class CorpusExamples:
     def _open_text(
         self, head: Head, row: dict[Any, Any], excerpt: list[str], query: int
     ) -> OpenedExample | None:
-        """The text that the study keeps; None if it keeps none, or if the model cannot read it."""
+        """The full text from the study; None if the study has none, or if the model cannot read it."""
         texts, starts = (_parse_list(row.get(name)) for name in ("text", "starts"))
         numbers = _positions(excerpt, starts)
         sides = None if not texts or numbers is None else self._sides(head.stack, texts)
@@ -103,7 +104,7 @@ class CorpusExamples:
         return OpenedExample(texts[0], second, True, token, "words")
 
     def _rebuild(self, head: Head, excerpt: list[str], query: int) -> OpenedExample:
-        """A text of the words of the excerpt: pieces joined, without special tokens and what was left out."""
+        """A text from the words of the excerpt: word pieces joined, without special tokens and marks of omission."""
         tokenizer: Any = self.model.tokenizer
         words, query = _join_pieces(excerpt, query)
         special, separator = set(tokenizer.all_special_tokens), tokenizer.sep_token or BETWEEN
@@ -137,7 +138,7 @@ class CorpusExamples:
         return batch.layout.sides(stack)
 
     def _decode(self, tokens: Tokens) -> list[str]:
-        """The tokens in the form of examples.csv."""
+        """The tokens as they are written in examples.csv."""
         assert tokens.ids is not None
         tokenizer: Any = self.model.tokenizer
         ids = tokens.ids[0].tolist()
@@ -145,9 +146,9 @@ class CorpusExamples:
         return [plain(tokenizer.decode([i]).strip() or str(token), 40) for i, token in pairs]
 
     def _find_token(self, tokens: Tokens, words: list[str], number: int) -> int | None:
-        """The first token of a word of the text.
+        """The first token of a word of the text; None if the word is not found.
 
-        The word is found by the number of letters before it; otherwise it is the nearest one that is equal.
+        The word is located by the number of letters before it. If that fails, it is the nearest equal word.
         """
         axis = axis_of(self.model, tokens)
         first = {unit: token for token, unit in reversed(list(enumerate(axis.units())))}
@@ -169,13 +170,13 @@ class CorpusExamples:
 
 
 def _letters(text: str) -> str:
-    """The text as tokenizers compare it: without case, accents and blanks."""
+    """The text without case, accents and blanks, which tokenizers may change."""
     folded = unicodedata.normalize("NFKD", text.casefold())
     return "".join(c for c in folded if not (c.isspace() or unicodedata.combining(c)))
 
 
 def _join_pieces(words: list[str], query: int) -> tuple[list[str], int]:
-    """Words of which pieces ("##ing") are joined to the word before them, and the new position of the query."""
+    """The words with pieces ("##ing") joined to the word before them, and the new position of the query."""
     joined: list[str] = []
     positions = []
     for word in words:
@@ -199,7 +200,7 @@ def _parse_list(text: object) -> list[Any]:
 def _positions(words: list[str], starts: list[Any]) -> list[int | None] | None:
     """For each word of the excerpt its position in the text; None for a mark of omission.
 
-    starts  positions of the first word of each run of words; None is returned if they do not fit the words
+    starts  positions of the first word of each run of words. If they do not fit the words, None is returned
     """
     remaining = [start for start in starts if isinstance(start, int)]
     positions: list[int | None] = []

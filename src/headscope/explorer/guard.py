@@ -1,8 +1,8 @@
 """Access checks for every request, and security headers for every response.
 
-The explorer listens on this machine alone by default. A page of another site could still make a browser
-send requests here: hence the Host must be ours (a foreign name that was made to point here is refused), and so must
-be the Origin. Elsewhere than on this machine a token is needed.
+By default the explorer listens on the loopback address only. A web page of another site could still make the user's
+browser send requests to it. Therefore the Host header must name this server, which stops DNS rebinding, and the Origin
+header must be the explorer's own. If the explorer listens on another address, every request also needs a token.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ TOKEN_HEADER = "x-headscope-token"
 
 @dataclass(frozen=True)
 class Guard:
-    """An ASGI application in front of another.
+    """An ASGI application that checks requests before it passes them to another.
 
     host   the address that the server listens on
-    token  required of every request; None: not required
-    port   part of the cookie's name: cookies are shared between ports, and two explorers may run
+    token  the token that every request must carry; None: no token is required
+    port   part of the cookie's name, because browsers share cookies between ports and two explorers may run
     """
 
     app: ASGIApp
@@ -79,7 +79,7 @@ class Guard:
             return True
         if not is_everywhere(self.host):
             return False
-        # Any address of this machine will do, but no foreign name that was made to point to it.
+        # Any IP address, or the name of this machine, but no other name: it may be one that an attacker points here.
         return is_address(name) or name in (socket.gethostname().lower(), socket.getfqdn().lower())
 
     def _check_origin(self, headers: Headers) -> None:
@@ -91,7 +91,7 @@ class Guard:
                 raise Refusal(403, what, expected="the explorer's own page")
 
     def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
-        """None if the request may pass; a redirection with a cookie if the token is in the URL."""
+        """None if the request may pass; if the token is in the URL, a redirect that stores it in a cookie."""
         if self.token is None:
             return None
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -106,7 +106,7 @@ class Guard:
         return None
 
     def _tokens_in(self, headers: Headers) -> list[str]:
-        """The tokens in the header of ours and in the cookies."""
+        """The tokens in the header `x-headscope-token` and in the cookies."""
         tokens = headers.getlist(TOKEN_HEADER)
         for line in headers.getlist("cookie"):
             try:

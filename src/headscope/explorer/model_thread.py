@@ -1,7 +1,7 @@
-"""The thread in which the model runs: one call at a time, and none that keeps the program from ending.
+"""The thread in which the model runs. Calls run one at a time, and do not delay the end of the program.
 
-Python waits for the threads of a pool when it exits, however long their work takes. This thread is a daemon; when it is
-ended, pending calls fail at once, and the running one is stopped before the model's next layer.
+A thread pool would: at exit Python waits for its threads, however long their work takes. This thread is a daemon. When
+it is ended, waiting calls fail at once, and the running call is stopped before the model's next module.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from headscope.explorer.responses import Refusal
 
-STOPPING_SECONDS = 1.0  # granted to the running call to end
+STOPPING_SECONDS = 1.0  # how long `end` waits for the running call
 
 _Item = tuple[Future[Any], Callable[[], Any]]
 
 
 class _Stopped(BaseException):
-    """Stops a call that nobody waits for. A BaseException, so that no error handler in the model catches it."""
+    """Raised inside the running call to stop it. A BaseException, so that no error handler in the model catches it."""
 
 
 class ModelThread:
-    """`await run(function, …)` returns what the function returns, or raises what it raises."""
+    """A thread for calls: `await run(function, …)` returns the function's result or raises its error."""
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
@@ -53,12 +53,12 @@ class ModelThread:
         return await asyncio.wrap_future(result)
 
     def end(self) -> None:
-        """Fail all pending calls, and stop the running one if that can be done soon."""
+        """Fail all waiting calls, and try for a second to stop the running one."""
         with self._lock:
             self._is_ended = True
             pending = list(self._pending)
         for result in pending:
-            with suppress(InvalidStateError):  # it is done just now
+            with suppress(InvalidStateError):  # it has finished in the meantime
                 result.set_exception(_ending())
         self._work.put(None)
         handle = register_module_forward_pre_hook(self._stop)
@@ -80,7 +80,7 @@ class ModelThread:
             value = work()
         except _Stopped:
             return
-        except BaseException as error:  # the caller's to handle: this thread goes on
+        except BaseException as error:  # passed to the caller; this thread goes on
             with suppress(InvalidStateError):
                 result.set_exception(error)
         else:

@@ -1,7 +1,7 @@
-"""Predictions of a model with all its heads and without those that are off. One class for each kind of model.
+"""Predictions of a model, with all its heads and without those that are off. One class per kind of model.
 
-`read` takes numbers from a forward pass, under the edits that are open; `describe` puts those of the intact model
-(`before`) and those without the heads that are off (`after`, None if none is off) side by side for the page.
+`read` extracts numbers from the output of a forward pass. `describe` makes the JSON for the page from two such results:
+`before` of the model with all heads on, and `after` without the heads that are off (None if none is off).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from headscope.report.look.token_axis import WORD_START, TokenAxis, escape_contr
 from headscope.tasks.pooling import check_readable, encode_texts, pool_states
 
 CANDIDATES = 5
-SPACE = "␣"  # before a candidate: " a" and "a" are different tokens
+SPACE = "␣"  # marks a candidate that begins with a blank, since " a" and "a" are different tokens
 
 
 @dataclass(frozen=True)
 class EncodedInput:
-    """One input as it was given and as the model reads it."""
+    """One input: the texts, and the batch that the model reads."""
 
     text: str
     second: str | None
@@ -42,23 +42,23 @@ class Prediction(ABC):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks for the page about the numbers."""
+        """Notes about the numbers, for the page."""
         return ()
 
     def __init__(self, model: AttentionModel) -> None:
         self.model = model
 
     def run(self, reading: EncodedInput) -> Any:
-        """The forward pass whose attention is shown."""
+        """Run the forward pass whose attention is shown, and return its output."""
         return self.model(reading.batch)
 
     @abstractmethod
     def read(self, output: Any, reading: EncodedInput) -> Tensor:
-        """The numbers to keep of a pass."""
+        """The numbers of the prediction, from the output of `run`."""
 
     @abstractmethod
     def describe(self, reading: EncodedInput, before: Tensor, after: Tensor | None) -> JsonObject:
-        """The numbers as the page shows them."""
+        """The JSON of the prediction for the page."""
 
     def _token(self, number: int) -> str:
         """A token of the vocabulary in readable form."""
@@ -72,7 +72,7 @@ class Prediction(ABC):
 
 
 class Classes(Prediction):
-    """Class probabilities, or the output of a model that has only one."""
+    """Class probabilities; for a model with a single output, that number."""
 
     kind = "classifier"
 
@@ -129,12 +129,12 @@ class NextToken(Prediction):
 
 
 class TargetTokens(Prediction):
-    """The log-probability of the target, token by token, each conditional on the ones before it."""
+    """The log-probability of each target token, given the ones before it."""
 
     kind = "translation"
 
     def read(self, output: Any, reading: EncodedInput) -> Tensor:
-        """[token]: nats, below 0; empty without a target."""
+        """[token]: log-probabilities in nats; empty without a target."""
         labels = self._labels(reading)
         if not len(labels):
             return torch.zeros(0)
@@ -159,9 +159,9 @@ class TargetTokens(Prediction):
 
 
 class TextVectors(Prediction):
-    """The cosine of two texts' vectors, or of one text's vector with and without the heads that are off.
+    """The cosine of the embeddings of two texts, or of one text's embeddings with and without the heads that are off.
 
-    Each text is read by itself. A vector is pooled from the tokens' last states, with the prompt, by `model.reading`.
+    Each text is embedded by itself: the last states of its tokens are pooled. `model.reading` has prompt and pooling.
     """
 
     kind = "encoder"
@@ -178,7 +178,7 @@ class TextVectors(Prediction):
         return (f"{what}; see `pooling`",)
 
     def run(self, reading: EncodedInput) -> Any:
-        """The output of the model below its head, which has the states."""
+        """The output of the base model, below the task head; it has the token states."""
         states: list[Any] = []
         handle = self.model.model.base_model.register_forward_hook(
             lambda module, args, output: states.append(output)
@@ -190,7 +190,7 @@ class TextVectors(Prediction):
         return states[-1] if states else output
 
     def read(self, output: Any, reading: EncodedInput) -> Tensor:
-        """[text, width]: one vector a text, of length 1."""
+        """[text, width]: one embedding per text, scaled to length 1."""
         how, batch = self.model.reading, reading.batch
         if self.model.is_encoder_decoder:  # its states are those of the decoder
             mask = batch.inputs.get("decoder_attention_mask")
@@ -220,7 +220,7 @@ class TextVectors(Prediction):
 
 
 def prediction_of(model: AttentionModel) -> Prediction:
-    """The prediction that fits the class of a model; a model with another head is read below its head."""
+    """The kind of prediction for the class of a model; for an unknown task head, the embedding below it."""
     name = type(model.model).__name__
     if name.endswith("ForSequenceClassification"):
         return Classes(model)
@@ -235,7 +235,7 @@ def prediction_of(model: AttentionModel) -> Prediction:
 
 
 def labels_of(model: AttentionModel) -> list[str]:
-    """The classes of a classifier by their names."""
+    """The names of a classifier's classes."""
     config = model.model.config
     return [escape_controls(str(config.id2label.get(i, i))) for i in range(config.num_labels)]
 
@@ -249,7 +249,7 @@ def _rows(names: list[str], before: Tensor, after: Tensor | None) -> list[JsonOb
 def _candidates(
     name: Callable[[int], str], before: Tensor, after: Tensor | None
 ) -> list[JsonObject]:
-    """The best tokens of either, those of the edited model first if heads are off."""
+    """The most likely tokens of both results; if heads are off, those of the edited model come first."""
     now = before if after is None else after
     count = min(CANDIDATES, len(before))
     indices = [i for scores in (now, before) for i in scores.topk(count).indices.tolist()]
@@ -258,5 +258,5 @@ def _candidates(
 
 
 def _round(value: Any) -> float | None:
-    """Seven significant digits."""
+    """Round to seven significant digits."""
     return None if value is None else float(f"{float(value):.7g}")

@@ -1,7 +1,7 @@
-"""The queue for the model: one request runs at a time, few wait, and stale ones are dropped.
+"""The queue for the model: one request runs at a time, a few wait, and stale ones are refused.
 
-A page numbers its requests. A request is refused once a newer one of the same page has come, also while it waits.
-Everything happens in one event loop, between awaits: no locks.
+A page numbers its requests (`turn`). A waiting request is refused as soon as the same page sends a newer one.
+All code runs in one event loop and changes the state only between awaits, so it needs no locks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from headscope.explorer.responses import Refusal
 
 MOST_WAITING = 8
-MOST_PAGES = 256  # whose newest turns are remembered
+MOST_PAGES = 256  # number of pages whose newest turns are stored
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,14 @@ class _Waiter:
 
 
 class RequestQueue:
-    """Requests that wait for the model, at most `most` of them."""
+    """The requests that wait for the model, at most `most`."""
 
     def __init__(self, most: int = MOST_WAITING) -> None:
         self.most = most
         self._waiting: deque[_Waiter] = deque()
         self._is_busy = False
-        self._newest: OrderedDict[str, int] = OrderedDict()  # turns by page, the latest pages
+        # Newest turn by page, for the most recent pages.
+        self._newest: OrderedDict[str, int] = OrderedDict()
 
     @property
     def waiting(self) -> int:
@@ -40,7 +41,7 @@ class RequestQueue:
 
     @asynccontextmanager
     async def acquire(self, page: str, turn: int | None) -> AsyncIterator[None]:
-        """Hold the model as soon as it is free; refused if this request is stale or too many wait."""
+        """Wait until the model is free and hold it; raise a Refusal if this request is stale or too many wait."""
         if turn is not None:
             self._register(page, turn)
         if self._is_busy:
@@ -52,7 +53,7 @@ class RequestQueue:
             self._release()
 
     def _register(self, page: str, turn: int) -> None:
-        """Note the newest turn of a page, and refuse its older ones that wait."""
+        """Store the newest turn of a page, and refuse its older requests that still wait."""
         newest = self._newest.get(page, turn)
         if turn < newest:
             raise _stale(turn, newest)
@@ -78,7 +79,7 @@ class RequestQueue:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
             elif ready.done() and not ready.cancelled() and ready.exception() is None:
-                self._release()  # it was cancelled when its turn had come
+                self._release()  # cancelled after the model was handed to it: hand it on
             raise
 
     def _release(self) -> None:
@@ -86,7 +87,8 @@ class RequestQueue:
         while self._waiting:
             ready = self._waiting.popleft().ready
             if not ready.done():
-                ready.set_result(None)  # busy stays true for the next one
+                # `_is_busy` stays True: the next request holds the model now.
+                ready.set_result(None)
                 return
         self._is_busy = False
 

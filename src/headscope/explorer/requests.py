@@ -1,4 +1,4 @@
-"""The bodies of requests: JSON objects with known keys and types, within the limits."""
+"""Reads the bodies of requests: checks their size, their JSON, and the keys and types."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from starlette.requests import ClientDisconnect, Request
 from headscope.explorer.responses import Refusal
 
 BODY_BYTES = 64_000
-# A body that is too long is read up to here before the refusal: a client that still writes would not receive it.
+# A body over the limit is read up to this size before it is refused: a client that still sends would miss the answer.
 DRAINED_BYTES = 1_000_000
 BODY_SECONDS = 10
 SMALLEST_BODY = '{"model": "a", "text": "…"}'
-LONGEST_CLIENT = 64  # characters of a page's name for itself
+LONGEST_CLIENT = 64  # characters of the id that a page sends as `client`
 
 
 @dataclass(frozen=True)
 class AttendRequest:
-    """The model, its input, the heads to ablate and the lens.
+    """A request for attention: the model, its input, the heads to ablate and the lens.
 
-    client, turn  a page, and the number of its request: older ones are stale. Without a turn a request never is
+    client  id of the page that sends the request
+    turn    number of the request; a request is stale once this page has sent a higher number. None: never stale
     """
 
     model: str

@@ -1,4 +1,4 @@
-"""JSON responses, in ASCII and without markup, and refusals: errors with an HTTP status."""
+"""JSON responses, and `Refusal`: an error with an HTTP status."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ JsonObject = dict[str, object]
 
 
 class Refusal(HeadscopeError):
-    """An error with the HTTP status that goes with it."""
+    """An error with its HTTP status."""
 
     def __init__(
         self, status: int, what: str, *, expected: str | None = None, fix: str | None = None
@@ -22,11 +22,11 @@ class Refusal(HeadscopeError):
 
 
 def json_response(value: object, status: int = 200) -> Response:
-    """JSON in ASCII: half a surrogate pair, U+2028 and markup are all escaped."""
+    """A JSON response in ASCII: lone surrogates, U+2028 and characters of HTML markup are escaped."""
     return Response(to_json(value).encode("ascii"), status, media_type="application/json")
 
 
 def error_response(error: HeadscopeError) -> Response:
-    """The error as JSON, with its status."""
+    """The JSON response for an error."""
     status = error.status if isinstance(error, Refusal) else UNPROCESSABLE
     return json_response({"error": str(error)}, status)

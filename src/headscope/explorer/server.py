@@ -37,13 +37,13 @@ from headscope.report.look.encoding import encode_maps
 
 STATIC = Path(__file__).parent / "static"
 BYTES = "application/octet-stream"
-MOST_DIGITS = 20  # of a number in an address
+MOST_DIGITS = 20  # of a layer number in a URL
 
 
 class Server:
-    """The sessions, their states, and the handlers of all requests.
+    """The sessions (one per model), their states, and the handlers of all requests.
 
-    The model runs in a thread of its own, one request at a time; maps are packed in other threads meanwhile.
+    All models run in one thread, one request at a time. Maps are packed into bytes in other threads meanwhile.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Server:
         return await _bytes(request, name, lambda: encode_maps(places, maps, signed=signed))
 
     async def difference(self, request: Request) -> Response:
-        """The second state's maps minus the first's, of the heads that both have."""
+        """The maps of the second state minus those of the first, for the heads that both have."""
         layer = _layer_number(request)
         first, second, stack = self._two_states(request)
 
@@ -117,12 +117,12 @@ class Server:
         return await _bytes(request, f"{first.id}-{second.id}-{stack}-{layer}", pack)
 
     async def difference_scale(self, request: Request) -> Response:
-        """The end of the colour scale of all differences of a stack."""
+        """The largest absolute difference in a stack, where the colour scale ends."""
         largest = await asyncio.to_thread(largest_difference, *self._two_states(request))
         return json_response({"full": largest})
 
     async def alike(self, request: Request) -> Response:
-        """The cosine of two models' vectors of each text; null if their vectors have different lengths."""
+        """For each text the cosine of the two models' embeddings; null if their dimensions differ."""
         first, second = (self._state(request.path_params[name]) for name in ("one", "other"))
         if (first.kind, second.kind) != (TextVectors.kind, TextVectors.kind):
             raise Refusal(422, "these models do not embed texts", expected="two sentence encoders")
@@ -176,7 +176,7 @@ class Server:
     async def _run(
         self, request: AttendRequest, function: Callable[..., Any], *arguments: Any
     ) -> Any:
-        """Call a function in the model's thread when it is this request's turn."""
+        """Wait in the queue, then call a function in the model's thread."""
         async with self.queue.acquire(request.client, request.turn):
             try:
                 return await self.model_thread.run(function, *arguments)
@@ -205,7 +205,7 @@ class Server:
 
 
 async def _bytes(request: Request, name: str, pack: Callable[[], bytes]) -> Response:
-    """The packed maps, unless the browser has them already: a state never changes, so its name is the ETag."""
+    """The packed maps; status 304 if the browser has them. A state never changes, so the ETag is its name."""
     tag = f'"{name}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
     if tag in request.headers.get("if-none-match", "").replace(" ", "").split(","):
@@ -214,7 +214,7 @@ async def _bytes(request: Request, name: str, pack: Callable[[], bytes]) -> Resp
 
 
 def _layer_number(request: Request) -> int:
-    """The layer in an address, of limited length: int() refuses thousands of digits."""
+    """The layer number in a URL. Its length is limited, because int() raises an error for thousands of digits."""
     text = request.path_params["layer"]
     if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
         raise Refusal(404, f'"{text[:40]}" is not a layer', expected="a number such as 3")
@@ -231,6 +231,6 @@ async def _refuse_http(request: Request, error: HTTPException) -> Response:
 
 
 async def _fail(request: Request, error: Exception) -> Response:
-    """An internal error: one line for the page; the traceback is printed by the server, which continues."""
+    """Answer an internal error with one line. Starlette raises the error again, so the server prints its traceback."""
     message = f"the server failed ({reason(error)}). Its terminal shows the traceback."
     return json_response({"error": message}, 500)

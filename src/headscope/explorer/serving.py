@@ -35,18 +35,18 @@ from headscope.study.study import Study
 
 TRIED_PORTS = 20
 DEFAULT_MODEL = (
-    "smollm2"  # predicts the next word, so that ablating a head has an effect anybody can read
+    "smollm2"  # predicts the next word, where the effect of ablating a head is easy to read
 )
 StudySource = Study | str | Path  # a study, or the directory of one
 
 
 def print_line(line: str) -> None:
-    """Print and flush, for programs that read the address from a file or pipe."""
+    """Print a line and flush it at once, since programs may read the address from a file or pipe."""
     print(line, flush=True)
 
 
 class Explorer:
-    """A server that runs in a thread of its own. `stop` ends it, and so does leaving a `with`.
+    """A running server, in a thread of its own. It ends with `stop()` or at the end of a `with` block.
 
     url        its address on this machine
     elsewhere  its addresses for other machines, if it listens on all addresses of this one
@@ -79,7 +79,7 @@ class Explorer:
         self._thread.start()
 
     def wait(self) -> None:
-        """Block until it is stopped, or interrupted by Ctrl-C."""
+        """Block until the server is stopped. Ctrl-C raises KeyboardInterrupt here."""
         while self._thread.is_alive():
             self._thread.join(0.5)
 
@@ -91,7 +91,7 @@ class Explorer:
 
     @property
     def is_working(self) -> bool:
-        """Whether the model's thread still runs, also after `stop` if its work could not be stopped soon."""
+        """Whether the model's thread still runs. It may do so for a while after `stop`."""
         return self.server.model_thread.is_alive
 
     def __enter__(self) -> Self:
@@ -117,11 +117,12 @@ def serve(
     Parameters
     ----------
     model
-        A loaded model, or the name, directory or hub id of one. Without it smollm2 is opened, a small decoder; if it
-        cannot be downloaded, a named model that is on this machine.
+        A loaded model, or the name, directory or hub id of one. By default smollm2, a small decoder. If smollm2 cannot
+        be downloaded, a named model that is on this machine already is opened instead.
     config, reading, run
-        Options; see `ServeConfig`, `Reading` and `Run`. Lines such as the address go to `run.log`; they are printed
-        by default.
+        Options; see `ServeConfig`, `Reading` and `Run`. The address and notes about the study and the port go to
+        `run.log`, by default to stdout. Messages about loading models go to stderr. If the port is taken, the
+        following ones are tried, 20 ports in all.
     **options
         Fields of these configs, instead of or in addition to them.
 
@@ -133,7 +134,7 @@ def serve(
     Raises
     ------
     HeadscopeError
-        If the model cannot be loaded, or the port is taken.
+        If the model cannot be loaded, or if all 20 ports are taken.
 
     Examples
     --------
@@ -147,7 +148,7 @@ def serve(
     token = config.token
     if token is None and not is_loopback(config.host):
         token = secrets.token_urlsafe(24)
-    study, notes = read_studies(config.study)  # before anything that takes longer
+    study, notes = read_studies(config.study)  # first: errors in it should not wait for the model
     listening = _listen(config.host, config.port)
     try:
         models = _open_models(model, config, reading, run)
@@ -181,7 +182,7 @@ def serve(
 
 
 def _default_model(log: Callable[[str], None]) -> str:
-    """The model to open if none is named: the default one or, if it cannot be downloaded, one that is here."""
+    """The model to open if none is named: the default or, if it cannot be downloaded, one that is on this machine."""
     try:
         zoo.fetch(DEFAULT_MODEL, log)
     except HeadscopeError as error:
@@ -196,8 +197,8 @@ def _default_model(log: Callable[[str], None]) -> str:
 def _open_models(
     model: AttentionModel | str | Path | None, config: ServeConfig, reading: Reading, run: Run
 ) -> dict[str, AttentionModel]:
-    """Open the model as `a` and, if there is one, the second as `b`."""
-    # Notes about loading go to stderr: stdout has the address alone.
+    """The opened models by their ids on the page: `a` and, with `config.compare`, `b`."""
+    # Messages about loading go to stderr; stdout gets only the lines that `serve` itself logs, such as the address.
     run = replace(run, log=partial(print, file=sys.stderr, flush=True))
     if model is None:
         model = _default_model(run.log)
@@ -222,7 +223,7 @@ def _open_models(
 def read_studies(
     source: StudySource | Sequence[StudySource] | None,
 ) -> tuple[Study | None, list[str]]:
-    """The studies of a model as one, and notes on how they were joined; studies of several models are refused."""
+    """Join the studies of one model, and return notes on how they were joined; raise an error for several models."""
     if source is None or isinstance(source, Study):
         return source, []
     studies = [source] if isinstance(source, str | Path) else list(source)
@@ -239,7 +240,7 @@ def read_studies(
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket on this port or, if it is taken, on the next that is free."""
+    """A listening socket on this port or, if it is taken, on the first free one of the next 19."""
     last = min(port + TRIED_PORTS, 65536)
     for candidate in range(port, last):
         try:
@@ -258,7 +259,8 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(128)  # at once: another process may take a port that is only bound
+        # At once, because another process can still take a port that is only bound.
+        listening.listen(128)
     except BaseException:
         listening.close()
         raise

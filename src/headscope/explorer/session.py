@@ -1,7 +1,7 @@
 """One model of the explorer: its attention and prediction on a text, with all heads or without some.
 
-A `State` is an input read by the model with some heads off. The last few are kept (`States`), so that the page can
-ask for maps one layer at a time; a state that was evicted is computed again by attending again.
+A `State` holds the attention and prediction for one input with a given set of heads off. The latest states are cached
+(`States`), so that the page can request maps one layer at a time. If a state was evicted, the page attends again.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from headscope.model.weights import weights_sha256
 from headscope.report.look.token_axis import TokenAxis, axes_of, axes_payload, escape_controls
 from headscope.tasks.bleu import translate
 
-LONGEST_PER_TOKEN = 128  # tokens, for lenses with a forward pass per token and layer
+LONGEST_PER_TOKEN = 128  # tokens; limit for lenses that take a forward pass per token and layer
 KEPT_STATES = 16
-KEPT_BYTES = 512_000_000  # 144 heads on 512 tokens are 151 MB a state
+KEPT_BYTES = 512_000_000  # a state of 144 heads and 512 tokens has 151 MB
 KEPT_TRANSLATIONS = 32
-EXAMPLES = (  # start, a word that can be masked, end; the start of a text for models that continue it
+EXAMPLES = (  # start, a word that may be masked, end; and a beginning for models that continue a text
     ("The cat sat on the ", "mat", " because it was tired.", "The capital of France is"),
     ("CC(=O)O.OCC>>CC(=O)OC", "C", ".O", "CC(=O)O.OCC>>"),
 )
@@ -49,7 +49,7 @@ EXAMPLES = (  # start, a word that can be masked, end; the start of a text for m
 
 @dataclass(frozen=True)
 class StateKey:
-    """The input, heads and lens that identify a state. `off` is in the normal form of HeadSet."""
+    """Identifies a state: model, input, ablated heads, lens. `off` is `str(HeadSet)`, so equal sets have equal keys."""
 
     model: str
     text: str
@@ -64,11 +64,11 @@ class State:
 
     id       the name by which the page requests its maps
     sides    query and key tokens by stack
-    weights  by site, [head, query, key]; through a lens that is not of heads, [form, query, key]
-    entropy  by site, [head]: nats, the mean over the rows of attention itself
+    weights  by site, [head, query, key]; [form, query, key] for a lens over all heads
+    entropy  by site, [head]: mean entropy of the rows of raw attention, in nats
     answer   the numbers of the prediction
-    lens     the lens of the weights; None for attention itself
-    kind     of the prediction
+    lens     maps of the lens that `weights` come from; None for raw attention
+    kind     kind of prediction, `Prediction.kind`
     """
 
     id: str
@@ -90,7 +90,7 @@ class State:
 
     @cached_property
     def full(self) -> float:
-        """The number at the end of the colour scale if all maps share one."""
+        """The number at the end of a colour scale for all maps: 1 for shares, else the largest absolute number."""
         sizes = [] if self.shares else [float(np.abs(maps).max()) for maps in self.weights.values()]
         return max(sizes, default=1.0) or 1.0
 
@@ -100,13 +100,14 @@ class State:
 
 
 class States:
-    """The most recently used states, as many as fit."""
+    """A cache of the most recently used states, limited by number and bytes."""
 
     def __init__(self, most: int = KEPT_STATES, most_bytes: int = KEPT_BYTES) -> None:
         self.most, self.most_bytes = most, most_bytes
         self._states: OrderedDict[str, State] = OrderedDict()
-        self._lock = Lock()  # the model's thread writes, those that pack maps read
-        self._secret = secrets.token_bytes(16)  # a browser must not use another run's maps
+        self._lock = Lock()  # the model's thread writes; the threads that pack maps read
+        # Ids must differ between runs of the server: a browser may have cached maps of an earlier run.
+        self._secret = secrets.token_bytes(16)
 
     def name_of(self, key: StateKey) -> str:
         """The id of a state: the same for the same key while this server runs."""
@@ -131,7 +132,7 @@ class States:
 
 
 class Session:
-    """One model of the explorer. Not thread-safe: the caller makes sure that calls do not overlap."""
+    """One model of the explorer. Not thread-safe: calls must not overlap."""
 
     def __init__(
         self, name: str, model: AttentionModel, states: States, *, max_length: int | None = None
@@ -192,7 +193,7 @@ class Session:
         before = self._state(replace(key, off=""))
         after = self._state(key) if key.off else None
         now, changed = (before, None) if after is None else (after, after.answer)
-        self.states.keep(before)  # the reference for as long as heads are switched
+        self.states.keep(before)  # also when heads are off: the changes refer to it
         self.states.keep(now)
         return {
             "id": now.id,
@@ -204,7 +205,7 @@ class Session:
         }
 
     def translate(self, text: str, off: str) -> JsonObject:
-        """The model's own translation, and the one without these heads."""
+        """The model's own translation, with all heads and without those that are off."""
         if self.prediction.kind != "translation":
             what = f"{self.model.name} does not translate"
             raise HeadscopeError(what, expected="an encoder-decoder with a language-model head")
@@ -232,7 +233,7 @@ class Session:
         return HeadSet(addresses if addresses.strip() else [], among=self.model.heads)
 
     def _state(self, key: StateKey) -> State:
-        """The state from memory, or computed now."""
+        """The cached state, or a new one."""
         name = self.states.name_of(key)
         return self.states.find(name) or self._run(name, key)
 
@@ -278,7 +279,7 @@ class Session:
             return compute_lens_maps(OneInput(self.model, reading.batch), key.lens)
 
     def _through(self, lens: LensMaps) -> dict[Site, NDArray[np.float32]]:
-        """The maps of a lens by site: of the heads that the model has, or of the forms of the lens."""
+        """The maps of a lens by site: of the unpruned heads or, for a token map, of the forms of the lens."""
         by_site: dict[Site, NDArray[np.float32]] = {}
         for stack, weights in lens.maps.items():
             sites = [site for site in self.model.sites if site.stack == stack]
@@ -293,9 +294,9 @@ class Session:
 
 
 def _summary(now: State, before: State, off: HeadSet) -> list[JsonObject]:
-    """For each map its largest number, the mean entropy of its rows in nats, and its change from the intact model.
+    """For each map its largest number, its mean row entropy in nats, and its change from the model with all heads on.
 
-    Entropy is that of attention itself; maps that are not of one head have none.
+    The entropy is that of raw attention under every lens. Token maps, which are not of one head, have none.
     """
     of_heads = now.lens is None or now.lens.forms is None
     return [
@@ -314,9 +315,9 @@ def _summary(now: State, before: State, off: HeadSet) -> list[JsonObject]:
 
 
 def _change(now: NDArray[np.float32], before: NDArray[np.float32], shares: bool) -> float:
-    """The share of attention of a map [query, key] that moved: half the sum of differences, averaged over rows.
+    """The share of a map's [query, key] attention that moved: half the sum of absolute differences, averaged over rows.
 
-    If the numbers are not shares: the sum of absolute differences over the sum of absolute values of both.
+    For numbers that are not shares: the sum of absolute differences divided by the sum of all absolute values.
     """
     apart = np.abs(now.astype(np.float64) - before)
     if shares:
@@ -326,7 +327,7 @@ def _change(now: NDArray[np.float32], before: NDArray[np.float32], shares: bool)
 
 
 def _describe_lens(name: str, now: State) -> JsonObject:
-    """How to read the maps; `forms` and `layers` name them if they are not of heads and layers."""
+    """The JSON description of a lens: how to read its maps. `forms` and `layers` name the maps of a token map."""
     lens = now.lens
     return {
         "name": name,

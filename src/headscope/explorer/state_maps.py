@@ -9,7 +9,7 @@ from headscope.explorer.responses import Refusal
 from headscope.explorer.session import State
 from headscope.heads import Site
 
-THUMBNAIL_SIDE = 48  # cells at most
+THUMBNAIL_SIDE = 48  # most cells per side of a thumbnail
 
 
 def no_stack(stack: str, state: State) -> Refusal:
@@ -35,7 +35,7 @@ def _extent(state: State) -> str:
 
 
 def check_comparable(first: State, second: State, stack: str) -> None:
-    """Refuse states whose maps of this stack are not of the same tokens."""
+    """Raise an error if the maps of two states in this stack are not of the same tokens."""
     for state in (first, second):
         if stack not in state.sides:
             raise no_stack(stack, state)
@@ -48,7 +48,7 @@ def check_comparable(first: State, second: State, stack: str) -> None:
 def difference(
     first: State, second: State, stack: str, layer: int
 ) -> tuple[list[int], NDArray[np.float32]]:
-    """The heads of a layer that both states have, and [head, query, key]: the second's maps minus the first's."""
+    """The numbers of a layer's heads that both states have, and [head, query, key]: second maps minus first."""
     (site, maps), (other, other_maps) = (layer_maps(s, stack, layer) for s in (first, second))
     numbers = {head.head for head in site.heads(len(maps))}
     both = [head.head for head in other.heads(len(other_maps)) if head.head in numbers]
@@ -73,9 +73,9 @@ def largest_difference(first: State, second: State, stack: str) -> float:
 
 
 def thumbnails(weights: NDArray[np.float32], side: int = THUMBNAIL_SIDE) -> NDArray[np.float32]:
-    """Maps [map, query, key] of at most `side` cells each way; a cell is the number of its block furthest from 0.
+    """Maps [map, query, key] reduced to at most `side` cells per side; a cell is its block's number furthest from 0.
 
-    Means would let a thin diagonal fade, which is what one looks for in a thumbnail.
+    Means would not do: they make a thin diagonal fade, which is a main pattern to look for in a thumbnail.
     """
     for axis in (1, 2):
         length = weights.shape[axis]

@@ -1,7 +1,6 @@
-"""The results of a study for the heads of the live model: numbers, roles, cards and examples.
+"""The results of a study for the heads of the model in the explorer: numbers, roles, cards and examples.
 
-Everything is read from the study's tables, each of which may be missing; text from them is made harmless in
-`report/head_cards.py` and by `plain`.
+Any table of the study may be missing. Text from tables is escaped, by `report/head_cards.py` and `plain`.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from headscope.study.study import Study
 
 
 class StudyView:
-    """The part of a study that is about heads of this model.
+    """The results of a study for the heads of this model.
 
-    about  its statistics, importances and tables, and sets of unimportant heads
+    about  which statistics, importances and tables the study has, and sets of unimportant heads
     heads  every head of the model with its numbers, roles and cluster
     """
 
@@ -89,7 +88,7 @@ class StudyView:
         return {"statistics": statistics, "heads": heads}
 
     def head(self, address: str) -> Head:
-        """One head of the model by its address."""
+        """The head of the model with this address."""
         heads = list(HeadSet(address, among=self.model.heads))
         if len(heads) != 1:
             raise HeadscopeError(
@@ -98,7 +97,7 @@ class StudyView:
         return heads[0]
 
     def card(self, head: Head) -> JsonObject:
-        """The results for one head; a list is empty if the study has no such table."""
+        """The results for one head. Lists are empty, and other entries None, if the study lacks the table."""
         card = self._card(head)
         twin, substitute = card.get("twin"), card.get("substitute")
         return {
@@ -150,7 +149,7 @@ class StudyView:
         ]
 
     def _unimportant(self) -> list[JsonObject]:
-        """Sets of heads that the study found unimportant: `what` they are, in a few words, and the reason `why`."""
+        """Sets of heads that the study found unimportant: description (`what`), reason (`why`), heads, count."""
         table = self.study.heads
         removed = table[(table["statistic"] == CUT) & (table["value"] == 1)]
         sets = [("that the plan prunes", "the study's plan prunes them", _heads(removed))]

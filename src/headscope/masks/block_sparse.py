@@ -1,8 +1,9 @@
 """Block-sparse attention under a mask: in plain torch, and by torch's compiled FlexAttention.
 
-In plain torch, strips of queries attend to the keys that any of them may attend to. A window, even with a few global
-positions, needs few keys for each strip. Scattered masks need all keys for every strip, which saves nothing. No
-compiler is needed. FlexAttention skips the blocks in which a mask allows nothing.
+In plain torch, queries are split into strips; each strip computes attention only with the keys that any of its queries
+may attend to. A window mask, even with a few global positions, needs few keys per strip. A scattered mask needs all
+keys for every strip, which saves nothing. This needs no compiler. FlexAttention is compiled and skips the blocks in
+which the mask allows nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Strip:
 def strips_of(allowed: Tensor, block: int = BLOCK) -> list[Strip]:
     """A mask [head or 1, query, key] without empty rows, as strips of at most `block` queries.
 
-    Queries that attend to more than half of the keys are grouped, so that they do not widen their neighbours' strips.
+    Queries that attend to more than half of the keys get strips of their own, so that they do not widen other strips.
     """
     by_any_head = allowed.any(dim=0)  # [query, key]
     is_wide = by_any_head.sum(dim=-1) > by_any_head.shape[-1] / 2
@@ -45,7 +46,7 @@ def strips_of(allowed: Tensor, block: int = BLOCK) -> list[Strip]:
 
 
 def attend_by_blocks(query: Tensor, key: Tensor, value: Tensor, strips: Sequence[Strip]) -> Tensor:
-    """[batch, head, query, width]: the same as SDPA under the mask of these strips."""
+    """[batch, head, query, width]: the output of scaled dot product attention under the mask of these strips."""
     output = torch.empty_like(query)
     for strip in strips:
         output[:, :, strip.queries] = nn.functional.scaled_dot_product_attention(
@@ -72,9 +73,9 @@ def _as_slice(indices: Tensor) -> slice | Tensor:
 
 
 def compile_flex(allowed: Tensor) -> Attend:
-    """Attention under a mask [head or 1, query, key], compiled at its first call, which may raise errors of torch.
+    """A function for attention under a mask [head or 1, query, key]. Its first call compiles and may raise errors.
 
-    Resets torch's compiler, since it silently stops compiling after a few shapes of one function.
+    Resets torch's compiler, because it silently stops compiling a function after a few input shapes.
     """
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 

@@ -18,10 +18,10 @@ from headscope.model.tokens import Layout, pattern_over_layout
 class Masked(Edit):
     """Restricts every self-attention to a mask; attention from decoder to encoder is unchanged.
 
-    Positions are counted over a sequence's tokens without padding. A query that may attend to nothing, by the mask and
-    other edits, attends to itself.
+    Positions are counted over a sequence's tokens without padding. A query that may attend to no key, because of the
+    mask and other edits, attends to itself.
 
-    open_special  special tokens attend to and are attended by all tokens, whatever the mask
+    open_special  special tokens attend to all tokens and all tokens attend to them, even if the mask forbids it
     """
 
     def __init__(self, mask: str | Mask, *, open_special: bool = False) -> None:

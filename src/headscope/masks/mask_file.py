@@ -1,4 +1,4 @@
-"""Masks in files: pairs of positions, or distances, that attention is allowed between."""
+"""Masks in files, as allowed pairs of positions or as allowed distances."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLAIN = ".npy"
 
 
 def groups_of(heads: Iterable[Head], per: Per) -> tuple[str, ...]:
-    """Groups with a mask each: `all`, layers as `encoder.0`, or heads as `encoder.0.0`; cross attention has none."""
+    """Names of the groups that have a mask each: `all`, or layers (`encoder.0`) or heads (`encoder.0.0`)."""
     own = [head for head in heads if head.stack in ("encoder", "decoder")]
     names = ({"model": "all", "layer": str(head.site), "head": str(head)}[per] for head in own)
     return tuple(dict.fromkeys(names))
@@ -35,10 +35,12 @@ def groups_of(heads: Iterable[Head], per: Per) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class MaskPositions:
-    """A mask for each group.
+    """The masks of all groups.
 
     groups      names of the groups, see `groups_of`
-    structured  allowed is [group, distance], and the first and last position are open; else [group, position, position]
+    per         what has a mask of its own: "model", "layer" or "head"
+    structured  whether `allowed` is [group, distance], and the first and last position have no restriction;
+                otherwise `allowed` is [group, position, position]
     diagonal    whether a token may attend to itself
     """
 
@@ -82,7 +84,7 @@ class MaskPositions:
         return allowed
 
     def _rows(self, site: Site | None) -> list[int]:
-        """Indices of the masks of a site or its heads; without a site the first."""
+        """Indices of the masks of a site or of its heads; the first mask if there is no site."""
         if site is None or self.per == "model":
             return [0]
         if self.per == "layer":
@@ -93,7 +95,7 @@ class MaskPositions:
         return [self.groups.index(f"{site}.{number}") for number in site.numbers]
 
     def _check(self, heads: Iterable[Head], name: str) -> None:
-        """Refuse a model with layers or heads that the mask does not have."""
+        """Raise an error if the model has layers or heads that the mask does not have."""
         missing = [group for group in groups_of(heads, self.per) if group not in self.groups]
         if missing:
             raise HeadscopeError(
@@ -111,15 +113,16 @@ class MaskPositions:
 
 
 def read_positions(path: str | Path) -> MaskPositions:
-    """A mask file, checked."""
+    """Read and check a mask file."""
     positions = _read_plain(path) if str(path).endswith(PLAIN) else _read_archive(path)
-    if not positions.structured:  # in which the first and last position are open
+    # In a structured mask every query may attend to the first and last position.
+    if not positions.structured:
         _check_rows(positions, path)
     return positions
 
 
 def _read_plain(path: str | Path) -> MaskPositions:
-    """An array [position, position] that was made elsewhere: one mask for all heads."""
+    """Read an array [position, position] that another program wrote: one mask for all heads."""
     with _name_errors(path):
         array = np.load(path, allow_pickle=False)
     if not isinstance(array, np.ndarray):
@@ -136,7 +139,7 @@ def _read_plain(path: str | Path) -> MaskPositions:
 
 
 def _read_archive(path: str | Path) -> MaskPositions:
-    """A file written by `MaskPositions.write`."""
+    """Read a file written by `MaskPositions.write`."""
     with _name_errors(path), np.load(path, allow_pickle=False) as arrays:
         missing = [name for name in ("allowed", "about") if name not in arrays]
         if missing:
@@ -194,7 +197,7 @@ def _check_content(allowed: NDArray[Any], about: Any, path: str | Path) -> None:
 
 
 def _check_rows(positions: MaskPositions, path: str | Path) -> None:
-    """Raise an error if a position may attend to nothing, since the intention is unclear."""
+    """Raise an error if a position may attend to no key: what is intended then is unclear."""
     allowed = positions.allowed.clone()
     if not positions.diagonal and positions.length > 1:
         allowed.diagonal(dim1=1, dim2=2).zero_()

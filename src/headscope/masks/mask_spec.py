@@ -1,4 +1,4 @@
-"""A mask from its text: `star`, `window:width=8`, `longformer-no-diagonal`, `window+star`, `mask.npz`, `mask.npy`."""
+"""Reads masks from text: `star`, `window:width=8`, `longformer-no-diagonal`, `window+star`, `mask.npz`, `mask.npy`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headscope.masks.patterns import PATTERNS, Mask, Pattern
 
 
 def read_mask(spec: str, option: str = "`mask`") -> Mask:
-    """A mask from its text: a name with parameters, several joined by plus signs. option: its name in errors."""
+    """The mask for a text: a pattern or a file, or several joined by "+". option: name of the option in errors."""
     parts = [_read_part(part.strip(), f'{option} "{spec}"') for part in spec.split("+")]
     if len(parts) == 1:
         return parts[0]
@@ -37,12 +37,12 @@ def read_mask(spec: str, option: str = "`mask`") -> Mask:
 
 
 def sparsity(mask: Tensor) -> float:
-    """The share of positions that may not be attended to."""
+    """The share of pairs of positions that a mask forbids."""
     return 1.0 - float(mask.float().mean())
 
 
 def resolve_mask(allowed: Tensor, *, is_causal: bool = False) -> Tensor:
-    """The mask as attention applies it: causal in a decoder, and a query without any key attends to itself."""
+    """The mask as attention applies it: causal in a decoder, and a query without any allowed key attends to itself."""
     if is_causal:
         allowed = allowed.tril()
     itself = torch.eye(allowed.shape[-1], dtype=torch.bool)
@@ -50,7 +50,7 @@ def resolve_mask(allowed: Tensor, *, is_causal: bool = False) -> Tensor:
 
 
 def add_seed(spec: str, seed: int) -> str:
-    """The text of a mask with this seed for every randomly drawn part that names none."""
+    """The text of a mask in which every random pattern without a seed gets this seed."""
     parts = []
     for part in map(str.strip, spec.split("+")):
         name, parameters, without_diagonal = split_mask(part)
@@ -63,13 +63,13 @@ def add_seed(spec: str, seed: int) -> str:
 
 
 def files_of(spec: str) -> list[str]:
-    """The files that a mask is read from."""
+    """The files named in the text of a mask."""
     parts = [part.strip().removesuffix(WITHOUT_DIAGONAL) for part in spec.split("+")]
     return [part for part in parts if part.endswith(FILES)]
 
 
 def check_fits(spec: str, length: int, option: str = "`mask`") -> None:
-    """Refuse parameters beyond a length: a global position, or a number of dropped keys."""
+    """Raise an error for parameters that need a longer text: global positions, or a number of dropped keys."""
     where = f'{option} "{spec}"'
     for part in map(str.strip, spec.split("+")):
         name, text, _ = split_mask(part)
@@ -94,7 +94,9 @@ def _read_part(part: str, where: str) -> Mask:
         return replace(positions, diagonal=positions.diagonal and part == file).mask(part)
     name, text, without_diagonal = split_mask(part)
     if name not in PATTERNS:
-        raise HeadscopeError(f'"{name}" is no mask', where=where, expected=choices(name, PATTERNS))
+        raise HeadscopeError(
+            f'"{name}" is not a mask', where=where, expected=choices(name, PATTERNS)
+        )
     parameters = read_parameters(text, defaults_of(PATTERNS[name]), where)
 
     @lru_cache(maxsize=512)
@@ -108,6 +110,6 @@ def _read_part(part: str, where: str) -> Mask:
 
 
 def defaults_of(pattern: Pattern) -> dict[str, object]:
-    """The parameters of a pattern besides the length, with their defaults."""
+    """The parameters of a pattern, without the length, and their defaults."""
     _, *parameters = inspect.signature(pattern).parameters.values()
     return {parameter.name: parameter.default for parameter in parameters}

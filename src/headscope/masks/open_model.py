@@ -1,4 +1,4 @@
-"""The model of a command: loaded by name or path, under a mask if there is one."""
+"""Opens the model of a command: by name or path, with a mask if one is given."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def open_model(
     model_class: str | None = None,
     labels: Sequence[str] = (),
 ) -> AttentionModel:
-    """A loaded model as it is; another is loaded with the options of `reading` and `run`, and its notes are logged."""
+    """A loaded model is returned unchanged. A name or path is loaded with the options of `reading` and `run`."""
     if isinstance(model, AttentionModel):
         check_loaded(reading, run)
         return model
@@ -37,7 +37,7 @@ def open_model(
 
 
 def load_model(model: str | Path, config: LoadConfig, reading: Reading, run: Run) -> AttentionModel:
-    """A model from files, under a mask if there is one."""
+    """Load a model from files and apply the mask, if there is one."""
     loaded = load(
         model,
         revision=run.revision,
@@ -54,7 +54,7 @@ def load_model(model: str | Path, config: LoadConfig, reading: Reading, run: Run
 
 
 def check_loaded(reading: Reading, run: Run) -> None:
-    """Refuse options that only affect loading."""
+    """Raise an error for options that only affect loading."""
     for config in (reading, run):
         for name in sorted(LOAD_OPTIONS & set(options_of(type(config)))):
             if getattr(config, name) != default_of(type(config), name):

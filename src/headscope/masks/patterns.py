@@ -1,7 +1,7 @@
-"""Masks and the named patterns: functions of a length that give which position (row) may attend to which (column).
+"""Masks, and the named patterns: functions from a length to a matrix, True if the row may attend to the column.
 
-With their defaults, patterns of SparseBERT's table have the sparsities printed there for 128 positions. The parameters
-of longformer and bigbird were not published.
+With their default parameters, the patterns from the table of the SparseBERT paper have the sparsities printed there for
+128 positions. The paper does not state its parameters of longformer and bigbird.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PATTERNS: dict[str, Pattern] = {}
 
 @dataclass(frozen=True)
 class Mask:
-    """Which position may attend to which, at any length.
+    """Which position may attend to which, for texts of any length.
 
-    make   from a length and a site to bool [head, position, position], or [1, …] if it is the same for all heads
-    per    whether there is a mask per model, layer or head
-    check  raises an error for heads of a model that the mask is not for
+    make   function from a length and a site to bool [head, position, position], or [1, …] if all heads have the same
+    per    what has a mask of its own: "model", "layer" or "head"
+    check  raises an error if the mask does not fit a model, given the model's heads
     """
 
     name: str
@@ -40,32 +40,32 @@ class Mask:
 
 
 def pattern(make: Pattern) -> Pattern:
-    """Register a pattern by its name, with hyphens."""
+    """Register a pattern under the name of its function, with hyphens."""
     PATTERNS[make.__name__.replace("_", "-")] = make
     return make
 
 
 @pattern
 def dense(length: int) -> Tensor:
-    """All to all."""
+    """Every position attends to every position."""
     return torch.ones(length, length, dtype=torch.bool)
 
 
 @pattern
 def diagonal(length: int) -> Tensor:
-    """To itself only."""
+    """Every position attends to itself only."""
     return _distance(length) == 0
 
 
 @pattern
 def no_diagonal(length: int) -> Tensor:
-    """To all but itself."""
+    """Every position attends to all others, but not to itself."""
     return _distance(length) != 0
 
 
 @pattern
 def window(length: int, width: int = 4) -> Tensor:
-    """To itself and the `width` positions on either side."""
+    """Every position attends to itself and to `width` positions on either side."""
     return _distance(length) <= width
 
 
@@ -77,14 +77,14 @@ def first_and_last(length: int) -> Tensor:
 
 @pattern
 def strided(length: int, stride: int = 4) -> Tensor:
-    """A window of `stride`, and every position a multiple of it away (Child et al. 2019, both heads, both ways)."""
+    """A window, and all distances that are multiples of `stride` (both heads of Child et al. 2019, bidirectional)."""
     distance = _distance(length)
     return (distance <= stride) | (distance % stride == 0)
 
 
 @pattern
 def fixed(length: int, stride: int = 4, summary: int = 1) -> Tensor:
-    """The block of `stride` positions, and the last `summary` positions of every block (Child et al. 2019)."""
+    """The own block of `stride` positions, and the last `summary` positions of every block (Child et al. 2019)."""
     position = torch.arange(length)
     same_block = position[:, None] // stride == position[None, :] // stride
     return same_block | (position % stride >= stride - summary)[None, :]
@@ -92,7 +92,7 @@ def fixed(length: int, stride: int = 4, summary: int = 1) -> Tensor:
 
 @pattern
 def longformer(length: int, width: int = 5, globals: Positions = ("first", "middle")) -> Tensor:
-    """A window, and global positions that see all and are seen by all (Beltagy et al. 2020).
+    """A window, and global positions that attend to all and are attended to by all (Beltagy et al. 2020).
 
     Global positions beyond the end of a text are ignored.
     """
@@ -101,7 +101,7 @@ def longformer(length: int, width: int = 5, globals: Positions = ("first", "midd
 
 @pattern
 def logsparse(length: int) -> Tensor:
-    """Itself, and the positions 1, 2, 4, 8 … away on either side (Li et al. 2019)."""
+    """The position itself, and positions at distances 1, 2, 4, 8 … on either side (Li et al. 2019)."""
     distance = _distance(length)
     return (distance & (distance - 1) == 0) | (distance == 0)
 
@@ -112,7 +112,7 @@ def bigbird(
 ) -> Tensor:
     """A window, global positions, and `random` keys for every query, drawn with replacement (Zaheer et al. 2020).
 
-    With the seed 0, 1,126 pairs of 128 positions are open, 93.13 % forbidden; over seeds 93.16 %.
+    At 128 positions and seed 0, 1,126 pairs are allowed and 93.13 % are forbidden; the mean over seeds is 93.16 %.
     """
     keys = torch.randint(length, (length, random), generator=_generator(seed, length))
     drawn = torch.zeros(length, length).scatter(1, keys, 1.0).bool()
@@ -121,13 +121,13 @@ def bigbird(
 
 @pattern
 def star(length: int) -> Tensor:
-    """Neighbours, and the first position as a relay between all (Guo et al. 2019)."""
+    """A window of width 1, and the first position as a relay between all others (Guo et al. 2019)."""
     return window(length, 1) | _open(length, ("first",))
 
 
 @pattern
 def random(length: int, keep: float = 0.5, drop: int = 0, seed: int = 0) -> Tensor:
-    """Keys by chance: the share `keep` of them for every query, or all but `drop`; one always stays."""
+    """Random keys for every query: the share `keep` of them, or all but `drop`; at least one."""
     count = length - drop if drop else round(keep * length)
     order = torch.rand(length, length, generator=_generator(seed, length)).argsort(dim=1)
     return order < max(count, 1)
@@ -139,7 +139,7 @@ def _distance(length: int) -> Tensor:
 
 
 def _open(length: int, positions: Positions) -> Tensor:
-    """The rows and columns of these positions."""
+    """True in the rows and columns of these positions. Positions beyond the length are ignored."""
     names = {"first": 0, "middle": length // 2, "last": length - 1}
     indices = [names[name] if name in names else int(name) for name in positions]
     is_open = torch.zeros(length, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Kinds of pairs of positions: diagonal, special tokens, neighbours, others."""
+"""Sorts pairs of positions into kinds: diagonal, special tokens, neighbours, other."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ KINDS = ("diagonal", "special", "neighbours", "other")
 def count_pairs_by_kind(
     texts: Iterable[Sequence[int]], special: frozenset[int], length: int, *, at_ends: bool = False
 ) -> NDArray[np.float64]:
-    """[kind, position, position]: number of texts, given by their token ids, in which a pair of positions is of a kind.
+    """[kind, position, position]: number of texts (as token ids) in which a pair of positions is of a kind.
 
-    at_ends  only pairs with the first or the last position of a text
+    A pair has the first kind that applies. Diagonal: a position with itself, also for special tokens. Special: at least
+    one of the two is a special token. Neighbours: the positions are adjacent. Other: all other pairs.
 
-    A pair has the first kind that fits: the diagonal also of special tokens; special if one of the two is a special
-    token; neighbours are next to each other.
+    at_ends  count only pairs that include the first or the last position of a text
     """
     counts = np.zeros((len(KINDS), length, length))
     position = np.arange(length)
@@ -42,10 +42,10 @@ def mean_by_kind(
     counts: NDArray[np.float64],
     always_open: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """[…, kind]: the mean of [… , position, position] over the pairs of each kind; NaN without pairs.
+    """[…, kind]: the mean of values […, position, position] over the pairs of each kind; NaN without pairs.
 
-    counts       of pairs by `count_pairs_by_kind`
-    always_open  counts of those pairs that are open whatever their value
+    counts       number of pairs, from `count_pairs_by_kind`
+    always_open  number of those pairs that are always allowed: they count as 1, whatever their value
     """
     learned = counts if always_open is None else counts - always_open
     constant = 0.0 if always_open is None else always_open.sum(axis=(1, 2))

@@ -1,8 +1,8 @@
 """Speed of attention under a mask: attention of a model's shape, dense and sparse, timed at several lengths.
 
-The sparsity of a mask does not determine the speed: a kernel with a mask computes all scores and discards most. Methods
-that skip work are timed in turns with dense attention, and each is checked against the kernel with the mask. What is
-made of a mask once for all layers (strips, blocks, compiled code) is not timed.
+The sparsity of a mask does not determine the speed: the usual kernel computes all scores and then discards those that
+are masked. Methods that skip masked blocks are timed in alternation with dense attention, and their output is compared
+with that of the usual kernel. Preparation that is done once for all layers (strips, blocks, compilation) is not timed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class MethodTime:
-    """Time of one method. ratio: its time over that of dense attention, with its interval."""
+    """Time of one method. ratio: its time divided by that of dense attention, with an interval from `low` to `high`."""
 
     way: str
     milliseconds: float
@@ -65,10 +65,10 @@ class MethodTime:
 class SpeedAtLength:
     """All methods at one length.
 
-    sparsity   share of pairs of positions that are forbidden
-    blocks     share of squares of 128 positions in which any pair is allowed
-    attention  share of dense attention in the model's time, None for a model with several stacks; at lengths that the
-               model was not run with, the rest of its time is assumed to be proportional to the length
+    sparsity   share of pairs of positions that the mask forbids
+    blocks     share of blocks of 128 x 128 positions in which any pair is allowed
+    attention  share of the model's time that dense attention takes; None for a model with several stacks. The model is
+               run at one length. At other lengths, the time of the rest is assumed to be proportional to the length
     """
 
     length: int
@@ -80,24 +80,24 @@ class SpeedAtLength:
 
 @dataclass(frozen=True)
 class MaskSpeed:
-    """Speed at all lengths. without_flex: why compiled block-sparse attention is left out; empty if it is not."""
+    """Speed at all lengths. without_flex: why compiled block-sparse attention was not measured; empty if it was."""
 
     mask: str
     site: str
     batch_size: int
     heads: int
     width: int
-    run_length: int | None  # of the whole model
+    run_length: int | None  # length at which the entire model was run
     without_flex: str
     lengths: tuple[SpeedAtLength, ...]
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """The methods that were measured at any length."""
+        """The methods that were measured at one length or more."""
         return tuple(dict.fromkeys(timed.way for row in self.lengths for timed in row.ways))
 
     def pays_from(self, way: str) -> int | None:
-        """The length from which on the whole interval of a method is faster than dense attention; None if at none."""
+        """The length from which on a method is faster than dense attention, with its whole interval; None if never."""
         length = None
         for row in reversed(self.lengths):
             if not any(timed.way == way and timed.high < 1 for timed in row.ways):
@@ -144,7 +144,7 @@ def measure_mask_speed(
 
 @dataclass(frozen=True)
 class _AttentionShape:
-    """Shape of a model's first self-attention as it ran. sites: number of such sites; 0 for several stacks."""
+    """Shape of a model's first self-attention in a forward pass. sites: number of sites; 0 for several stacks."""
 
     site: Site
     heads: int
@@ -159,7 +159,7 @@ class _AttentionShape:
     def random_states(
         self, model: AttentionModel, batch_size: int, length: int
     ) -> tuple[Tensor, ...]:
-        """Random query, key and value: the time of attention does not depend on them."""
+        """Random query, key and value states; the time of attention does not depend on their values."""
         rng = torch.Generator().manual_seed(length)
         size = (3, batch_size, self.heads, length, self.width)
         return torch.randn(size, generator=rng).to(model.device, model.model.dtype).unbind(dim=0)
@@ -198,8 +198,10 @@ def _time_besides_attention(
         return None
     states = shape.random_states(model, len(next(iter(batch.values()))), shape.length)
     runs = [timed_forward(model, batch), _runner(_dense(shape), states)]
-    whole, attention = fastest_quarter(time_interleaved(runs, repeats, lambda done, total: None))
-    return max(float(whole) - shape.sites * float(attention), 0.0) / shape.length
+    model_time, attention = fastest_quarter(
+        time_interleaved(runs, repeats, lambda done, total: None)
+    )
+    return max(float(model_time) - shape.sites * float(attention), 0.0) / shape.length
 
 
 def _dense(shape: _AttentionShape) -> Attend:
@@ -209,7 +211,7 @@ def _dense(shape: _AttentionShape) -> Attend:
 def _methods(
     allowed: Tensor, states: tuple[Tensor, ...], shape: _AttentionShape, without_flex: str
 ) -> tuple[dict[str, Attend], str]:
-    """Every method under a mask, and why the compiled one is missing; after a failure it is not tried again."""
+    """The methods by name, and why the compiled one is missing. After a failure, it is not tried again."""
     strips, mask = strips_of(allowed), allowed[None]
     methods: dict[str, Attend] = {
         DENSE: _dense(shape),
@@ -224,7 +226,7 @@ def _methods(
                 flex = compile_flex(allowed)
                 _check_same(flex(*states), expected)
                 methods[FLEX] = flex
-            # No compiler, or one that fails: torch raises errors of many types
+            # There is no compiler, or it fails: torch raises errors of many types.
             except Exception as cause:
                 without_flex = reason(cause)
     return methods, without_flex

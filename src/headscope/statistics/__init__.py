@@ -1,4 +1,4 @@
-"""Statistics of every head: one per file, registered by itself; `stream` computes all of them in one pass."""
+"""Statistics of every head, one per file, registered automatically; `stream` computes all of them in one pass."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def glossary() -> dict[str, Definition]:
 def select_statistics(
     names: list[str] | None = None, lens: type[Lens] | None = None
 ) -> list[Statistic]:
-    """The statistics of plain texts with these names; all of them by default.
+    """The statistics with these names among those that need only texts; all of these by default.
 
-    lens  only those that are defined for its maps; raw attention by default
+    lens  select only statistics that are defined for the maps of this lens; None: for raw attention
     """
     of_texts = [kind for kind in registry() if kind.needs is None]
     every = [name for kind in of_texts for name in kind.definitions]

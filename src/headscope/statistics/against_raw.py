@@ -1,9 +1,11 @@
 """How much do the maps of a lens differ from raw attention?
 
-Computed for every lens but `raw`: the sum of the map's rows before they were normalised; Pearson's correlation with
-the raw map over all cells (Brunner et al. 2020), which a few large weights decide; and the cosine of each row,
-averaged. For effective attention also the rank of the values: how many dimensions of a row can change the head's
-output; a sequence that is too short has none.
+Computed for every lens but `raw`:
+- the sum of a row of the map before normalisation;
+- Pearson's correlation with the raw map over all cells (Brunner et al. 2020), which depends mostly on large weights;
+- the cosine with the raw row, averaged over rows;
+- for effective attention, the rank of the values, which is the number of dimensions of a row that can change the head's
+  output. Only sequences with more tokens than the head is wide have a rank.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Which earlier mention does a rule choose, without a model? Baselines for coreference heads.
+"""Baselines for coreference heads: rules that choose the antecedent of a mention without a model.
 
 nearest      the nearest earlier mention
-head_match   the nearest with the same head word; without one there is no answer, which counts as wrong
-rules        four sieves, the nearest mention that passes the first sieve any mention passes: the same words; the same
-             head word; number, gender and person that agree; any (the rules of Clark et al. 2019, after Lee et al.)
+head_match   the nearest earlier mention with the same head word; if there is none, the answer counts as wrong
+rules        four tests in this order: the same words; the same head word; agreement in number, gender and person; any
+             mention. The answer is the nearest mention that passes the first test that any mention passes (the rules
+             of Clark et al. 2019, after Lee et al.)
 
-Number, gender and person come from closed lists of English words and from tags if there are any; an unknown feature
-agrees with everything. Case is ignored.
+Number, gender and person come from word lists for English, and from tags if there are any. An unknown feature agrees
+with everything. Case is ignored.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class _Features:
 def choices_of(
     window: Window, mention: Mention, candidates: Sequence[Mention]
 ) -> dict[str, Mention | None]:
-    """The antecedent that each of RULES chooses among these candidates; None if it chooses none."""
+    """The antecedent that each rule in RULES chooses among these candidates; None if it chooses none."""
     by_nearness = sorted(candidates, key=lambda other: (other.head, other.start), reverse=True)
     head, words = window.words[mention.head].lower(), _words(window, mention)
     features = _features(window, mention)
@@ -88,7 +89,7 @@ def _words(window: Window, mention: Mention) -> list[str]:
 
 def _features(window: Window, mention: Mention) -> _Features:
     words = _words(window, mention)
-    # Up to the head only: "the brother of the queen" is a man.
+    # Words up to the head only: "the brother of the queen" is male.
     until_head = words[: mention.head - mention.start + 1]
     head = until_head[-1]
     tag = "" if window.tags is None else window.tags[mention.head]
@@ -107,7 +108,7 @@ def _number(words: list[str], tag: str) -> str | None:
 
 
 def _gender(words: list[str]) -> str | None:
-    """Gender of the head word, else of a title before it: "her father" is male, "Mrs. Bennet" female."""
+    """Gender of the head word, else of the first word (a title): "her father" is male, "Mrs. Bennet" female."""
     titles = words[:1] if len(words) > 1 and words[0] not in ("his", "her") else []
     for word in [words[-1], *titles]:
         for gender, listed_words in (("male", _MALE), ("female", _FEMALE), ("thing", _THING)):

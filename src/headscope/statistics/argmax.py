@@ -1,10 +1,10 @@
 """Does each head point at a fixed distance?
 
-For every content row, the offset (key minus query) of its largest weight on a content key. `argmax-offset` is the
-most frequent offset over all content rows of the corpus; `argmax-share` is the mean over sequences of the share of
-rows at that offset. `positional-share` counts only rows that have a content token at that offset (Voita's positional
-heads: at least 90 %): the first token of a text has no previous one, and in a short text that row would decide alone.
-Equal maxima share their row's credit.
+For every content row, the offset (key minus query) of its largest weight on a content key is determined.
+`argmax-offset` is the most frequent offset over all content rows of the corpus. `argmax-share` is the share of rows at
+that offset, averaged over sequences. `positional-share` counts only rows that have a content token at that offset,
+because other rows cannot have their maximum there: the first token of a text has no previous one. (Voita's positional
+heads have at least 90 %.) If several keys have the largest weight, they share the credit of the row.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Argmax(Statistic):
             return []
         count, width = sums.rows.shape
         heads = site.heads(count)
-        # The most frequent offset; of equally frequent ones the nearest, and of two as near the one before.
+        # The most frequent offset. Ties: the nearest of them; if two are equally near, the negative one.
         offsets = np.arange(width) - width // 2
         near = np.lexsort((offsets, abs(offsets)))
         mode = near[sums.rows.round(6)[:, near].argmax(axis=1)]
@@ -115,10 +115,10 @@ def _moments_at(offset: NDArray[np.intp], sums: OffsetSums, count: NDArray[np.in
 
 
 class ShareSums(OffsetSums):
-    """Sums, over sequences, of the shares of rows that point at each offset, from counts of rows.
+    """Sums, over sequences, of the shares of rows whose maximum is at each offset, computed from counts of rows.
 
-    The heads' counts are followed by one more row, the `content` of `rows_with_a_target`, which is then computed once
-    for many sequences.
+    The values to add have one more row after those of the heads: the `content` that `rows_with_a_target` takes. So this
+    function is called once for many sequences.
 
     rows           [head, offset]: number of rows
     among_targets  shares of the rows that have a content token at the offset

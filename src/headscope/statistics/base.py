@@ -1,7 +1,7 @@
-"""The contract of statistics: computed for every head in one pass over the data, mergeable.
+"""Base classes of statistics, which are computed for every head in one pass over the data and can be merged.
 
-A statistic is `update(attention)`, `merge(other)`, `table()`. Its state is picklable and its sums are float64, so
-that batch size, order, restarts and distribution over processes do not change the result (beyond 1e-6).
+A statistic implements `update(attention)`, `merge(other)` and `table()`. Its state is picklable and its sums are
+float64. Therefore batch size, order, restarts and distribution over processes do not change results beyond 1e-6.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from headscope.tables import STACKS, Moments, Row, TableRow, rows_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Quantities = Attention | RowSums  # what a statistic with `quantities` is updated with
+Quantities = Attention | RowSums  # argument of `update` if a statistic declares `quantities`
 
-ANY: frozenset[str] = frozenset()  # sums of weights are defined for any map
+# What a definition requires of the maps of a lens: nothing, as sums of weights are defined for any map; ROWS, that rows
+# sum to 1; SIGN, that no weight is negative.
+ANY: frozenset[str] = frozenset()
 SUMS = frozenset({ROWS})
 SHARES = frozenset({ROWS, SIGN})
 
 
 @dataclass(frozen=True)
 class Definition:
-    """The meaning of a name in the `statistic` column: its unit, its title in figures, a sentence, and its lenses.
+    """The meaning of a name in the `statistic` column: unit, title in figures, a sentence, requirements on a lens.
 
-    requires   what the maps of a lens must have (ROWS, SIGN); None: raw attention only
-    is_signed  a difference of shares, which can be negative
+    requires   properties that the maps of a lens must have (ROWS, SIGN); None: defined for raw attention only
+    is_signed  whether it is a difference of shares, which can be negative
     """
 
     unit: Literal["share", "nats", "tokens", "offset", "points", "length", "number", "correlation"]
@@ -59,13 +61,12 @@ def mass_on(short: str, long: str) -> Definition:
 class Statistic(ABC):
     """One statistic, or several that are computed from the same sums.
 
-    names   the names to compute, of `definitions`
-    needs   the data that it is computed on in addition to texts, such as "treebank"
-    of_raw  False: it compares the map of a lens with raw attention
-    lens    the only lens that it is computed through, if any
-
-    quantities  the attributes of `RowSums` that it is computed from; `update` then gets an `Attention` or a `RowSums`,
-                in which sequences may differ in length. None: it needs whole maps
+    names       the names to compute, a subset of `definitions`
+    needs       data that it needs in addition to texts, such as "treebank"
+    of_raw      False if it compares the map of a lens with raw attention, so that it is not defined for raw attention
+    lens        the lens that it is computed through, if there is only one
+    quantities  the attributes of `RowSums` that it is computed from. `update` then gets an `Attention` or a `RowSums`,
+                in which sequences may differ in length. None: it needs entire maps
     """
 
     definitions: ClassVar[dict[str, Definition]]
@@ -78,23 +79,23 @@ class Statistic(ABC):
         self.names = tuple(self.definitions) if names is None else names
 
     def wanted(self, examples: Sequence[int]) -> Wanted:
-        """What it needs of the maps of a batch with these examples; for statistics with `quantities`."""
+        """The sums that it needs for a batch with these example indices; only for statistics with `quantities`."""
         return Wanted(self.quantities or frozenset())
 
     @abstractmethod
     def update(self, attention: Any) -> None:
-        """Add one call of a site (`Attention`, or `RowSums` if `quantities` are declared); keeps no reference to it."""
+        """Add one call of a site: `Attention`, or `RowSums` if `quantities` are declared. Must not keep a reference."""
 
     @abstractmethod
     def merge(self, other: Self) -> Self:
-        """Add the sums of another pass over other data; returns self."""
+        """Add the sums of a pass over other data, and return self."""
 
     def table(self) -> list[Row]:
-        """One row for each head and name; none if the results are maps or tables only."""
+        """One row per head and name; empty if all results are in `maps` or `tables`."""
         return []
 
     def maps(self) -> dict[str, NDArray[Any]]:
-        """Small aggregate maps for figures, by their name in maps.npz."""
+        """Aggregated maps for figures, by their name in maps.npz."""
         return {}
 
     def tables(self) -> dict[str, list[TableRow]]:
@@ -103,7 +104,7 @@ class Statistic(ABC):
 
 
 class Buffered(Statistic):
-    """A statistic that collects several batches before it adds them to its float64 sums, both by site or stack."""
+    """A statistic that collects values of several batches before it adds them to its float64 sums, by site or stack."""
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         super().__init__(names)
@@ -112,10 +113,10 @@ class Buffered(Statistic):
 
     @abstractmethod
     def _settle(self, key: Any) -> None:
-        """Add what is pending under this key to the sums."""
+        """Add the pending values of this site or stack to the sums."""
 
     def _settle_all(self) -> dict[Any, Any]:
-        """The sums, after everything pending was added."""
+        """Add all pending values, and return the sums."""
         for key in list(self._pending):
             self._settle(key)
         return self._sums
@@ -126,11 +127,11 @@ class Buffered(Statistic):
 
 
 class PerSequence(Buffered):
-    """A statistic with one number per sequence, head and name: averaged over sequences, with an interval."""
+    """A statistic that has one number per sequence, head and name; its value is the mean over sequences."""
 
     @abstractmethod
     def measure(self, attention: Any) -> Tensor | None:
-        """[sequence, head, name], names in the order of `definitions`; NaN where a sequence has no value.
+        """[sequence, head, name], with names in the order of `definitions`; NaN if a sequence has no value.
 
         None if the statistic is not defined at this site.
         """
@@ -141,9 +142,8 @@ class PerSequence(Buffered):
             return
         pending = self._pending.setdefault(attention.site, [])
         pending.append(values)
-        if (
-            len(pending) >= 64
-        ):  # one float64 addition for many chunks: it costs more than the arithmetic
+        # Add many chunks at once: the addition in float64 costs more than the arithmetic before it.
+        if len(pending) >= 64:
             self._settle(attention.site)
 
     def _settle(self, site: Site) -> None:
@@ -151,9 +151,9 @@ class PerSequence(Buffered):
         self._sums.setdefault(site, Moments(values.shape[1:])).add(values)
 
     def merge(self, other: Self) -> Self:
-        mine = self._settle_all()
+        sums = self._settle_all()
         for site, moments in other._settle_all().items():
-            mine.setdefault(site, Moments(moments.total.shape)).merge(moments)
+            sums.setdefault(site, Moments(moments.total.shape)).merge(moments)
         return self
 
     def table(self) -> list[Row]:
@@ -168,7 +168,7 @@ class PerSequence(Buffered):
 
 
 class ByLayer(Statistic):
-    """A statistic of layers through one lens: moments over sequences by (site, …), shown as tables."""
+    """A statistic of layers through one lens. It has moments over sequences by key (site, …) and is shown as tables."""
 
     definitions = {}
 
@@ -177,7 +177,7 @@ class ByLayer(Statistic):
         self._sums: dict[tuple[Any, ...], Moments] = {}
 
     def add(self, key: tuple[Any, ...], values: Tensor) -> None:
-        """Add values [sequence, …]; NaN where a sequence has none."""
+        """Add values [sequence, …]; NaN if a sequence has no value."""
         array = values.double().cpu().numpy()
         self._sums.setdefault(key, Moments(array.shape[1:])).add(array)
 
@@ -187,12 +187,12 @@ class ByLayer(Statistic):
         return self
 
     def layers(self) -> Iterator[tuple[TableRow, tuple[Any, ...], Moments]]:
-        """(columns of the layer, rest of the key, moments), in the order of stacks and layers."""
+        """(table columns of the layer, rest of the key, moments), sorted by stack and layer."""
         for site, *rest in sorted(self._sums, key=lambda key: (*stack_order(key[0]), *key[1:])):
             columns: TableRow = {"stack": site.stack, "layer": site.layer}
             yield columns, tuple(rest), self._sums[site, *rest]
 
 
 def stack_order(site: Site | Head) -> tuple[int, ...]:
-    """Sorting key: stacks in the order of tables, then layers and heads."""
+    """Sort key: by stack in the order of tables, then by layer, then by head."""
     return STACKS.index(site.stack), site.layer, *([site.head] if isinstance(site, Head) else [])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OffsetSums:
-    """Sum and sum of squares [head, offset] over sequences; offsets -R … R, R grows as needed."""
+    """Sum and sum of squares [head, offset] over sequences. Offsets are -R … R; R grows with the longest sequence."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -26,11 +26,11 @@ class OffsetSums:
         if self._pending and self._pending[0].shape[-1] != values.shape[-1]:
             self.settle()
         self._pending.append(values)
-        if len(self._pending) >= 64:  # one float64 addition for many chunks
+        if len(self._pending) >= 64:  # add many chunks at once, to save time
             self.settle()
 
     def settle(self) -> None:
-        """Add up what is pending."""
+        """Add the pending values to the sums."""
         if self._pending:
             values = torch.cat(self._pending).double()
             self._pending = []
@@ -60,7 +60,7 @@ class OffsetSums:
 
 
 def add_centred(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Add two arrays [head, offset] of any widths, with offset 0 in the middle of each."""
+    """Add two arrays [head, offset] of different widths, aligned at offset 0 in the middle."""
     narrow, wide = sorted((left, right), key=lambda sums: sums.shape[1])
     if not len(narrow):
         return wide.copy()

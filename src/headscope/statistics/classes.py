@@ -1,9 +1,9 @@
 """How much attention goes to separators, the classification token, punctuation, special tokens?
 
-Mass on all keys of the class, averaged over all query rows of a sequence (Clark et al. 2019). The classes come from
-the tokenizer. A class that a model does not have (no classification token in a translation model) or that never occurs
-in the input (a missing end token) has no row, which differs from 0. Punctuation is 0 in a text without any; it is
-absent only if the vocabulary has no such token.
+The value is the mass on all keys of a class, averaged over all query rows of a sequence (Clark et al. 2019). The
+classes come from the tokenizer. A class that the model does not have, or that never occurs in the input, has no row in
+the table: this differs from a value of 0. For punctuation, a text without any has the value 0; the row is absent only
+if the vocabulary has no such token.
 """
 
 from __future__ import annotations

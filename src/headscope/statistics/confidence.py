@@ -1,9 +1,9 @@
 """How concentrated is each head's attention on one token?
 
-The largest weight of a row, averaged over the rows of a sequence and then over sequences (Voita et al. 2019). Most
-large weights are on separators and the like, so there are two forms: over everything, and over content rows and
-content keys alone. The second is not renormalised: a head that spends 95 % on a separator is not confident about the
-text.
+The value is the largest weight of a row, averaged over the rows of a sequence and then over sequences (Voita et al.
+2019). Many large weights are on separators and other special tokens, so there are two forms: over all rows and keys,
+and over content rows and content keys only. The second form is not renormalised: a head with 95 % of its attention on a
+separator should not count as confident about the text.
 """
 
 from __future__ import annotations
@@ -36,6 +36,6 @@ class Confidence(PerSequence):
     def measure(self, attention: Quantities) -> Tensor:
         everywhere = attention.row_means(attention.row_max, slice(0, 1))
         content = attention.row_means(attention.content_row_max, slice(1, 2))
-        if attention.key is not attention.query:  # NaN also where the keys have no content
+        if attention.key is not attention.query:  # NaN also if the keys have no content tokens
             content = content + 0.0 * attention.key.averages[:, :1, 1:2]
         return torch.cat([everywhere, content], dim=-1)

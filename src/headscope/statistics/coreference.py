@@ -1,14 +1,15 @@
 """Does a head find the antecedent of a mention? (Clark et al. 2019, section 4.3)
 
-For every mention with an antecedent (an earlier mention of the same entity that does not overlap it) in the window:
-is the largest weight of its head word's row on the head word of an antecedent? Attention is between words: summed over
-the pieces of the key word, averaged over those of the query word. Candidates are the head words of all earlier
-mentions that do not overlap this one (`mentions`), or all other words of the window (`words`), never special tokens;
-the paper does not state which of the two it used. Equal maxima share their credit.
+An antecedent of a mention is an earlier mention of the same entity that does not overlap it. For every mention that has
+one in the window, the query is its head word: is the largest weight of this row on the head word of an antecedent?
+Attention is between words: summed over the tokens of the key word, averaged over those of the query word. There are two
+sets of candidates: the head words of all earlier mentions that do not overlap this one (`mentions`), or all other words
+of the window (`words`). Special tokens are never candidates. The paper does not state which of the two it used. If
+several candidates have the largest weight, each gets an equal share of the credit.
 
 The best head is chosen on one half of the documents and reported on the other, with an interval from resampling
-documents; `same_data_…` is the method of the papers, the best of all heads on all documents. `chance` is the accuracy
-of a random guess among the candidates: the share of them that are an antecedent's, 1/number if there is one antecedent.
+documents. `same_data_…` follows the papers instead: the best of all heads, on all documents. `chance` is the accuracy
+of a random guess: the share of the candidates that are head words of an antecedent.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CANDIDATES = ("mentions", "words")
-# Columns that need no head: the number of mentions, and the credit of baselines
+# Columns that do not depend on a head: the number of mentions, and the credit of each baseline
 _PLAIN = ("count", *(f"chance {among}" for among in CANDIDATES), *RULES)
 
 
 class Coreference(Statistic):
-    """Computed on windows of documents (`headscope.data.coreference.windows`), by the number of their example."""
+    """Computed on windows of documents (`headscope.data.coreference.windows`), given by their example index."""
 
     definitions = {
         "antecedent": Definition(
@@ -70,7 +71,7 @@ class Coreference(Statistic):
         self.windows, self.seed, self.pool = dict(windows), seed, pool
         self._credit: dict[Site, ResampledSums] = {}  # [half, kind, candidates, head]
         self._plain = ResampledSums((2, len(KINDS), len(_PLAIN)))
-        self._plain_site: Site | None = None  # baselines are counted at one site only
+        self._plain_site: Site | None = None  # the one site at which baselines are counted
 
     def update(self, attention: Attention) -> None:
         if not attention.within_one_text:
@@ -116,7 +117,7 @@ class Coreference(Statistic):
         return self
 
     def table(self) -> list[Row]:
-        """`antecedent`: over all mentions and documents, candidates `mentions`."""
+        """Rows of `antecedent`: accuracy over all mentions of all documents, with the candidates `mentions`."""
         if "antecedent" not in self.names:
             return []
         count = self._plain.total[..., 0].sum()
@@ -132,7 +133,7 @@ class Coreference(Statistic):
         return rows
 
     def tables(self) -> dict[str, list[TableRow]]:
-        """coreference: a row for each kind of mention that occurs and each set of candidates; coreference_heads."""
+        """coreference: a row per kind of mention and set of candidates; coreference_heads: a row per head."""
         rows: list[TableRow] = []
         for kind in ("all", *KINDS):
             first = 0 if kind == "all" else KINDS.index(kind)
@@ -144,7 +145,7 @@ class Coreference(Statistic):
         return {"coreference": rows, "coreference_heads": self._head_rows()}
 
     def _head_rows(self) -> list[TableRow]:
-        """coreference_heads: every head over all mentions, against the best baseline, on both halves."""
+        """Rows of coreference_heads: every head over all mentions, compared with the best baseline, on both halves."""
         selection, reported = (self._plain.total[half].sum(axis=0) for half in (0, 1))
         if not selection[0] or not reported[0]:
             return []
@@ -180,13 +181,13 @@ class Coreference(Statistic):
         return rows
 
     def _best_heads(self, kinds: slice, among: int, counts: NDArray[np.float64]) -> TableRow:
-        """The head chosen on one half with its accuracy on the other; the best of all on both. counts [half]"""
+        """The head chosen on one half and its accuracy on the other; also the best head on all data. counts [half]"""
         sites = sorted(self._credit.items())
         heads = [(site, head) for site, sums in sites for head in range(sums.total.shape[-1])]
         totals = [sums.total[:, kinds, among].sum(axis=1) for _, sums in sites]
         credit = np.concatenate(totals, axis=-1)  # [half, head]
         row: TableRow = dict.fromkeys(("stack", "layer", "head", "accuracy", "low", "high"))
-        if counts[0]:  # without a mention in the half to choose on, no head is chosen
+        if counts[0]:  # no head can be chosen without a mention in the selection split
             site, head = heads[best := int(credit[0].argmax())]
             row |= {"stack": site.stack, "layer": site.layer, "head": head}
             if counts[1]:
@@ -200,7 +201,7 @@ class Coreference(Statistic):
         return row | {f"same_data_best_{name}": value for name, value in same.items()}
 
     def _baselines(self, kinds: slice, among: int) -> dict[str, float | None]:
-        """Accuracy of rules and chance on the half that is reported on."""
+        """Accuracy of the rules and of chance on the report split."""
         reported = self._plain.total[1, kinds].sum(axis=0)
         columns = {rule: rule for rule in RULES} | {"chance": f"chance {CANDIDATES[among]}"}
         return {
@@ -212,7 +213,7 @@ class Coreference(Statistic):
 def _interval(
     credit: float, drawn_credit: NDArray[np.float64], drawn_count: NDArray[np.float64], count: float
 ) -> tuple[float, float]:
-    """Interval of credit / count, from both in every replicate; NaN if all mentions are of one document."""
+    """Interval of credit / count from bootstrap replicates of both; NaN if all mentions are in one document."""
     if np.all(drawn_count % count == 0):  # every replicate is a multiple of that document
         return np.nan, np.nan
     low, high = bootstrap_share_interval(np.asarray(credit), count, drawn_credit, drawn_count)
@@ -221,14 +222,14 @@ def _interval(
 
 @dataclass(frozen=True)
 class _Questions:
-    """The mentions of one window that have an antecedent in it.
+    """The mentions of one window that have an antecedent in the window.
 
     unit        hash of the document
     words       number of words in the window
-    heads       [mention]: number of the head word
+    heads       [mention]: position of the head word
     kinds       [mention]: index in KINDS
     candidates  [mention, candidates, word]: whether a word may be chosen
-    right       [mention, word]: whether it is the head word of an antecedent
+    right       [mention, word]: whether a word is the head word of an antecedent
     plain       [mention, name]: count and baselines, in the order of _PLAIN
     """
 
@@ -276,7 +277,7 @@ def _mask(size: int, indices: Iterable[int]) -> NDArray[np.bool_]:
 
 
 def _words(questions: _Questions, attention: Attention, row: int) -> Tensor:
-    """[token]: number of the word that each token of this sequence is a piece of."""
+    """[token]: the index of the word that each token of this sequence belongs to."""
     words = attention.query.words
     read = 0 if words is None else int(words[row].max()) + 1
     if words is None or read != questions.words:
@@ -288,9 +289,10 @@ def _words(questions: _Questions, attention: Attention, row: int) -> Tensor:
 
 
 def _rows_of_words(weights: Tensor, words: Tensor, queries: Tensor) -> Tensor:
-    """[word, head, key word] from weights [head, token, token]: as `word_attention`, for the query words only.
+    """[query word, head, key word] from weights [head, token, token]: like `word_attention`, for some query words only.
 
-    Rows are summed over a word's pieces, not averaged: that changes no order within a row, and keeps ties exact.
+    Rows are summed over the tokens of the query word, not averaged: the order within a row is the same, and ties stay
+    exact.
     """
     numbers = torch.arange(int(words.max()) + 1, device=words.device)
     pieces = (words[:, None] == numbers).to(weights.dtype)  # [token, word]
@@ -298,7 +300,7 @@ def _rows_of_words(weights: Tensor, words: Tensor, queries: Tensor) -> Tensor:
 
 
 def _credit(questions: _Questions, rows: Tensor) -> Tensor:
-    """[mention, candidates, head]: 1 if the largest weight is on an antecedent's head word; ties share."""
+    """[mention, candidates, head]: 1 if the largest weight is on an antecedent's head word; ties share the credit."""
     candidates = questions.candidates.to(rows.device)[:, :, None]
     allowed = torch.where(candidates, rows[:, None], -1.0)  # [mention, candidates, head, word]
     is_largest = allowed >= allowed.amax(dim=-1, keepdim=True) * (1 - SAME_WEIGHT)

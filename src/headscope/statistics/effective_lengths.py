@@ -1,7 +1,7 @@
 """How does the difference between effective and raw attention grow with length? (Brunner et al. 2020, Fig. 1)
 
-Pearson's correlation of the two maps over all their cells, averaged over the heads of a layer, for texts of similar
-lengths: 1 up to the width of a head, where all of attention is effective, and less beyond it.
+The value is Pearson's correlation of the two maps over all their cells, averaged over the heads of a layer, for texts
+of similar length. It is 1 up to the width of a head, where all attention is effective, and decreases for longer texts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from headscope.statistics.against_raw import correlations
 from headscope.statistics.base import ByLayer
 from headscope.tables import TableRow
 
-# Bins of lengths in tokens; longer texts are counted in the last.
+# Upper ends of the bins of lengths, in tokens; longer texts are counted in the last bin.
 UP_TO = (16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096, 8192)
 
 

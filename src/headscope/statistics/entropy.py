@@ -1,10 +1,12 @@
 """How diffuse is each head's attention?
 
-Entropy in nats of every query's distribution over the real keys: averaged within a sequence first and over
-sequences second, so that every text counts once, whatever its length. 0 means one key takes all; log(number of keys)
-means all take the same. It grows with length: compare heads on the same corpus, or take `entropy-share`, which is
-divided by the most that a row can have: the logarithm of the number of keys that it may attend to (i + 1 for row i of
-a causal stack, fewer under a window or mask). Rows that see a single key are left out.
+`entropy` is the entropy in nats of a query's distribution over the keys (without padding). It is averaged within a
+sequence first and over sequences second, so that every text has the same weight, whatever its length. 0 means that one
+key gets all attention, ln(number of keys) that all keys get the same.
+
+Entropy grows with the length of texts, so compare heads on the same corpus, or use `entropy-share`. It is the entropy
+divided by its maximum: the logarithm of the number of keys that the query may attend to (i + 1 for row i of a causal
+stack, fewer under a window or mask). Queries that may attend to one key only are left out of `entropy-share`.
 """
 
 from __future__ import annotations
@@ -50,9 +52,9 @@ class Entropy(PerSequence):
 
 
 def _shares(keys: Tensor) -> Tensor:
-    """Weights [sequence or 1, head or 1, query]: the sum of rows' entropies times these is the mean of their shares.
+    """Weights [sequence or 1, head or 1, query]: the sum of entropies times these weights is the mean entropy share.
 
-    keys [sequence or 1, head or 1, query]: the number of keys a row sees. NaN if no row sees two.
+    keys [sequence or 1, head or 1, query]: number of keys that a query may attend to. NaN if no query has two.
     """
     is_counted = keys > 1
     shares = torch.where(is_counted, 1 / keys.double().log(), 0.0)

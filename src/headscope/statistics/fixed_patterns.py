@@ -1,10 +1,10 @@
 """Could a fixed pattern do what a head does?
 
-The Jensen-Shannon divergence in nats between a row of attention and what the same row would be under a fixed pattern:
-0 where they are equal, ln 2 = 0.693 where they share no token. The patterns are those of `model.fixed_patterns`.
+The value is the Jensen-Shannon divergence in nats between a row of attention and the same row under a fixed pattern.
+It is 0 if they are equal, and ln 2 = 0.693 if they share no token. The patterns are those of `model.fixed_patterns`.
 
-Four rows of each sequence are compared, those in the middle of its quarters: the same for every head and pattern, and
-for any order of the examples. All rows would cost many times as much as the rest of a pass.
+Four rows of each sequence are compared, those in the middle of its quarters. They are the same for every head and
+pattern, and do not depend on the order of the examples. All rows would cost many times as much as the rest of a pass.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headscope.model.tokens import Tokens
 from headscope.statistics.base import Definition, PerSequence, Quantities
 
 ROWS = 4
-POINTED = ("current", "previous", "next", "first")  # all on one token
+POINTED = ("current", "previous", "next", "first")  # patterns with all attention on one token
 SPREAD = ("left", "right", "end", "start", "uniform")
 
 
@@ -77,13 +77,13 @@ def rows_of(length: int) -> tuple[int, ...]:
 
 
 def middle_rows(query: Tokens, stack: str) -> Tensor:
-    """[sequence, row]: the same for each sequence."""
+    """[sequence, row]: positions of the compared rows."""
     lengths = query.real.sum(dim=-1, keepdim=True)
     return (2 * torch.arange(ROWS, device=lengths.device) + 1) * lengths // (2 * ROWS)
 
 
 def _from_one_key(rows: Tensor, keys: Tensor) -> Tensor:
-    """[sequence, head, pattern]: divergence from all mass on one key, which depends on the weight of this key only."""
+    """[sequence, head, pattern]: divergence from all mass on one key; it depends only on the weight of this key."""
     weight = rows.gather(-1, keys[:, None].expand(-1, rows.shape[1], -1, -1)).clamp(0.0, 1.0)
     half = (1 + weight) / 2
     entropies = torch.special.xlogy(weight, weight) + (1 - weight) * math.log(2)
@@ -104,9 +104,9 @@ def _from_spread(rows: Tensor, spread: Tensor, entropies: Tensor) -> Tensor:
 def _patterns_of(
     tokens: Tokens, is_causal: bool, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The patterns of each sequence: keys [sequence, row, pattern], rows [sequence, pattern, row, key], entropies.
+    """The patterns of each sequence: keys [sequence, row, pattern], rows [sequence, pattern, row, key] and entropies.
 
-    Computed once for all layers of a batch. Rows end in zeros, which change no divergence.
+    Computed once for all layers of a batch. Rows are padded with zeros, which do not change a divergence.
     """
     lengths = tokens.real.sum(dim=-1).tolist()
     by_length = {n: _patterns(n, is_causal, dtype) for n in set(lengths)}

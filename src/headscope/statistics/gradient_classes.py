@@ -1,12 +1,15 @@
-"""Is attention to separators, or to another sink, a no-op? (Clark et al. 2019)
+"""Does attention to separators, or to another sink, matter to the loss? (Clark et al. 2019: it is a no-op)
 
-Through the gradient lens, for every layer and class of tokens: the mean over weights on such tokens of |∂loss/∂A|
-(`gradient`), of |A·∂loss/∂A| (`weighted`: the edge removed, to first order), and of the gradient less the row's mean
-under its weights (`centred`: weight that goes there comes from the row's other keys, as rows sum to 1). The first is
-small wherever values are short; the last is the effect of attending more or less. Only ratios within a layer can be
-compared, so each measure is also divided by that of the other tokens, sequence by sequence (`gradient-ratio` …). In
-addition: the attention that the class gets (`attention`) and would get from a uniform head (`uniform`). The first row
-of a decoder sees one key only and is left out.
+Computed through the gradient lens for every layer and class of tokens, as means over all weights A on keys of a class:
+
+gradient   |∂loss/∂A|; also small if the value vectors are short
+weighted   |A·∂loss/∂A|, the effect of removing the weight, to first order
+centred    |∂loss/∂A minus its mean over the row, weighted by A|, the effect of attending more or less: as rows sum to
+           1, additional weight is taken from the other keys
+
+Only ratios within a layer can be compared, so each measure is also divided by its value for the class `other`, sequence
+by sequence (`gradient-ratio` …). In addition: the attention that the class gets (`attention`), and what it would get
+from a head with uniform attention (`uniform`). The first row of a decoder is left out, since it has only one key.
 """
 
 from __future__ import annotations

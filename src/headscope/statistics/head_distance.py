@@ -1,15 +1,15 @@
 """Which heads have similar attention?
 
-The Jensen-Shannon divergence between the rows of every two heads of a stack, across layers, in nats (0: the same
-attention; ln 2: never at the same token). It is averaged over a few sampled query rows of each sequence first and
-over sequences second; Clark et al. 2019 describe an average, but their released code sums over all rows. The sampled
-rows depend on the sequence's tokens and the seed only, so they are the same for every head, in any order and batch
-size; `rows=None` takes every row. In a decoder, rows with fewer than 8 keys are left out: all heads must attend to the
-same few tokens there.
+The distance is the Jensen-Shannon divergence in nats between the rows of every two heads of a stack, also of different
+layers. 0 means the same attention, ln 2 that no token gets attention from both. It is averaged over a few sampled query
+rows of each sequence first and over sequences second. (Clark et al. 2019 describe an average, but their released code
+sums over all rows.) The sampled rows depend only on the sequence's tokens and the seed, so they are the same for every
+head, order and batch size; `rows=None` takes every row. In a decoder, rows with fewer than 8 keys are left out, because
+all heads are similar if there are few tokens to attend to.
 
-Heads with most attention on [CLS] or [SEP] are similar for that reason alone, so there is a second matrix: special
-keys removed and rows renormalised, without the rows of special tokens, and without the rows in which either of
-the two heads has less than 1 % left.
+Heads with most attention on [CLS] or [SEP] are similar for that reason alone. Therefore a second matrix, `js-content`,
+is computed without special tokens: special keys are removed and the rows renormalised. Left out are rows of special
+tokens, and rows in which one of the two heads has less than 1 % of its attention left.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ from headscope.tables import Moments, Row
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ROWS = 4  # of a sequence: rows of one text are alike, so few rows of many texts suffice
-FEWEST_KEYS = 8  # of a row in a decoder
-LEAST_MASS = 0.01  # that must be left of a row without its special keys
-BLOCK_CELLS = 400_000  # of sums: with their logarithms they fit into the processor's cache
+ROWS = 4  # rows per sequence; rows of one text are similar, so a few rows of many texts suffice
+FEWEST_KEYS = 8  # fewest keys of a row that is compared, in a decoder
+LEAST_MASS = 0.01  # mass that must be left in a row after its special keys are removed
+BLOCK_CELLS = (
+    400_000  # cells per block; sums and logarithms of a block fit into the processor's cache
+)
 
 
 class HeadDistance(Buffered):
@@ -59,7 +61,7 @@ class HeadDistance(Buffered):
         content: bool = True,
         seed: int = 0,
     ) -> None:
-        """`rows` of each sequence, all if None; `content`: also without special tokens, which doubles the cost."""
+        """rows: sampled rows per sequence, None for all; content: also compute `js-content`, which doubles the cost."""
         super().__init__(names)
         if rows is not None and rows < 1:
             raise HeadscopeError(f"must be at least 1, or None for all, got {rows}", where="rows")
@@ -73,7 +75,7 @@ class HeadDistance(Buffered):
         stack = attention.site.stack
         position = attention.site.layer, attention.rows.start or 0
         if stack in self._pending and position <= self._pending[stack].position:
-            # The layers come in order, each from its first sequence on: this is another batch
+            # Within a batch, layers and the sequences of each layer come in order: a step back means a new batch.
             self._settle(stack)
         sample = self._pending.setdefault(stack, _Sample())
         positions = self._request(attention.query, stack)
@@ -95,9 +97,9 @@ class HeadDistance(Buffered):
         self._sums.setdefault(stack, Distances(distances.heads)).merge(distances, stack)
 
     def merge(self, other: Self) -> Self:
-        mine = self._settle_all()
+        merged = self._settle_all()
         for stack, sums in other._settle_all().items():
-            mine.setdefault(stack, Distances(sums.heads)).merge(sums, stack)
+            merged.setdefault(stack, Distances(sums.heads)).merge(sums, stack)
         return self
 
     def table(self) -> list[Row]:
@@ -110,7 +112,7 @@ class HeadDistance(Buffered):
     def maps(self) -> dict[str, NDArray[Any]]:
         """js/STACK, js-content/STACK: the mean divergence [head, head], heads in the order of layer and head.
 
-        NaN for a pair that has no row to be compared in.
+        NaN for a pair without a row in which both can be compared.
         """
         return {
             f"{name}/{stack}": sums.matrix(name)
@@ -145,7 +147,7 @@ class Distances:
         return result + result.T
 
     def nearest_heads(self) -> list[Row]:
-        """Rows of `twin-distance`; a head that cannot be compared has none."""
+        """Rows of `twin-distance`; a head that cannot be compared with any other has no row."""
         matrix, moments = self.matrix("js"), self.moments["js"]
         np.fill_diagonal(matrix, np.nan)
         low, high = moments.interval()
@@ -161,10 +163,10 @@ class Distances:
 
 @dataclass
 class _Sample:
-    """The sampled rows of one stack over one batch, for the layers so far.
+    """The sampled rows of one stack in one batch, for the layers that have run so far.
 
-    position  layer and first sequence of the last chunk
-    layers    [head, row, key] by site, the rows of all sequences
+    position  layer and first sequence of the last chunk that was added
+    layers    by site, chunks [head, row, key] of the sampled rows of all sequences
     counts    number of rows of each sequence
     content   [row]: whether the query is a content token
     special   [row, key]: whether a key is special
@@ -177,13 +179,13 @@ class _Sample:
     special: list[Tensor] = field(default_factory=list)
 
     def add(self, attention: Quantities, positions: Tensor, weights: Tensor) -> None:
-        """Add rows [sequence, head, row, key] at these positions [sequence, row], -1 for none."""
+        """Add weights [sequence, head, row, key] of the rows at these positions [sequence, row]; -1 means no row."""
         is_row = positions >= 0
         # [sequence and row, head, key]
         weights = weights.transpose(1, 2)[is_row]
         weights = weights.cpu() if weights.dtype.itemsize >= 4 else weights.cpu().float()
         self.layers.setdefault(attention.site, []).append(weights.transpose(0, 1))
-        if len(self.layers) == 1:  # the tokens are those of every layer
+        if len(self.layers) == 1:  # once is enough: all layers have the same tokens
             counts = is_row.sum(dim=1)
             self.counts += counts.tolist()
             content = attention.query.content.take_along_dim(positions.clamp_min(0), dim=1)
@@ -198,7 +200,7 @@ class _Sample:
         ]
 
     def weights(self) -> Tensor:
-        """[head, row, key] of all layers; shorter rows end in zeros, which change no divergence."""
+        """[head, row, key] of all layers. Shorter rows are padded with zeros, which do not change a divergence."""
         layers = [pieces for _, pieces in sorted(self.layers.items())]
         longest = max(special.shape[1] for special in self.special)
         shape = len(self.heads()), sum(self.counts), longest
@@ -234,7 +236,7 @@ class _Sample:
 
 @dataclass(frozen=True)
 class SampledRows:
-    """Which query rows are compared: at most `rows` of a sequence, all if None."""
+    """Selects the query rows to compare: at most `rows` per sequence, or all if None."""
 
     rows: int | None
     seed: int
@@ -252,7 +254,7 @@ class SampledRows:
         return torch.from_numpy(positions).to(query.real.device)
 
     def _sample(self, query: Tokens, sequence: int, length: int) -> NDArray[np.int64]:
-        """Sorted positions among the rows that can be compared."""
+        """Sorted indices of the sampled rows, among the rows that can be compared."""
         if self.rows is None or length <= self.rows:
             return np.arange(length)
         text = ""
@@ -265,9 +267,9 @@ class SampledRows:
 def divergences(weights: Tensor) -> Iterator[tuple[int, slice, Tensor]]:
     """The divergence between head i and some later heads in every row: (i, slice of heads, [head, row] in float64).
 
-    weights [head, row, key]; the dtype is that of the arithmetic. With s = p + q,
-    JS = ln 2 + (sum p ln p + sum q ln q - sum s ln s) / 2: one logarithm for each key and pair, where the two
-    Kullback-Leibler terms of the textbook take four.
+    weights [head, row, key], in the dtype to compute with. With s = p + q,
+    JS = ln 2 + (sum p ln p + sum q ln q - sum s ln s) / 2. This takes one logarithm per key and pair of heads, instead
+    of four for the two Kullback-Leibler terms of the usual formula.
     """
     heads, rows, keys = weights.shape
     weights = weights + torch.finfo(weights.dtype).tiny  # so that 0 ln 0 is 0
@@ -284,7 +286,7 @@ def divergences(weights: Tensor) -> Iterator[tuple[int, slice, Tensor]]:
 
 
 def _means(weights: Tensor, is_counted: Tensor, of_sequences: Tensor) -> NDArray[np.float64]:
-    """[sequence, pair]: mean divergence over the rows of a sequence that count for both heads; NaN without any.
+    """[sequence, pair]: mean divergence over the rows of a sequence that count for both heads; NaN without such rows.
 
     weights [head, row, key]; is_counted [head, row]; of_sequences [row, sequence].
     """
@@ -298,5 +300,5 @@ def _means(weights: Tensor, is_counted: Tensor, of_sequences: Tensor) -> NDArray
 
 
 def _pair(i: int, j: int, heads: int) -> int:
-    """Index of a pair i < j in the order (0, 1), (0, 2) … (1, 2) …"""
+    """Index of the pair i < j in the order (0, 1), (0, 2) … (1, 2) …"""
     return i * heads - i * (i + 1) // 2 + j - i - 1

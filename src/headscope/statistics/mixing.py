@@ -1,9 +1,10 @@
 """How much does a layer mix tokens? (Kobayashi et al. 2021)
 
-Through the norm lens, for every layer of self-attention: the mixing ratio of a token is the norm of the contribution of
-other tokens, divided by this norm plus that of its own contribution. It is computed for the weights alone, for the
-output of the heads, with the residual, and after the LayerNorm if one follows. In addition, the share of the norms of
-all heads together that comes from each class of tokens. Averaged over a sequence's tokens, then over sequences.
+Computed through the norm lens for every layer of self-attention. The mixing ratio of a token is the norm of what other
+tokens contribute to it, divided by the sum of this norm and the norm of its own contribution. There are several forms:
+of the weights alone, of the output of the heads, with the residual connection, and after the LayerNorm if one follows.
+In addition: the share of the summed norms that comes from each class of tokens. All numbers are averaged over a
+sequence's tokens, then over sequences.
 """
 
 from __future__ import annotations

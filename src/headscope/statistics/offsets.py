@@ -1,8 +1,8 @@
 """At which offsets does each head attend?
 
-self, previous, next: the mass at offset 0, -1, +1 summed over the query tokens and divided by their number n, so a
-perfect next-token head has (n - 1) / n. distance: the mean of |key - query| weighted by attention. The mass at
-every offset is kept for figures (SparseBERT's position importance).
+self, previous, next: the mass at offset 0, -1 or +1, summed over the query tokens and divided by their number n. The
+last token has no next one, so a perfect next-token head has (n - 1) / n. distance: the mean of |key - query|, weighted
+by attention. The mass at every offset is stored for figures (SparseBERT's position importance).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Offsets(PerSequence):
         if not attention.within_one_text:
             return None
         mass = attention.offset_mass
-        # float64: distances are sums of thousands and must be exact to six decimals
+        # float64, since distances are sums of thousands of numbers and must be exact to six decimals; MPS has none
         exact = torch.float64 if mass.device.type != "mps" else mass.dtype
         means = mass.to(exact) / attention.lengths.to(exact)[:, None, None]
         self._profile.setdefault(attention.site, OffsetSums()).add(means)

@@ -1,39 +1,42 @@
 """Which of Kovaleva's five patterns is each map: vertical, diagonal, both, block or heterogeneous?
 
-Six scores of one map (a head and a sequence), and a rule on four of them; then, for each head, the share of maps of
-each pattern. A head has a distribution, not a label.
+Each map (of one head and one sequence of n tokens) gets six scores, and a rule on four of them decides its pattern. The
+result for a head is the share of its maps with each pattern: a head has a distribution, not a label.
 
-    column-score     mass of columns beyond uniform in every quarter of the rows: for each key the mean weight over the
-                     quarter of the rows that attends to it least, less 1/n, if that is positive; summed
-    band-score       mass of the diagonals near the main one beyond twice uniform: for each, the sum of its weights less
-                     2/n for each of its cells, if that is positive; summed, over n. Near are offsets of at most 8
-                     tokens and an eighth of the sequence (at least 1)
-    block-score      of a content row's mass on content keys, the share on its own segment, less the share under uniform
-                     attention; mean over the content rows that have 1e-6 or more of such mass
-    block-beyond-offset  of all content rows' mass on content keys, the share on the own segment, less the share of a
-                     head with the same mass by offset at every position. A head that attends to near tokens stays
-                     in its segment without regard to it: it has a block-score, and 0 here. Rows of special tokens are
-                     left out
-    vertical-score   mass on special tokens, mean over the rows
-    diagonal-score   mass on content keys at offset -1, 0 and +1, mean over the rows
+    column-score     Do columns stand out in every quarter of the rows? For each key: the lowest of its mean weights in
+                     the four quarters, minus 1/n, or 0 if that is negative. Summed over keys.
+    band-score       Do diagonals near the main one stand out? For each near offset: the sum of its weights, minus 2/n
+                     per cell, or 0 if that is negative. Summed over the offsets, divided by n. Near offsets are at most
+                     8 tokens and at most an eighth of the sequence (at least 1).
+    block-score      Does attention stay in the query's segment? For each content row: the share of its mass on content
+                     keys that is on its own segment, minus the same share under uniform attention. Mean over the
+                     content rows with at least 1e-6 of such mass.
+    block-beyond-offset  The share of all content rows' mass on content keys that is on the own segment, minus the share
+                     of a head with the same mass at each offset in every row. A head that attends to near tokens mostly
+                     stays in its segment, whether it regards segments or not: it has a block-score, but 0 here.
+    vertical-score   Mass on special tokens, mean over the rows.
+    diagonal-score   Mass on content keys at the offsets -1, 0 and +1, mean over the rows.
+
+The pattern of a map is the first in this list whose condition holds (in brackets: fields of `PatternThresholds`):
 
     block              block >= 0.3, beyond-offset >= 0.1, column < 0.25, band < 0.1  (excess, beyond, faint, beside)
     vertical           column >= 0.08 and band < 0.1                                 (columns, beside)
     vertical-diagonal  column >= 0.08 and band >= 0.1                                (columns, beside)
     diagonal           column < 0.08 and band >= 0.25                                (columns, band)
-    heterogeneous      none of these
+    heterogeneous      all other maps
 
-The first that applies. The thresholds are this project's, chosen by inspection of maps: Kovaleva et al. 2019 trained a
-network on maps labelled by hand, and released neither. Vertical-score and diagonal-score are not in the rule: visually
-a column with a fifth of the mass stands out on any token, and so does a band of any width.
-A score that is below a threshold by 1e-6 or less reaches it, to allow for rounding.
+The thresholds are this project's own, chosen by inspection of maps: Kovaleva et al. 2019 trained a network on maps
+labelled by hand, and released neither. The rule does not use vertical-score and diagonal-score, because a column with a
+fifth of the mass stands out on any token, not only a special one, and so does a band of any width. Rounding is allowed
+for: a score also reaches a threshold if it is below it by 1e-6 or less.
 
-A sequence without special tokens has no vertical-score, one with a single segment no block-score and is never a block.
-In a causal stack uniform means uniform over the tokens up to the row, so that rows of the first segment have
-an excess of 0 and block-scores are lower; offset +1 has no mass. Uniform is 1/n in the first two scores also there.
+A sequence without special tokens has no vertical-score. A sequence with a single segment has no block-scores, and is
+never a block. In a causal stack, uniform attention in the block-score means uniform over the tokens up to the row.
+Therefore rows of the first segment have an excess of 0 there, and block-scores are lower. Offset +1 has no mass. In
+column-score and band-score, uniform is 1/n in all stacks.
 
-As a second opinion, a small network (`pattern_classifier`) classifies the maps of the first examples, and the table
-`pattern_agreement` counts the results of both.
+As a second opinion, a small network (`pattern_classifier`) classifies the maps of the first examples. The table
+`pattern_agreement` counts how often rule and network agree.
 """
 
 from __future__ import annotations
@@ -77,7 +80,7 @@ def _maps(short: str, long: str) -> Definition:
 
 
 class PatternClasses(PerSequence):
-    """sample: number of examples, from the first, that the network classifies as well."""
+    """sample: number of examples, from the first on, whose maps the network classifies, too."""
 
     definitions = {
         "pattern-vertical": _maps("that are vertical", "in which a few columns stand out"),
@@ -151,7 +154,7 @@ class PatternClasses(PerSequence):
         return Wanted(self.quantities, pictured=sampled)
 
     def measure(self, attention: Quantities) -> Tensor | None:
-        """The six scores; patterns are added when they are settled."""
+        """[sequence, head, 6]: the scores; the patterns are added in `_settle`."""
         if not attention.within_one_text:
             return None
         scores = scores_of(attention)
@@ -159,7 +162,7 @@ class PatternClasses(PerSequence):
         return scores
 
     def _settle(self, site: Site) -> None:
-        # The rule is applied once for many chunks: its many steps are all small
+        # The rule has many small steps, so it is faster to apply it once to many chunks.
         scores = torch.cat(self._pending[site])
         patterns = patterns_by_rule(scores, self.thresholds)
         self._pending[site] = [torch.cat([patterns, scores], dim=-1)]
@@ -195,14 +198,15 @@ class PatternClasses(PerSequence):
 
 @dataclass(frozen=True)
 class _Lengths:
-    """What the scores need to know about the lengths of some sequences, computed once for all layers.
+    """What the scores need to know about the tokens of some sequences, computed once for all layers.
 
-    unless_special, unless_pair  [sequence, 1]: 0, or NaN for a sequence without special tokens, of one segment
-    quarters   [sequence, 1, quarter, 1]: number of rows of each quarter, infinity for an empty one
-    near       [sequence, 1, offset]: for the offsets within NEAR_TOKENS, mass under twice uniform attention; infinity
-               beyond the sequence's near offsets
-    expected   [sequence, 1, query]: share of the own segment in the content that a row can see
-    content    [sequence, 1, query]: 1 at content tokens
+    unless_special  [sequence, 1]: 0, or NaN for a sequence without special tokens
+    unless_pair     [sequence, 1]: 0, or NaN for a sequence with a single segment
+    quarters        [sequence, 1, quarter, 1]: number of rows of each quarter; infinity for an empty one
+    near            [sequence, 1, offset]: for the offsets within NEAR_TOKENS, mass under twice uniform attention;
+                    infinity for offsets that are not near in this sequence
+    expected        [sequence, 1, query]: share of the own segment in the content keys that a row can see
+    content         [sequence, 1, query]: 1 at content tokens
     """
 
     unless_special: Tensor
@@ -239,7 +243,7 @@ def _lengths_of(tokens: Tokens, is_causal: bool, dtype: torch.dtype) -> _Lengths
 def scores_of(attention: Quantities) -> Tensor:
     """[sequence, head, 6]: column, band, block, block beyond offset, vertical, diagonal.
 
-    NaN where a sequence has no special tokens, or no second segment.
+    NaN if a sequence has no special tokens (vertical), or no second segment (the two block-scores).
     """
     is_causal = attention.site.stack == "decoder"
     of_tokens = _lengths_of(attention.key, is_causal, attention.row_max.dtype)
@@ -275,7 +279,7 @@ def _band(attention: Quantities, of_tokens: _Lengths, count: Tensor) -> Tensor:
 
 
 def _blocks(attention: Quantities, of_tokens: _Lengths) -> list[Tensor]:
-    """The block-score, and block-beyond-offset."""
+    """block-score and block-beyond-offset, both [sequence, head]."""
     mass = attention.segment_mass  # [sequence, head, segment, query]
     own = segments_of(attention.key, mass.dtype).own[:, None]
     content = mass.sum(dim=2)

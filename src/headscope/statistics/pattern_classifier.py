@@ -1,7 +1,8 @@
-"""A small convolutional network that classifies attention maps, as a second opinion besides the rule.
+"""A small convolutional network that classifies attention maps, as a second opinion in addition to the rule.
 
-Its input is a map as a picture of 64 x 64 and its columns of special tokens, its output one of the five patterns. It
-was trained on planted maps alone (scripts/train_pattern_classifier.py), so it is independent of the rule's thresholds.
+Its input is a map as a picture of 64 x 64 pixels and the columns of special tokens. Its output is one of the five
+patterns. It was trained on synthetic maps only (scripts/train_pattern_classifier.py), so it does not depend on the
+thresholds of the rule.
 Kovaleva et al. 2019 trained theirs, of eight convolutions, on 400 maps labelled by hand, which were not released.
 """
 
@@ -25,7 +26,7 @@ WEIGHTS = Path(__file__).with_suffix(".safetensors")
 def inputs_of(pictures: Tensor, length: int, special: Tensor) -> Tensor:
     """[map, 2, SIDE, SIDE] from pictures [map, SIDE, SIDE] of maps of one length and their special columns [key].
 
-    Scaled so that a row sums to 1 whatever the length; the root makes faint marks visible.
+    Scaled so that a row of a picture sums to 1, whatever the length; the root then makes small weights visible.
     """
     area = pictures[:, None].float() * (length / SIDE)
     columns = interpolate(special[None, None].float(), size=SIDE, mode="area")[:, :, None] > 0
@@ -54,7 +55,8 @@ class PatternClassifier(nn.Module):
 @cache
 def load_classifier() -> PatternClassifier:
     """The network with the weights that come with headscope."""
-    with torch.device("meta"):  # does not consume the caller's random numbers
+    # Without initialisation, which would change the state of the caller's random generator.
+    with torch.device("meta"):
         classifier = PatternClassifier()
     classifier.load_state_dict(load_file(WEIGHTS), assign=True)
     return classifier.eval().requires_grad_(False)

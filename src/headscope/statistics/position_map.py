@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PositionMap(Buffered):
-    """Pending are float32 sums of several sequences.
+    """Sums of maps by position. `_pending` has float32 sums of several sequences, `_sums` the float64 sums.
 
     _sums     [head, query, key] by site
     _lengths  number of sequences by site and (queries, keys)
@@ -41,7 +41,8 @@ class PositionMap(Buffered):
         site, total = attention.site, attention.position_sums
         heads, queries, keys = total.shape
         if site not in self._pending:
-            with torch.inference_mode(False):  # a tensor that can be written in and outside it
+            # A tensor that can also be changed outside of inference mode.
+            with torch.inference_mode(False):
                 zeros = torch.zeros(heads, POSITIONS, POSITIONS, device=total.device)
                 self._pending[site] = zeros
         self._pending[site][:, :queries, :keys] += total
@@ -50,7 +51,7 @@ class PositionMap(Buffered):
         sizes = [side.clamp_max(POSITIONS).long().tolist() for side in sides]
         lengths.update(zip(*sizes, strict=True))
         self._waiting[site] += len(sizes[0])
-        if self._waiting[site] >= 256:  # a thousand float32 additions would show in the sixth digit
+        if self._waiting[site] >= 256:  # a thousand float32 additions would change the sixth digit
             self._settle(site)
 
     def _settle(self, site: Site) -> None:
@@ -59,14 +60,14 @@ class PositionMap(Buffered):
         del self._waiting[site]
 
     def merge(self, other: Self) -> Self:
-        mine = self._settle_all()
+        sums = self._settle_all()
         for site, total in other._settle_all().items():
-            mine[site] = mine[site] + total if site in mine else total.copy()
+            sums[site] = sums[site] + total if site in sums else total.copy()
             self._lengths.setdefault(site, Counter()).update(other._lengths[site])
         return self
 
     def maps(self) -> dict[str, NDArray[Any]]:
-        """map/STACK: [layer, head, query, key], NaN where no sequence was long enough."""
+        """map/STACK: [layer, head, query, key]; NaN at positions that no sequence has."""
         maps = {}
         for stack in sorted({site.stack for site in self._settle_all()}):
             layers = {site: self._mean(site) for site in sorted(self._sums) if site.stack == stack}

@@ -1,19 +1,20 @@
 """Does a head point at the rarest word of a sentence?
 
 Voita et al. (2019) found such a head in the first layer of every translation model they studied. Here punctuation and
-clitics are ignored, as queries and as keys. Each word's row points at its largest weight; weight on the word itself
-does not count. A head's answer for a sentence is the word that most of the rows point at: `rarest` is the share of
-sentences in which that is the rarest word, `two-rarest` in which it is one of the two rarest. The `-rows` count single
-rows (without those of the target words), averaged over a sentence first: the paper does not state which it means.
+clitics are ignored, as queries and as keys. The row of each word points at the word with its largest weight, except
+itself. A head's answer for a sentence is the word that most rows point at. `rarest` is the share of sentences in which
+the answer is the rarest word, `two-rarest` the share in which it is one of the two rarest. `rarest-rows` and
+`two-rarest-rows` count single rows instead (without those of the target words), averaged over a sentence first. The
+paper does not state which of the two it means.
 
-Only sentences whose rarest word is outside the 500 most frequent count, as in the paper, and only those with words
-other than the targets: otherwise every answer would be right. Words of one frequency are equally rare: pointing at any
-of them counts. A repeated word is one word: its rows share one vote, votes for its occurrences are added up, and a vote
-of one occurrence for another is a vote for itself. Ties, of weights and of answers, share their credit. A sentence that
-was truncated to the model's length does not count.
+As in the paper, only sentences whose rarest word is not among the 500 most frequent count. They must also have other
+words than the targets, otherwise every answer would be right. If words have the same frequency, they are equally rare,
+and pointing at any of them counts. A repeated word is one word: its rows share one vote, votes for its occurrences are
+added up, and a vote of one occurrence for another is a vote for itself. Ties between weights or between answers share
+the credit. A sentence that was truncated to the model's length does not count.
 
-Rare words are long, and long words have many pieces, whose weights are summed: a head that attends to all tokens
-equally points at them. That is the baseline `uniform attention`; heads of models with random weights reach it.
+Rare words are long, and long words have many tokens, whose weights are summed. Therefore even a head that attends to
+all tokens equally points at rare words. This is the baseline `uniform attention`; heads with random weights reach it.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class RareWords(PerSequence):
         common: int = 500,
         pool: Pool = "mean",
     ) -> None:
-        """words_of: the words of each example, by its number; a word of the `common` most frequent is not rare."""
+        """words_of: words of each example, by its index. common: how many of the most frequent words are not rare."""
         super().__init__(names)
         self.pool = pool
         self._questions = [_question(words, frequencies, common) for words in words_of]
@@ -99,7 +100,7 @@ class RareWords(PerSequence):
         return torch.cat([share.where(valid[:, None], torch.nan) for share in shares], dim=-1)
 
     def _reads_another_text(self, site: Site) -> bool:
-        """Whether this is the decoder of an encoder-decoder: `words_of` are the words that the encoder reads."""
+        """Whether this is the decoder of an encoder-decoder: `words_of` has the words that the encoder reads."""
         stacks = {other.stack for other in self._baselines}
         return site.stack == "decoder" and "encoder" in stacks
 
@@ -134,7 +135,7 @@ class RareWords(PerSequence):
         return super().merge(other)
 
     def tables(self) -> dict[str, list[TableRow]]:
-        """rare_words: accuracy of the baselines, over the sentences that count."""
+        """Rows of rare_words: accuracy of the baselines over the sentences that count."""
         if not self._baselines:
             return {"rare_words": []}
         moments = self._baselines[min(self._baselines)]  # they are the same at every site
@@ -156,7 +157,7 @@ class _Question:
     first      [word]: index of its first occurrence in the sentence
     targets    [kind, word]: the rarest words
     valid      [kind]: whether there is a rare word, and also another word
-    baselines  [kind, baseline]: probability that it is right; NaN if not valid
+    baselines  [kind, baseline]: probability that the baseline is right; NaN if not valid
     """
 
     counted: NDArray[np.bool_]
@@ -176,7 +177,7 @@ def _question(words: tuple[str, ...], frequencies: Frequencies, common: int) -> 
     counted = np.array([frequencies.is_counted(word) for word in words], dtype=bool)
     counts = zip(words, counted, strict=True)
     ranks = np.array([frequencies.rank(w) if is_word else -1 for w, is_word in counts], dtype=int)
-    # The two rarest are different words: a repeated word is one.
+    # The two rarest words are different words, so a repeated word counts once.
     forms = [word.lower() for word in words]
     first = np.array([forms.index(form) for form in forms], dtype=np.int64)
     different = {form: rank for form, rank in zip(forms, ranks.tolist(), strict=True) if rank >= 0}
@@ -213,7 +214,7 @@ def _batch(questions: list[_Question], present: Tensor) -> tuple[Tensor, ...]:
 
 
 def _credit(weights: Tensor, counted: Tensor, first: Tensor) -> Tensor:
-    """[sequence, head, row, word]: 1 where a row points, or a share of 1 at each tied word; 0 at the row's own word.
+    """[sequence, head, row, word]: 1 at the word that a row points at, divided among ties; 0 at the row's own word.
 
     A repeated word has its credit at its first occurrence. A row without weight on counted words points nowhere.
     """
@@ -244,7 +245,7 @@ def _answers(votes: Tensor, targets: Tensor) -> Tensor:
 
 
 def _row_shares(credit: Tensor, counted: Tensor, targets: Tensor) -> Tensor:
-    """[sequence, head, kind]: share of rows, without those of the targets, that point at a target."""
+    """[sequence, head, kind]: share of the rows of other words that point at a target."""
     hits = credit @ targets[:, None].to(credit.dtype)  # [sequence, head, row, kind]
     rows = (counted[..., None] & ~targets)[:, None]
     return (hits * rows).sum(dim=2) / rows.sum(dim=2).clamp_min(1)

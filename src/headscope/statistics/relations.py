@@ -1,17 +1,19 @@
 """Which head shows which relation between words?
 
-For every head, relation and direction, the share of related pairs (query word q, key word k) for which the largest
-weight is at the right word; weights are between words, without special tokens and the word itself; ties share credit:
+A relation has pairs of words (q, k); in a treebank, q is the dependent and k its governor. The accuracy of a head is
+the share of pairs for which the largest weight is at the right word. Weights are between words, without special tokens
+and without the weight of a word on itself. Ties share the credit. There are three directions:
 
-dependent  q's row has its maximum at k: a dependent attends to its governor (Clark's first map, Voita's s -> v)
+dependent  q's row has its maximum at k: the dependent attends to its governor (Clark's first map, Voita's s -> v)
 governor   k's row has its maximum at q: the governor attends to this dependent (Voita's v -> s)
-received   of all words, k attends most to q: the column's maximum (Clark's transposed map)
+received   q's column has its maximum at k: of all words, k attends most to q (Clark's transposed map)
 
-Across two texts only two are defined: `dependent`, and `received`: of all words, q attends most to k.
+Between two texts only two directions are defined: `dependent`, and `received`, which then means that k's column has its
+maximum at q: of all words, q attends most to k.
 
 The best head is chosen on one half of the sentences and reported on the other, with an interval from resampling
-sentences; so is the baseline, the best fixed offset of -3 … 3. The same_data choose and report on the same data: that
-number is in the table as well. Relations with fewer than 100 pairs are listed but not ranked.
+sentences. The same holds for the baseline, which is the best fixed offset of -3 … 3. Columns named `same_data_…` choose
+and report on the same data. Relations with fewer than 100 pairs are listed but not ranked.
 """
 
 from __future__ import annotations
@@ -44,9 +46,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DIRECTIONS = ("dependent", "governor", "received")
-OFFSETS = (-3, -2, -1, 0, 1, 2, 3)  # 0 only across two texts: no word is paired with itself
-RANKED = 100  # pairs a relation must have for a head to be chosen
-MARGIN = Thresholds().relation  # Voita's rule: the gain over the baseline
+OFFSETS = (-3, -2, -1, 0, 1, 2, 3)  # 0 occurs only between two texts: no word is paired with itself
+RANKED = 100  # fewest pairs of a relation for which a best head is chosen
+MARGIN = Thresholds().relation  # gain over the baseline that Voita's rule requires
 ALL, ALL_BUT_PUNCTUATION = "all", "all but punctuation"
 
 
@@ -63,7 +65,11 @@ class Relations(Statistic):
         whole: bool = False,
         own: Collection[str] = (),
     ) -> None:
-        """whole: adds the relations "all" and "all but punctuation", over all pairs except those of `own` relations."""
+        """Prepare the pairs of all sentences.
+
+        whole  add the relations "all" and "all but punctuation", over all pairs except those of `own` relations
+        own    names of the relations that the user defined
+        """
         super().__init__()
         self.pool = pool
         self.units = [fingerprint(sentence.text, seed) for sentence in sentences]
@@ -100,8 +106,8 @@ class Relations(Statistic):
         halves.add([self.units[example] for example in examples], values.cpu().numpy())
 
     def _is_in(self, stack: str, between: str) -> bool:
-        """Whether pairs between these texts are found in this stack."""
-        if stack == "decoder" and between == "words":  # of a model without an encoder
+        """Whether this stack has the attention for pairs between these texts (see `Sentence.between`)."""
+        if stack == "decoder" and between == "words":  # true if the model has no encoder
             stacks = {site.stack for site in self._sums} | set(self._read)
             return "encoder" not in stacks
         return {"encoder": "words", "cross": "across", "decoder": "target"}.get(stack) == between
@@ -127,7 +133,7 @@ class Relations(Statistic):
         return tables
 
     def _accuracies(self, sites: list[Site]) -> _Accuracies:
-        """The sums of all heads of one stack."""
+        """The sums of all heads at these sites, which are all sites of one stack."""
         stack = sites[0].stack
         directions = [
             i for i, name in enumerate(DIRECTIONS) if stack != "cross" or name != "governor"
@@ -157,7 +163,7 @@ class Relations(Statistic):
         )
 
     def _at_offsets(self, example: int) -> NDArray[np.int64]:
-        """[relation, offset + count]: number of pairs with each offset key - query, and of all pairs."""
+        """[relation, offset + count]: number of pairs with each offset key - query; last, the number of all pairs."""
         counts = np.zeros((len(self.relations), len(OFFSETS) + 1), dtype=np.int64)
         for relation, query, key in self._pairs[example]:
             counts[relation, -1] += 1
@@ -192,7 +198,7 @@ class Halves:
 def _pairs_of(
     sentence: Sentence, relations: tuple[str, ...], whole: bool, own: Collection[str]
 ) -> list[tuple[int, int, int]]:
-    """(relation, query, key), without pairs of a word with itself."""
+    """(index of the relation, query, key) of each pair, without pairs of a word with itself."""
     number = {name: i for i, name in enumerate(relations)}
     numbered_pairs = []
     for name, pairs in sentence.pairs.items():
@@ -210,7 +216,7 @@ def _pairs_of(
 def _credits(
     weights: Tensor, sequence: Tensor, query: Tensor, key: Tensor, *, within: bool
 ) -> Tensor:
-    """[pair, direction, head]: 1 if the maximum is at the pair's word, 1/k if k words share it."""
+    """[pair, direction, head]: 1 if the maximum is at the right word, 1/k if k words share the maximum."""
     if within:
         weights = weights.clone()
         weights.diagonal(dim1=-2, dim2=-1).fill_(-1.0)  # a word does not point at itself
@@ -224,9 +230,9 @@ def _credits(
 
 
 def _shares(weights: Tensor, dim: int) -> Tensor:
-    """1/k at each of the k largest weights along a dimension, 0 elsewhere and where there is no weight at all.
+    """1/k at each of the k equally largest weights along a dimension, 0 elsewhere, and 0 if all weights are 0.
 
-    Weights that differ by rounding alone count as equal.
+    Weights that differ only by rounding count as equal.
     """
     top = weights.amax(dim=dim, keepdim=True)
     at_top = (weights >= top * (1 - SAME_WEIGHT)) & (top > 0)
@@ -238,7 +244,7 @@ def _shares(weights: Tensor, dim: int) -> Tensor:
 class _Accuracies:
     """The sums of one stack; `r` relations, `d` directions, `h` heads, `o` offsets, `b` bootstrap replicates.
 
-    The last of the offsets' columns is the number of pairs.
+    The last column of arrays with `o + 1` columns is the number of pairs.
     """
 
     relations: tuple[str, ...]
@@ -290,7 +296,7 @@ class _Accuracies:
             "same_data_best_head": None,
             "same_data_best_accuracy": np.nan,
             "baseline": baseline,
-            # Without a pair to learn it from there is no best offset.
+            # Without pairs in the selection split there is no best offset.
             "baseline_offset": offset if self.chosen_offsets[r, -1] else None,
             "control": np.nan,
             "count": self.count(r),
@@ -315,13 +321,13 @@ class _Accuracies:
         return row
 
     def _intervals(self, r: int, d: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """[head]: 95 % interval of the accuracy on the half that is reported on."""
+        """[head]: 95 % interval of the accuracy on the report split."""
         count, drawn_count = float(self.reported_offsets[r, -1]), self.offset_replicates[:, r, -1]
         drawn = self.replicates[:, r, d]
         return bootstrap_share_interval(self.reported[r, d], count, drawn, drawn_count)
 
     def head_rows(self) -> list[TableRow]:
-        """Rows of relation_heads.csv: every head, for the relations that are ranked."""
+        """Rows of relation_heads.csv: every head, for each relation that is ranked."""
         ranked = [r for r in range(len(self.relations)) if self.is_ranked(r)]
         directions = range(len(self.directions))
         return [row for r in ranked for d in directions for row in self._head_rows(r, d)]
@@ -335,7 +341,7 @@ class _Accuracies:
         chosen = self.chosen[r, d] / self.chosen_offsets[r, -1]
         chosen_baseline = self.chosen_offsets[r, :-1].max() / self.chosen_offsets[r, -1]
         reported = self.reported[r, d] / self.reported_offsets[r, -1]
-        # Voita's rule must hold on both halves, and the gain on the second must not be chance.
+        # Voita's rule must hold on both halves, and the interval of the gain on the second must be above 0.
         above = (chosen >= chosen_baseline + MARGIN) & (reported >= baseline + MARGIN)
         above &= least_gain > 0
         return [

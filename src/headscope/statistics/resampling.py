@@ -1,7 +1,7 @@
-"""Two halves of the data, and bootstrap intervals over its units (sentences, documents), in one pass.
+"""Splits the units of data (sentences, documents) into two halves, and bootstraps over units, in one pass.
 
-A unit's half and its weights in the bootstrap depend on its text and the seed only, not on order, batch size or the
-number of processes. The weights are Poisson(1), the streaming form of drawing units with replacement: memory does not
+The half of a unit and its bootstrap weights depend only on its text and the seed, not on order, batch size or number of
+processes. The weights are Poisson(1). This is the streaming form of drawing units with replacement, so memory does not
 depend on the number of units.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 REPLICATES = 500
-FEWEST = 10  # right answers, and wrong ones, for an interval from the replicates
+FEWEST = 10  # fewest right answers, and fewest wrong ones, for an interval from the replicates
 
 
 def fingerprint(text: str, seed: int) -> int:
@@ -34,7 +34,7 @@ def is_reported(unit: int) -> bool:
 
 
 def poisson_weights(units: Sequence[int], replicates: int = REPLICATES) -> NDArray[np.float64]:
-    """[replicate, unit]: how often each unit is drawn."""
+    """[replicate, unit]: how often each unit is drawn in each bootstrap replicate."""
     drawn = [
         np.random.Generator(np.random.Philox(key=unit >> 1)).poisson(1.0, replicates)
         for unit in units
@@ -53,7 +53,7 @@ class ResampledSums:
     def add(self, units: Sequence[int], values: NDArray[np.float64]) -> None:
         """Add values [unit, *shape]."""
         self._pending.append((units, values))
-        # One product for many units: the replicates are large
+        # One matrix product for many units, because adding to the large replicates is slow
         if sum(len(units) for units, _ in self._pending) >= 256:
             self._settle()
 
@@ -95,14 +95,18 @@ def bootstrap_share_interval(
     drawn_credit: NDArray[np.float64],
     drawn_count: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """95 % interval of credit / count, the share of right answers, from both in every replicate.
+    """95 % interval of credit / count, the share of right answers, from bootstrap replicates of both.
 
-    The middle 95 % of the replicates, unless fewer than 10 answers are right or fewer than 10 are wrong. Resampling
-    cannot draw what did not occur: 20 right answers of 20 would give [1, 1]. In that case it is Wilson's interval with
-    the effective number of answers: share·(1 − share) / variance of the replicates, at most `count`. If all answers are
-    equal, every unit counts as one: Kish's effective number of units, count² / variance of `drawn_count`.
+    It is the middle 95 % of the replicates if at least 10 answers are right and at least 10 are wrong. With fewer,
+    replicates are not enough, since resampling cannot draw what did not occur: 20 right answers of 20 give [1, 1]. Then
+    it is Wilson's interval with an effective number of answers: share·(1 − share) / variance of the replicates, at most
+    `count`. If all answers are right or all are wrong, this variance is 0; then the effective number is that of units
+    by Kish's formula, count² / variance of `drawn_count`.
 
-    credit, drawn_credit  […] and [replicate, …]; count, drawn_count: a number and [replicate]
+    credit        […]: number of right answers
+    count         number of answers
+    drawn_credit  [replicate, …]
+    drawn_count   [replicate]
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = drawn_credit / drawn_count.reshape(-1, *[1] * (drawn_credit.ndim - 1))
@@ -117,7 +121,7 @@ def bootstrap_share_interval(
 
 
 def interval(replicates: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The middle 95 % of [replicate, …]; NaN where fewer than 20 replicates are finite."""
+    """The middle 95 % of replicates [replicate, …]; NaN if fewer than 20 are finite."""
     is_defined = np.isfinite(replicates).sum(axis=0) >= 20
     with np.errstate(invalid="ignore"):
         low, high = np.nanquantile(np.where(is_defined, replicates, 0.0), [0.025, 0.975], axis=0)

@@ -1,12 +1,13 @@
-"""Which token collects attention, and how much: the first token, or the key with the largest column.
+"""How much attention does the first token get, or the key that gets most?
 
 `first` is the mass on the first token of the sequence, averaged over the rows after the first. The first row is left
-out because in a causal stack it sees no other key, so it would always add 1/n.
+out because in a causal stack it can only attend to itself, so it would always add 1/n.
 
-`sink` is the largest column: for each key the mean weight over the other rows that may attend to it, and then the
-maximum over keys. A causal mask hides late keys from most rows, so a plain column sum would favour early keys, and a
-mean over very few rows would favour late ones. Therefore only rows that can see the key count (Gu et al. 2024), its own
-row does not (a head that attends to itself is not a sink), and keys seen by too few other rows are not candidates.
+`sink` is the largest column mean: for each key the mean weight over the other rows that may attend to it, then the
+maximum over keys. A causal mask hides late keys from most rows, so column sums would favour early keys, and means over
+very few rows would favour late keys. Therefore a mean is over the rows that may attend to the key (Gu et al. 2024), and
+keys with too few such rows are not candidates. The row of the key itself does not count: attention of tokens to
+themselves does not make a sink.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from headscope.heads import Head
 from headscope.statistics.base import ANY, SHARES, Definition, PerSequence, Quantities, stack_order
 from headscope.tables import TableRow
 
-FEWEST_ROWS = 8  # a previous-token head gives each key all of one row: at most 1/8 of the rows that must see it
-QUARTER = 0.25  # of the rows that see the key which is seen by most
-TIE = 1e-6  # columns that differ by less count as equal: the first of them is the sink
+FEWEST_ROWS = 8  # a previous-token head gives each key the mass of one row: at 8 rows or more, its sink is at most 1/8
+QUARTER = 0.25  # a candidate needs this share of the rows that may attend to the most visible key
+TIE = 1e-6  # columns that differ by less count as equal; then the first of them is the sink
 
 
 class Sinks(PerSequence):
@@ -49,12 +50,13 @@ class Sinks(PerSequence):
 
     def __init__(self, names: tuple[str, ...] | None = None) -> None:
         super().__init__(names)
-        # How often each token id, and each position, was the sink of a sequence: bounded by vocabulary and length.
+        # How often each token id, and each position, was the sink. The size is bounded by vocabulary and text length.
         self._tokens: dict[Head, Counter[int]] = {}
         self._positions: dict[Head, Counter[int]] = {}
 
     def measure(self, attention: Quantities) -> Tensor | None:
-        if attention.site.stack == "query":  # rows are the tokens to predict, in any order
+        # Its rows are the tokens to predict, in any order, so "first" has no meaning.
+        if attention.site.stack == "query":
             return None
         received, own = attention.column_mass, _own_mass(attention)
         columns = column_means(attention, received, own)
@@ -76,13 +78,13 @@ class Sinks(PerSequence):
             self._tokens.setdefault(head, Counter()).update(tokens[rows, i].tolist())
 
     def merge(self, other: Self) -> Self:
-        for mine, theirs in ((self._tokens, other._tokens), (self._positions, other._positions)):
-            for head, counts in theirs.items():
-                mine.setdefault(head, Counter()).update(counts)
+        for merged, added in ((self._tokens, other._tokens), (self._positions, other._positions)):
+            for head, counts in added.items():
+                merged.setdefault(head, Counter()).update(counts)
         return super().merge(other)
 
     def tables(self) -> dict[str, list[TableRow]]:
-        """sinks: for each head the most frequent sink token and position, and how often the sink is the first token."""
+        """Rows of sinks: for each head the most frequent sink token and position; how often the sink is first."""
         if "sink" not in self.names:
             return {}
         rows: list[TableRow] = []
@@ -108,12 +110,12 @@ class Sinks(PerSequence):
 
 
 def _own_mass(attention: Quantities) -> Tensor | None:
-    """[sequence, head, token]: weight on the token itself; None where two texts are compared."""
+    """[sequence, head, token]: weight of a token on itself; None if queries and keys are of two texts."""
     return attention.diagonal if attention.within_one_text else None
 
 
 def first_mass(attention: Quantities, received: Tensor, own: Tensor | None) -> Tensor:
-    """[sequence, head]: mass on the first key, averaged over the rows that see other keys; NaN if there is none.
+    """[sequence, head]: mass on the first key, averaged over the rows that see other keys; NaN without such rows.
 
     received, own  [sequence, head, key]: mass on a key from all rows, and from its own
     """
@@ -125,7 +127,7 @@ def first_mass(attention: Quantities, received: Tensor, own: Tensor | None) -> T
 
 
 def column_means(attention: Quantities, received: Tensor, own: Tensor | None) -> Tensor:
-    """[sequence, head, key]: mean weight over the other rows that may attend to a key; -1 if these are too few.
+    """[sequence, head, key]: mean weight over the other rows that may attend to a key; -1 if there are too few.
 
     received, own  [sequence, head, key]: mass on a key from all rows, and from its own
     """
@@ -139,5 +141,5 @@ def column_means(attention: Quantities, received: Tensor, own: Tensor | None) ->
 
 
 def _most_common(counts: Counter[int]) -> tuple[int, int]:
-    """The most frequent value and its count; of several the smallest, so that order does not matter."""
+    """The most frequent value and its count; if several are equally frequent, the smallest value."""
     return min(counts.items(), key=lambda item: (-item[1], item[0]))

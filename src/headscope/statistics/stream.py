@@ -46,9 +46,10 @@ def stream(
     statistics
         Statistics of raw attention, updated in place.
     through
-        Further statistics, by lens. All but those of gradients share the forward pass.
+        Further statistics, by lens. They share the forward pass, except lenses that need gradients.
     losses
-        Runs the model on a batch and returns the loss of each sequence with its graph, for the lens of gradients.
+        A function that runs the model on a batch and returns the loss of each sequence, with its autograd graph.
+        Required for lenses that need gradients.
 
     Returns
     -------
@@ -73,7 +74,7 @@ def stream(
     model.check_evaluating()
     through = through or {}
     for batch in batches:
-        # Entered anew for every batch: no hook is left while the caller has the batch, or if it never returns.
+        # Hooks are set per batch, so that none is left while the caller handles a batch, or if it stops iterating.
         with ExitStack() as stack, torch.inference_mode():
             for observed, wanted in _by_need(batch, statistics):
                 stack.enter_context(model.watched(_observer(batch, observed), wanted=wanted))
@@ -102,7 +103,7 @@ def stream(
 def _by_need(
     batch: Batch, statistics: Sequence[Statistic]
 ) -> Iterator[tuple[Sequence[Statistic], Wanted | None]]:
-    """The statistics that need whole maps, then those that need only sums of their rows."""
+    """The statistics that need entire maps, then those that need only sums of rows, with these sums."""
     of_maps = [statistic for statistic in statistics if statistic.quantities is None]
     of_sums = [statistic for statistic in statistics if statistic.quantities is not None]
     if of_maps:

@@ -1,4 +1,4 @@
-"""Kinds of tokens that exclude one another, for tables by layer."""
+"""Mutually exclusive classes of tokens, for tables by layer."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ TOKEN_CLASSES = ("cls", "sep", "first", "punctuation", "other")
 def class_columns(tokens: Tokens) -> Tensor:
     """[sequence, token, class], bool: classification token, separators, first token, "." and ",", other content.
 
-    The first token is a class of its own if it is neither of the two before: in decoders it is the sink. Padding must
-    be removed.
+    The first token is a class of its own, unless it is a classification token or separator, because it is the usual
+    sink in decoders. Padding must be removed.
     """
     special = tokens.classification | tokens.separator
     first = torch.zeros_like(special)

@@ -1,8 +1,8 @@
-"""The value of each share of attention under uniform attention, for the same texts and masks.
+"""The value that each share of attention would have under uniform attention, for the same texts and masks.
 
-A share of attention depends on the length of the texts: a head that attends to all n tokens alike gives 1/n to the
-classification token. The table `uniform` holds this value by layer, over the keys that a query may attend to, so that
-pages can show a share as a multiple of it.
+A share of attention depends on the length of the texts: a head that attends to all n tokens equally gives 1/n to the
+classification token. The table `uniform` has these values by layer. Pages use them to show a share as a multiple of its
+value under uniform attention. Uniform means uniform over the keys that a query may attend to.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMES = (*OFFSETS, *CLASSES, "first", "sink")
 
 
 class UniformShares(PerSequence):
-    """A table by layer; no rows of heads. If masks differ between heads it is their mean."""
+    """A table by layer, without rows for heads. If masks differ between heads, its values are means over heads."""
 
     definitions = {}
     quantities = frozenset({"visibility"})

@@ -1,19 +1,12 @@
 // What a head does: its roles with examples, importance, nearest head, substitute and relations.
 
 import { element } from "../dom.js";
-import { EXAMPLE_HEADINGS, formatInterval, formatNats, formatShare } from "../study_text.js";
+import { DIRECTIONS, EXAMPLE_HEADINGS, formatInterval, formatNats, formatShare } from "../study_text.js";
 import { nameOf } from "./head_grid.js";
 
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./types.js").Card} Card */
 /** @typedef {import("./types.js").Example} Example */
-
-/** @type {Record<string, string>} directions of relations, as in report/sections/relations.py */
-const DIRECTIONS = {
-  dependent: "dependent → syntactic head",
-  governor: "syntactic head → dependent",
-  received: "syntactic head → dependent, compared over all words",
-};
 
 export class HeadSummary {
   /** @param {import("./chapter.js").Chapter} chapter */
