@@ -84,7 +84,7 @@ def _add_words(cases: ClearestCases, recorder: WordRecorder, heads_by_role: Head
         for number, of_text in sorted(maps.items()):
             text = recorder.texts[number]
             labels = partial(text.labels, site.stack)
-            positions = None if text.window is None else text.asked
+            positions = None if text.window is None else text.word_numbers
             numbered = NumberedExample(number, text.example, labels, positions)
             for role, question in questions_among_words(text, site, heads_of).items():
                 heads = _by_index(site, heads_of[role])

@@ -47,7 +47,7 @@ class RowMaxima:
 
     @classmethod
     def of_maps(cls, maps: NDArray[np.float32], allowed: NDArray[np.bool_]) -> RowMaxima:
-        """Of maps [head, row, key], among the allowed cells [row, key]; below 0 if a row has none."""
+        """The maxima of maps [head, row, key] among the allowed cells [row, key]; below 0 if a row has none."""
         masked = np.where(allowed, maps, np.float32(-1.0))
         argmax = masked.argmax(axis=-1).astype(np.int32)
         return cls(argmax, np.take_along_axis(masked, argmax[..., None], axis=-1)[..., 0])
@@ -102,7 +102,7 @@ class Text:
         return self.example.first
 
     @cached_property
-    def asked(self) -> NDArray[np.int64]:
+    def word_numbers(self) -> NDArray[np.int64]:
         """The words that questions are about: the head words of mentions, or all words."""
         if self.window is None:
             return np.arange(len(self.words))
@@ -111,7 +111,7 @@ class Text:
     def cells(self, maps: NDArray[np.float32], stack: str) -> NDArray[np.float32]:
         """[head, query, key]: the cells of maps between words that questions are about."""
         if self.window is not None:
-            return maps[:, self.asked[:, None], self.asked]
+            return maps[:, self.word_numbers[:, None], self.word_numbers]
         queries, keys = self.labels(stack)
         return maps[:, : len(queries), : len(keys)]
 

@@ -137,7 +137,7 @@ class TokenRecorder(_Recorder):
 
 
 def _maxima_of(attention: Quantities, row: int, length: int) -> TokenMaxima:
-    """Of the first `length` rows of a sequence."""
+    """The maxima of the first `length` rows of a sequence."""
     query = attention.query.select(slice(row, row + 1), slice(0, length))
     key = query
     if not attention.within_one_text:
@@ -183,8 +183,8 @@ class WordRecorder(_Recorder):
         """[head, query, key]: the map between the words of a text that are asked about."""
         words = attention.query.words
         if text.window is not None and self.pool == "mean" and words is not None:
-            asked = torch.from_numpy(text.asked).to(words.device)
-            between = mean_between(attention.weights[row], words[row], asked)
+            numbers = torch.from_numpy(text.word_numbers).to(words.device)
+            between = mean_between(attention.weights[row], words[row], numbers)
             return between.float().cpu().numpy().copy()
         weights = attention.between_words(self.pool).weights[row].float().cpu().numpy()
         return text.cells(weights, attention.site.stack).copy()

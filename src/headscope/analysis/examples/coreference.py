@@ -19,7 +19,7 @@ def among_words(text: Text, site: Site, roles: Iterable[ExampleRole]) -> Questio
 
 
 def _antecedents(window: Window, text: Text) -> WordQuestion:
-    index = {word: i for i, word in enumerate(text.asked.tolist())}
+    index = {word: i for i, word in enumerate(text.word_numbers.tolist())}
     right = np.zeros((len(index), len(index)), dtype=bool)
     allowed = np.zeros_like(right)
     for mention in window.mentions:
