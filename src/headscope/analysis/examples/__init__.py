@@ -1,15 +1,16 @@
 """Examples and counter examples of roles in texts.
 
-Three typical and three counter examples for every head with a role, from a second pass over a few texts. An example
-is one row of attention with the position of its largest weight. It is typical if this position agrees with the role's
-rule, else a counter example; of each kind those with the largest weights are kept, one per text. Roles of tokens
-(previous token, separators …) are shown with tokens, and only content tokens are queries; roles of words (relations,
-antecedents, rare words) with words, without special tokens.
+For every head with a role, three typical and three counter examples are taken from a second pass over a few texts. An
+example is one row of attention with the position of its largest weight. It is typical if this position agrees with the
+role, else it is a counter example. Of each kind, the examples with the largest weights are kept, at most one per text.
 
-These are the clearest cases, not typical frequencies: how often the rule holds is in roles.csv.
+Roles of tokens (e.g. previous token, separators) are shown with tokens; queries are content tokens. Roles of words
+(relations, antecedents, rare words) are shown with words, without special tokens.
 
-To give another role examples, add a file to this package whose name does not begin with an underscore, with a function
-`among_words` or `among_tokens` that returns where the largest weight should be (`_question`).
+Examples are the clearest cases. They do not show how often a role's rule holds; this is in roles.csv.
+
+To add examples for another role, add a file to this package whose name does not begin with an underscore. It has a
+function `among_words` or `among_tokens`, which returns where the largest weight should be (`_question`).
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EACH", "examples_of"]
 
-MOST = 200  # texts of each kind
-FEWEST_WORDS = 4  # with MOST_WORDS: sentences that are short to read
+MOST = 200  # maximum number of texts of each kind
+FEWEST_WORDS = 4  # sentences of this length up to MOST_WORDS are preferred: they are easy to read
 
 
 def examples_of(
@@ -47,11 +48,11 @@ def examples_of(
     max_length: int | None = None,
     batch_size: int = 16,
 ) -> pd.DataFrame:
-    """Examples for the roles in study.tables["roles"], from at most MOST of each kind of data.
+    """The table examples.csv: examples for the roles in study.tables["roles"].
 
-    annotations  sentences for relations and rare words, and for tokens if there are no texts; windows of documents with
-                 mentions for coreferential heads; frequencies for rare words
-    texts        for roles of tokens
+    annotations  sentences, for relations and rare words (and for roles of tokens if there are no texts); windows of
+                 documents with mentions, for coreferential heads; word frequencies, for rare words
+    texts        texts for roles of tokens
     """
     sentences, frequencies = annotations.sentences, annotations.frequencies
     second = SecondPass(model, heads_with_roles(study), ClearestCases(), max_length, batch_size)

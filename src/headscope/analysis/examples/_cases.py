@@ -1,4 +1,4 @@
-"""The clearest cases of each head and role, and the words that are shown with them."""
+"""The clearest examples of each head and role, and the words that are shown with them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,25 @@ from headscope.tables import TableRow
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-EACH = 3
-MOST_WORDS = 30  # of a text that is shown whole
-REACH = 8  # words shown around query and key in a longer text
-FEW_PLACES = 3  # right positions in a row, up to which one is shown as expected
-LONGEST_TEXT = 4000  # characters of a text that is stored whole
-BETWEEN = "‖"  # separates the two texts of a cross attention
+EACH = 3  # examples of each kind per head and role
+MOST_WORDS = 30  # longer texts are not shown completely
+REACH = 8  # number of words shown on each side of query and key in a longer text
+FEW_PLACES = (
+    3  # a counter example shows an expected position if there are at most this number of right ones
+)
+LONGEST_TEXT = 4000  # longer texts (in characters) are not stored
+BETWEEN = "‖"  # separates the two texts of cross-attention
 
 
 @dataclass(order=True)
 class ExampleCase:
-    """One row of attention and its maximum; the larger the rank, the clearer.
+    """One row of attention and its maximum.
 
-    earlier      minus the number of the example: of equally clear ones the first is kept
-    is_mirrored  whether query and key are exchanged, so that `expected` is a query
+    rank         how clear it is as an example: larger is clearer
+    earlier      minus the number of the example, so that the first one is kept if ranks are equal
+    expected     a key at which the maximum should be, in a counter example; None if there are many or none
+    arcs         (query, key, weight) of the largest weight of every row of the text
+    is_mirrored  whether query and key are exchanged; then `expected` is a query
     """
 
     rank: float
@@ -47,14 +52,17 @@ class ExampleCase:
     is_mirrored: bool = field(compare=False, default=False)
 
     def mirror(self) -> ExampleCase:
-        """The case with query and key exchanged, for a maximum along a column."""
+        """The case with query and key exchanged, for a maximum over queries (`RoleQuestion.by_column`)."""
         arcs = [(key, query, weight) for query, key, weight in self.arcs]
         return replace(self, query=self.key, key=self.query, arcs=arcs, is_mirrored=True)
 
 
 @dataclass(frozen=True)
 class NumberedExample:
-    """An example with its number, and the words or tokens of queries and of keys; the same list if it is one text."""
+    """An example with its number.
+
+    labels  words or tokens of the queries, and of the keys; the same list object if they are of one text
+    """
 
     number: int
     example: Example
@@ -62,7 +70,7 @@ class NumberedExample:
 
 
 class ClearestCases:
-    """The clearest cases of each head, role and kind, one per example."""
+    """The EACH clearest cases of each head, role and kind (typical or counter), at most one per text."""
 
     def __init__(self) -> None:
         self._cases: dict[tuple[Head, ExampleRole, str], list[ExampleCase]] = {}
@@ -75,7 +83,7 @@ class ClearestCases:
         weights: NDArray[np.float32],
         text: NumberedExample,
     ) -> None:
-        """Add the rows of one example. weights [query, key]"""
+        """Add the clearest row of each kind of one text. weights: [query, key] of the head."""
         right, allowed = question.right, question.allowed
         if question.by_column:
             weights, right, allowed = weights.T, right.T, allowed.T
@@ -127,7 +135,12 @@ def _ranks(
     largest: NDArray[np.float32],
     weights: NDArray[np.float32],
 ) -> list[tuple[str, NDArray[np.float64]]]:
-    """How clear each row is as a typical and as a counter example; -inf if it is none."""
+    """(kind, [row]): how clear each row is as a typical and as a counter example; -inf if it is not one.
+
+    rows     [row]: rows for which the question has an answer
+    holds    [row]: whether the maximum is at a right position
+    largest  [row]: the largest weight
+    """
     typical, is_typical, is_counter = largest, holds, ~holds & (largest > 0)
     if question.is_broad:
         typical = -(weights * np.log(np.maximum(weights, np.finfo(np.float32).tiny))).sum(axis=1)
@@ -139,7 +152,7 @@ def _ranks(
 
 
 def _columns(case: ExampleCase) -> TableRow:
-    """Columns of examples.csv: the words around query and key with their new numbers; two texts are joined."""
+    """Columns of examples.csv: the words that are shown, and positions among these words. Two texts are joined."""
     queries, keys = case.labels
     shift = 0 if queries is keys else len(queries) + 1
     words = queries if queries is keys else [*queries, BETWEEN, *keys]
@@ -165,8 +178,8 @@ def _columns(case: ExampleCase) -> TableRow:
 
 
 def stretch(count: int, places: list[int]) -> list[int]:
-    """The numbers of the words to show, those near `places`; -1 stands for words that are left out."""
-    if count <= MOST_WORDS + 2:  # special tokens at both ends
+    """Indices of the words to show: all in a short text, else those near `places`. -1 stands for omitted words."""
+    if count <= MOST_WORDS + 2:  # 2 for special tokens at both ends
         return list(range(count))
     near = [i for i in range(count) if any(abs(i - place) <= REACH for place in places)]
     shown: list[int] = [-1] if near[0] > 0 else []

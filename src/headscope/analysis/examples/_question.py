@@ -1,4 +1,4 @@
-"""The heads with a role, and where the largest weight of their rows should be."""
+"""The question whether a row of attention agrees with a role: where its largest weight should be."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExampleRole:
-    """A role; that of a relation has the relation's name and direction."""
+    """A role. relation, direction: name and direction of the relation, for roles of relations."""
 
     name: str
     relation: str = ""
@@ -33,10 +33,12 @@ class ExampleRole:
 
 @dataclass(frozen=True)
 class RoleQuestion:
-    """right, allowed [query, key]: where the maximum should be, and the cells among which it is taken.
+    """Where the largest weight of each row should be, for one role in one text.
 
-    by_column  the maximum is over queries, not over keys
-    is_broad   the rule holds if no weight is large
+    right      [query, key]: the cells at which the maximum should be
+    allowed    [query, key]: the cells among which the maximum is taken
+    by_column  whether the maximum is taken over queries instead of keys
+    is_broad   whether the role instead means that no weight is large
     """
 
     right: NDArray[np.bool_]
@@ -47,12 +49,12 @@ class RoleQuestion:
 
 @dataclass(frozen=True)
 class Text:
-    """A text with its words and annotations; None if it has none.
+    """A text with its annotations; those that it does not have are None.
 
-    reader       the stack that reads it: encoder, or the decoder of a model without one
-    sentence     related words
-    window       mentions
-    frequencies  frequencies of words, if examples of rare words may come from this text
+    reader       the stack that reads it: the encoder, or the decoder of a model without an encoder
+    sentence     the sentence with its related words
+    window       the window of a document with its mentions
+    frequencies  word frequencies, if the text may be used for examples of rare words
     """
 
     example: Example
@@ -72,7 +74,7 @@ Questions = dict[ExampleRole, RoleQuestion]
 
 
 def heads_with_roles(study: Study) -> HeadsByRole:
-    """The heads with each role. Heads whose sink is not the first token have no examples as sinks."""
+    """The heads with each role. The role "sink" is left out for heads whose sink is not the first token."""
     table = study.tables.get("relation_heads")
     relations = set() if table is None else set(table["relation"])
     sinks = study.tables.get("sinks")
@@ -96,6 +98,6 @@ def heads_with_roles(study: Study) -> HeadsByRole:
 
 
 def content_rows(query: Tokens, key: Tokens, row: int) -> NDArray[np.bool_]:
-    """[query, key] of the sequence `row`: all cells of content tokens' rows."""
+    """[query, key]: True if the query is a content token. row: index of the sequence in the batch."""
     is_content = query.content[row].cpu().numpy()
     return np.broadcast_to(is_content[:, None], (len(is_content), key.content.shape[1]))

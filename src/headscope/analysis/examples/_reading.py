@@ -1,4 +1,4 @@
-"""The second pass over the texts, which collects the questions of every file of this package."""
+"""The second pass over texts, which collects examples of the roles of all files in this package."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from headscope.model.tokens import Tokens
 
 @cache
 def _functions(name: str) -> tuple[Callable[..., Any], ...]:
-    """The functions of this name in the files of this package."""
+    """The functions with this name in the files of this package whose names do not begin with an underscore."""
     files = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]))
     modules = [import_module(f"{__package__}.{file}") for file in files if file[0] != "_"]
     return tuple(getattr(module, name) for module in modules if hasattr(module, name))
 
 
 def questions_among_words(text: Text, site: Site, roles: Iterable[ExampleRole]) -> Questions:
-    """The questions of all files about the words of a text at this site, for the roles that they know."""
+    """The questions about the words of a text at this site, by role; roles without a question are left out."""
     questions: Questions = {}
     for among_words in _functions("among_words"):
         questions |= among_words(text, site, roles)
@@ -46,7 +46,7 @@ def questions_among_words(text: Text, site: Site, roles: Iterable[ExampleRole]) 
 
 
 def question_among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> RoleQuestion | None:
-    """The question about the tokens of the sequence `row`; None for a role of words."""
+    """The question about the tokens of one sequence; None if the role is one of words. row: index of the sequence."""
     for among_tokens in _functions("among_tokens"):
         question: RoleQuestion | None = among_tokens(role, query, key, row)
         if question is not None:
@@ -56,7 +56,7 @@ def question_among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> Ro
 
 @dataclass
 class SecondPass:
-    """A second pass of the model over texts; the clearest cases of its heads' roles are kept in `cases`."""
+    """A second pass of the model over texts, which adds the clearest cases of the heads' roles to `cases`."""
 
     model: AttentionModel
     heads: HeadsByRole
@@ -113,7 +113,7 @@ class SecondPass:
     def _read(
         self, examples: list[Example], observe: Callable[[Attention], None], long: Long
     ) -> None:
-        """Run the model over the examples; `observe` is called with the attention and the numbers of the examples."""
+        """Run the model over examples. observe: called with each attention; its `examples` are indices of examples."""
         if not examples:
             return
         encoder = Encoder(self.model, max_length=self.max_length, long=long)
@@ -129,7 +129,7 @@ class SecondPass:
 
 
 def _sides(example: Example, stack: str) -> tuple[list[str], list[str]]:
-    """The words of queries and of keys; the same list if it is one text."""
+    """The words of the queries, and those of the keys; the same list object if they are of one text."""
     source, target = (
         [] if text is None or isinstance(text, str) else list(text)
         for text in (example.first, example.second)
@@ -141,7 +141,7 @@ def _sides(example: Example, stack: str) -> tuple[list[str], list[str]]:
 
 
 def labels_of(model: AttentionModel, attention: Attention, row: int) -> tuple[list[str], list[str]]:
-    """The tokens of queries and of keys; the same list if it is one text."""
+    """The tokens of the queries, and those of the keys; the same list object if they are of one text."""
     query = _decode(model, attention.query, row)
     return query, query if attention.within_one_text else _decode(model, attention.key, row)
 

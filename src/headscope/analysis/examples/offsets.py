@@ -18,7 +18,7 @@ def among_tokens(role: str, query: Tokens, key: Tokens, row: int) -> RoleQuestio
     offset = OFFSETS.get(role)
     if (of_role := RoleName.parse(role).offset) is not None:
         offset = of_role
-        # The statistic only counts content keys.
+        # The statistic of positional roles counts only keys that are content tokens.
         allowed = allowed & key.content[row].cpu().numpy()
     if offset is None:
         return None
