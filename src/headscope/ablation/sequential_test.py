@@ -35,10 +35,8 @@ if TYPE_CHECKING:
 FIRST = 32  # examples evaluated before the first look
 GROWTH = 1.25  # factor by which the number of evaluated examples grows from look to look
 DRAWS = 40_000  # simulated runs: an error rate of 5 % has a standard error of 0.1 percentage points
-STRATA, LEAST = (
-    8,
-    3,
-)  # number of strata; fewest examples of a stratum that are evaluated at any look
+STRATA = 8  # maximum number of strata
+LEAST = 3  # minimum number of evaluated examples of a stratum, at every look
 
 
 @dataclass(frozen=True)
@@ -246,9 +244,8 @@ def _allocate(
     """[stratum]: numbers of examples in proportion to the weights, from LEAST to the size of the stratum."""
     least = np.minimum(sizes, LEAST)
     low, high = 0.0, total / max(float(weights.min()), 1e-30) + 1.0
-    for _ in range(
-        100
-    ):  # bisection for the factor at which the clipped numbers add up to the total
+    # Bisection for the factor at which the clipped numbers add up to the total
+    for _ in range(100):
         factor = (low + high) / 2
         if np.clip(factor * weights, least, sizes).sum() < total:
             low = factor

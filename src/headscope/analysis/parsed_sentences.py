@@ -23,10 +23,8 @@ from headscope.study.run_record import describe_files
 from headscope.study.schema.record import Section
 
 SPECIAL = 2  # positions before the words in a map: the classification token and the separator
-SENTENCES, CELLS = (
-    8,
-    4_000_000,
-)  # maximum numbers of sentences, and of weights in their maps, in one batch
+SENTENCES = 8  # maximum number of sentences in one batch
+CELLS = 4_000_000  # maximum number of attention weights in the maps of one batch
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,8 @@ class SeparatorVerdict:
     numbers: str = ""
 
 
-ByLayer = dict[
-    int, dict[str, Any]
-]  # {layer: {measure: row of gradients.csv}}, of one class of tokens
+# {layer: {measure: row of gradients.csv}}, of one class of tokens
+ByLayer = dict[int, dict[str, Any]]
 
 
 def verdicts(table: pd.DataFrame) -> list[SeparatorVerdict]:

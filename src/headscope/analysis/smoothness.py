@@ -28,9 +28,8 @@ Form = Literal["heads", "sorted", "means"]
 FORMS: tuple[Form, ...] = ("heads", "sorted", "means")
 SHUFFLES = 999
 REPLICATES = 1000
-LEAST = (
-    3  # minimum number of heads, or of pairs of layers: a correlation of two values is always ±1
-)
+# minimum number of heads, or of pairs of layers: a correlation of two values is always ±1
+LEAST = 3
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-Maps = dict[
-    tuple[Site, int], Tensor
-]  # {(site, index of the sequence in its batch): [head, query, key]}
+# {(site, index of the sequence in its batch): [head, query, key]}
+Maps = dict[tuple[Site, int], Tensor]
 Pairs = dict[tuple[Site, int], tuple[Tensor, Tensor]]  # the same for two maps that are compared
 ONE_TOKENIZER = "one tokenizer, as before and after fine-tuning"
 STUDIES_ALONE = "Compare their studies alone: heads are then matched by behaviour"

@@ -182,9 +182,8 @@ def forbidden_share(
     special  ids of tokens that the mask does not concern: they attend to all tokens, and all tokens attend to them
     """
     masked = [site for site in sites if site.stack in ("encoder", "decoder")]
-    if (
-        mask.per == "model"
-    ):  # the mask is the same at every site of a stack, so the first site is enough
+    # If the mask is the same at every site of a stack, the first site is enough.
+    if mask.per == "model":
         stacks = dict.fromkeys(site.stack for site in masked)
         masked = [next(site for site in masked if site.stack == stack) for stack in stacks]
     open_pairs = total = 0.0

@@ -55,9 +55,8 @@ class LearnedMask(LearnableEdit):
     """
 
     entry: Tensor  # [position, position]: the index of the pair in α
-    free: (
-        Tensor  # [entry]: the share of all attention in the training texts that the entry controls
-    )
+    # [entry]: the share of all attention in the training texts that the entry controls
+    free: Tensor
     fixed: Tensor  # [group, entry]: 0 or 1 once settled, -1 before
     is_closed: Tensor  # whether a penalty had closed all entries when the mask settled
 

@@ -81,7 +81,7 @@ class DryRun(Result):
             self._size_line(),
             *self._selection_lines(),
             *([] if self.measured_on is None else [f"would be measured: {self._flags()}"]),
-            f"would be written: {', '.join(self.files)}, beside configuration and tokenizer",
+            f"would be written: {', '.join(self.files)}, in addition to configuration and tokenizer",
         ]
 
     def _flags(self) -> str:
@@ -95,7 +95,9 @@ class DryRun(Result):
             same = f"{parameters} million parameters, {megabytes} MB"
             return f"size: {heads} would be zeros; the form plain keeps its {same}"
         parameters += f" to {after.parameters / 1e6:.2f} million parameters"
-        return f"size: {heads} would go, {parameters}, {megabytes} to {after.megabytes:.1f} MB"
+        return (
+            f"size: {heads} would be removed, {parameters}, {megabytes} to {after.megabytes:.1f} MB"
+        )
 
     def _selection_lines(self) -> list[str]:
         """Target, splits and result of the search; empty if the heads were named."""

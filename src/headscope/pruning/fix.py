@@ -343,9 +343,8 @@ class _Fixing:
         after = self._evaluate(f"least {len(heads)} heads", lambda: fixed)[1]
         before, metrics = (metrics_of(self.task, results) for results in (self.intact[1], after))
         within = _within(rows)
-        margin = Margin(
-            rows[0]["metric"], 1 - WITHIN
-        )  # the first row is the model without new fixed heads
+        # the first row is the model without new fixed heads
+        margin = Margin(rows[0]["metric"], 1 - WITHIN)
         count = len(self.examples[1].items)
         verdict = verdict_in(within, margin, count)
         record: PruningRecord = {

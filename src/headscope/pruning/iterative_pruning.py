@@ -129,9 +129,8 @@ class _Steps:
         largest = max(len(unit) for unit in self.selection.units)
         per_step = max(round(config.step * len(self.inputs.model.heads)), largest)
         memory = Memory()
-        memory.add(
-            "evaluate []", asdict(state.outcome)
-        )  # the model was evaluated after its training
+        # the model was evaluated after its training
+        memory.add("evaluate []", asdict(state.outcome))
         current = self.inputs.selection(memory, self.model_of(state.removed))
         spent = current.spent
         scores = scores_by(current, config.by, config.relevance_rules)(frozenset())

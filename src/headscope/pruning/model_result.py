@@ -19,9 +19,8 @@ from headscope.study.study_dir import write_tables
 if TYPE_CHECKING:
     import pandas as pd
 
-WritePage = Callable[
-    [Study, Path], None
-]  # writes the figures and the page of a study into its directory
+# writes the figures and the page of a study into its directory
+WritePage = Callable[[Study, Path], None]
 
 
 def no_page(study: Study, folder: Path) -> None:

@@ -134,9 +134,8 @@ def prune(
         else:
             plan, searched = _make_plan(model, config, data, reading, run, open_journal)
     except HeadscopeError:
-        if (
-            opened
-        ):  # a run with corrected options is another run, which could not resume from this journal
+        # a run with corrected options is another run, which could not resume from this journal
+        if opened:
             (folder / JOURNAL).unlink(missing_ok=True)
         raise
     run.log(_announcement(plan, searched))

@@ -90,9 +90,8 @@ def recover(
     trained = load(
         out, model_class=task.model_class, device=str(model.device), reading=pruned.reading
     )
-    trained.path = (
-        None  # its files are temporary; the caller writes the model to its final directory
-    )
+    # its files are temporary; the caller writes the model to its final directory
+    trained.path = None
     assert trained.cut is not None
     assert pruned.cut is not None
     # Loading the temporary files added this pruning to the history of earlier ones. It is the same pruning.

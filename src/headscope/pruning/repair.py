@@ -208,9 +208,8 @@ class _RidgeRegression:
         # Squared error after the fit, from the sums alone: |R - X D'|² = |R|² - 2 <D, R'X> + <D X'X, D>
         explained = 2 * float((change * self.cross).sum())
         after = self.squares - explained + float(((change @ self.gram) * change).sum())
-        from transformers.pytorch_utils import (
-            Conv1D,
-        )  # GPT-2's linear layer, whose weight is [in, out]
+        # GPT-2's linear layer, whose weight is [in, out]
+        from transformers.pytorch_utils import Conv1D
 
         with torch.no_grad():
             weight: Tensor = self.projection.weight  # type: ignore[assignment]

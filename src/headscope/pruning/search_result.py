@@ -30,10 +30,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Front = list[FrontRow]
-CLOCK = (
-    *UNTIMED,
-    "is_front",
-)  # columns that depend on measured times, so that they differ between equal runs
+# columns that depend on measured times, so that they differ between equal runs
+CLOCK = (*UNTIMED, "is_front")
 
 
 @dataclass

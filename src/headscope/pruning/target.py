@@ -32,7 +32,7 @@ def heads_to_remove(config: SearchConfig, selection: SubsetEvaluator) -> int | N
     smallest = min(len(unit) for unit in selection.units)
     if wanted < smallest:
         expected = f"{smallest} or more: so many share their weights"
-        raise HeadscopeError(f"{wanted} cannot go alone", where=option, expected=expected)
+        raise HeadscopeError(f"{wanted} cannot be removed alone", where=option, expected=expected)
     return wanted
 
 
@@ -81,7 +81,7 @@ class StoppingRule:
         name, intact = selection.task.metrics[0], selection.intact.metric
         if target.keep_metric is not None and not intact > 0:
             raise HeadscopeError(
-                f"{name} of the whole model is {intact:.4f}: no share of it can be kept",
+                f"{name} of the unpruned model is {intact:.4f}: no share of it can be kept",
                 where="`keep_metric`",
                 expected="a model that can do the task, or `remove=N`",
             )
@@ -98,9 +98,8 @@ class StoppingRule:
                     speed.measure_layers(model, batch_size=size, length=length, repeats=6)
                 )
 
-            times = selection.memory.compute_once(
-                "layers", measure
-            )  # a resumed run uses the same times
+            # a resumed run uses the same times
+            times = selection.memory.compute_once("layers", measure)
             self.layers = speed.LayerTimes(tuple(times["share"]), tuple(times["time"]))
             if target.speedup > self.layers.bound:
                 raise HeadscopeError(
@@ -158,7 +157,7 @@ class StoppingRule:
         """The last state of the path that meets the target."""
         if len(path) == 1:
             raise HeadscopeError(
-                "no head may go", where="prune", expected="a smaller `min_heads_per_layer`"
+                "no head may be removed", where="prune", expected="a smaller `min_heads_per_layer`"
             )
         if self.target.keep_metric is not None:
             good = [state for state in path[1:] if self._keeps(state)]

@@ -126,9 +126,8 @@ def _open(
         # The mask is applied below, after heads are fixed.
         unmasked = replace(reading, mask=None, open_special=False)
         loaded = open_model(model, unmasked, run, model_class=kind, labels=labels)
-    loaded.reading.check(
-        loaded.name
-    )  # raises an error now if the model could not be saved after training
+    # raises an error now if the model could not be saved after training
+    loaded.reading.check(loaded.name)
     if config.fix is not None:
         loaded = fix(loaded, read_patterns(config.fix, loaded.heads))
     loaded.untrained = ()  # no warning about new weights: they will be trained

@@ -25,11 +25,8 @@ from headscope.tasks.prepared import Prepared, batch_of, sequences_of
 from headscope.training.learnable_edit import LearnableEdit
 
 POOL = 50  # batches whose examples are sorted by length together: little padding, but still well shuffled
-_UNDECAYED = (
-    "bias",
-    "norm",
-    "LayerNorm",
-)  # parameters with one of these in their name have no weight decay
+# parameters with one of these in their name have no weight decay
+_UNDECAYED = ("bias", "norm", "LayerNorm")
 
 
 @dataclass(frozen=True)

@@ -42,12 +42,12 @@ DEFINITIONS = {
     "relevance": Definition(
         "share",
         "Relevance",
-        "The head's share of its layer's relevance for what the model says, by absolute values.",
+        "The head's share of its layer's relevance for the model's strongest output, by absolute values.",
     ),
     "relevance-signed": Definition(
         "number",
         "Signed relevance",
-        "How much of what the model says came through the head; below 0: against it.",
+        "The part of the model's strongest output that came through the head; negative: it works against the output.",
     ),
 }
 COST = BACKWARD

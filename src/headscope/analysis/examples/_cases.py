@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 EACH = 3  # examples of each kind per head and role
 MOST_WORDS = 30  # longer texts are not shown completely
 REACH = 8  # number of words shown on each side of query and key in a longer text
-FEW_PLACES = (
-    3  # a counter example shows an expected position if there are at most this number of right ones
-)
+# a counter example shows an expected position if there are at most this number of right ones
+FEW_PLACES = 3
 LONGEST_TEXT = 4000  # longer texts (in characters) are not stored
 BETWEEN = "‖"  # separates the two texts of cross-attention
 
