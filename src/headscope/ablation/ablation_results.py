@@ -47,6 +47,7 @@ class Deltas:
     )
 
     def add(self, unit: Unit) -> None:
+        """Add the losses and scores of a finished unit."""
         items = list(unit.items)
         for i, variant in enumerate(unit.variants):
             losses = self.losses.setdefault(variant, np.full(self.count, np.nan))
@@ -62,6 +63,7 @@ class Deltas:
         return [int(i) for i in order if is_run[i]]
 
     def variants(self, kind: str) -> list[Variant]:
+        """The variants of a kind that were run on some items."""
         return [variant for variant in self.losses if variant.kind == kind and variant != INTACT]
 
     def changes(self, variant: Variant) -> NDArray[np.float64]:
@@ -96,6 +98,7 @@ class Deltas:
         return self._intact[key]
 
     def _items_run(self, variant: Variant, items: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        """The items that a variant was run on, among `items` or all."""
         is_run = np.isfinite(self.losses[variant])
         return np.flatnonzero(is_run) if items is None else items[is_run[items]]
 

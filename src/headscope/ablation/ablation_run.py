@@ -59,11 +59,13 @@ class AblationRun:
         ]
 
     def start_sequential_test(self, terms: Terms, error_rate: float) -> None:
+        """Make the next `run` a sequential test. terms: gradient terms of all examples."""
         heads = [variant.heads[0] for variant in self.variants if variant.kind == "head"]
         signed = terms.signed[:, [terms.heads.index(head) for head in heads]]
         self.test = SequentialTest(heads, signed, error_rate, self.run_config.seed)
 
     def run(self) -> None:
+        """Ablate all variants; results are in `deltas`."""
         sweep = Sweep(
             self.model,
             self.task,
@@ -110,6 +112,7 @@ class AblationRun:
         return self.deltas.rows() if self.test is None else self.test.rows(self.deltas.rows())
 
     def tables(self) -> dict[str, list[TableRow]]:
+        """Rows of other tables, by name of the table."""
         tables: dict[str, list[TableRow]] = {}
         if "head" in self.config.kind:
             tests = self.deltas.significance()

@@ -120,8 +120,8 @@ class MeanEstimates:
         """The result of a head after `evaluated` of `population` examples; p is the p-value expected on all."""
         value = float(self.value[head])
         full_error = float(self.spread[head] / np.sqrt(population))  # with all examples evaluated
-        # Two independent errors add up: that of estimating the mean of these examples, and that of these examples
-        # as a sample of the data they come from. Only the second one remains if all examples are evaluated.
+        # Two independent errors add up. The first: the mean over these examples is only estimated. The second: these
+        # examples are a sample themselves; this error remains if all of them are evaluated.
         half_width = float(students_quantile(population) * np.hypot(self.error[head], full_error))
         p = 1.0
         if full_error:
@@ -289,7 +289,7 @@ def estimate_means(
             variance += share * within
             # Variance of a stratified mean, with the finite-population correction 1/n - 1/N (Cochran 1977, chapter 5)
             squared_error += share**2 * within * (1 / len(items) - 1 / len(stratum))
-        # The variance of the predictions is that of all examples; only the residual variance comes from the sample.
+        # Predictions exist for all examples, so their variance is known; the residual variance is from the sample.
         spread = np.sqrt(predicted.var() + variance)
         estimates[:, h] = predicted.mean(), np.sqrt(squared_error), spread
     return MeanEstimates(*estimates)

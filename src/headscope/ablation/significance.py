@@ -81,7 +81,7 @@ def delta_of_metric(
             low, high = paired_share_interval(worse, better, len(difference))
             return Delta(float(difference.mean()), low, high, p, "McNemar", len(difference))
         delta = _mean_delta(difference, "paired t")
-        # No change at all would give the interval [0, 0], so take that of an accuracy without changes.
+        # Without any change Student's interval would be [0, 0]. Use the interval of an accuracy without changes.
         if not difference.any() and BOUNDS.get(name) == (0.0, 1.0):
             low, high = paired_share_interval(0, 0, len(difference))
             return replace(delta, low=low, high=high)
@@ -201,7 +201,11 @@ def _mean(values: NDArray[np.float64], name: str = "loss") -> dict[str, float | 
 
 
 def _clip_interval(value: float, half: float, name: str, count: int) -> dict[str, float | None]:
-    """value ± half, within the metric's bounds; if all resamples agree, that of a share (`tables.share_interval`)."""
+    """The interval value ± half, clipped to the metric's bounds.
+
+    If all resamples gave the same value (half is 0), the interval is computed like that of a share with equal values
+    (`tables.share_interval`), since [value, value] would be too narrow.
+    """
     least, most = BOUNDS.get(name, (-np.inf, np.inf))
     if half == 0 and np.isfinite([least, most]).all():
         others = Z**2 / (count + Z**2)

@@ -146,7 +146,7 @@ def _check_different(studies: Sequence[str | Path | Study]) -> None:
 
 
 def _names(studies: Sequence[str | Path | Study]) -> list[str]:
-    """Names of the studies: those of their directories, with the parent if two are equal; numbers if in memory."""
+    """Names of the studies: names of their directories, with the parent if two are equal; numbers if in memory."""
 
     def name_of(study: str | Path | Study, depth: int) -> str:
         if isinstance(study, Study):

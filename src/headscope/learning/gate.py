@@ -194,7 +194,8 @@ class _GateRuns(LearningRuns[GateConfig]):
         plan_of = self.whole
         if not self.config.freeze_weights:
             write_model(model, folder)
-            # The plan holds a digest of the weights and the name of the model: those of the files in their final place.
+            # The plan holds the digest of the weights and the name of the model, so load the written files for it, and
+            # name the model after its final directory.
             plan_of = self.reload(folder, model.reading)
             plan_of.name = str(self.out / folder.name)
         removed = HeadSet(

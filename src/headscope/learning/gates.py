@@ -171,7 +171,7 @@ class Gates(LearnableEdit):
         return is_open
 
     def by_head(self, values: Sequence[float]) -> dict[Head, float]:
-        """The value of every head: that of its unit. values: [unit]."""
+        """The value of every head, from values [unit] of the units."""
         return {
             head: value for unit, value in zip(self.units, values, strict=True) for head in unit
         }

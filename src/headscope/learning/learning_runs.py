@@ -315,7 +315,7 @@ class LearningRuns(ABC, Generic[C]):
         return result
 
     def _write_header(self, folder: Path) -> None:
-        """Check the header against that of the run to resume, and write it.
+        """Check that the header equals the stored one of the run to resume, and write it.
 
         The learning rate may differ in one case: it may be smaller if the loss became NaN.
         """

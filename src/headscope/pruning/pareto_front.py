@@ -98,7 +98,7 @@ class FixingRow(Changes, TimeColumns, SelectionColumns):
     is_chosen: bool
 
 
-# The unpruned model, whose time is that of itself
+# The columns of the unpruned model: its time divided by its own time
 UNTIMED: TimeColumns = {"time": 1.0, "time_low": 1.0, "time_high": 1.0}
 
 

@@ -31,7 +31,7 @@ def heads_to_remove(config: SearchConfig, selection: SubsetEvaluator) -> int | N
     check_reachable(wanted, removable, _reachable(selection), option, selection.at_least)
     smallest = min(len(unit) for unit in selection.units)
     if wanted < smallest:
-        expected = f"{smallest} or more: so many share their weights"
+        expected = f"{smallest} or more: heads that share weights are removed together"
         raise HeadscopeError(f"{wanted} cannot be removed alone", where=option, expected=expected)
     return wanted
 
@@ -105,7 +105,7 @@ class StoppingRule:
                 raise HeadscopeError(
                     f"{target.speedup:g} times is more than head pruning can give here",
                     where="`speedup`",
-                    expected=f"at most {self.layers.bound:.2f}: that is the time without any attention head",
+                    expected=f"at most {self.layers.bound:.2f}, the speedup without any attention head",
                 )
         self.reachable = self.most or _reachable(selection)
 
@@ -120,7 +120,8 @@ class StoppingRule:
             reached, size = size, self.selection.size(state.removed)
             if self.most is not None and size > self.most:
                 log(
-                    f"note: {reached} heads instead of {self.most}: the next share their weights and go together"
+                    f"note: {reached} heads instead of {self.most}: the next ones share weights and can only be "
+                    "removed together"
                 )
                 break
             states.append(state)

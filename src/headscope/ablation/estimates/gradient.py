@@ -249,7 +249,7 @@ def _sum_over_tokens(
 
 
 def _sum_over_sequences(terms: Terms, prepared: Prepared) -> Terms:
-    """Terms of items, from terms of sequences; those of a sequence are divided equally among the items that use it."""
+    """Terms of items, as sums over their sequences. A sequence's terms are divided equally among its items."""
     if prepared.is_one_to_one:
         return terms
     users = np.bincount(
