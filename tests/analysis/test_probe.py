@@ -162,19 +162,19 @@ NONE = "Expected sentences in CoNLL-U that the model can read."
     [
         (
             {"test": "punctuation.conllu"},
-            "punctuation.conllu: no sentence with words (beside punctuation) is left to be scored on. "
+            "punctuation.conllu: no sentence with words other than punctuation is left to be scored on. "
             + NONE,
         ),
         (
             {"limit": 1},
-            "train.conllu: no sentence with words (beside punctuation) is left to be scored on. "
+            "train.conllu: no sentence with words other than punctuation is left to be scored on. "
             + NONE
-            + " Give others with `test`: one file is cut into two halves.",
+            + " Give others with `test`: one file is split into two halves.",
         ),
         (
             {"test": "test.conllu", "max_length": 4},
-            "train.conllu: no sentence with words (beside punctuation) is left to train on (40 too long, 30 too long). "
-            + NONE,
+            "train.conllu: no sentence with words other than punctuation is left to train on "
+            "(40 too long, 30 too long). " + NONE,
         ),
         ({"epochs": 0}, "`epochs` must be at least 1, got 0."),
         ({"dimensions": 0}, "`dimensions` must be at least 1, got 0."),

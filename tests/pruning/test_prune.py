@@ -478,7 +478,7 @@ def test_a_dry_run_says_what_the_run_would_do(here: Path) -> None:
     )
     assert (
         said[1]
-        == f"size: 3 of 4 heads would go, {sizes}, {before['megabytes']:.1f} to {after['megabytes']:.1f} MB"
+        == f"size: 3 of 4 heads would be removed, {sizes}, {before['megabytes']:.1f} to {after['megabytes']:.1f} MB"
     )
     assert said[2] == "target: remove 3, by the search rank for sst2"
     accuracy = chosen["metrics"]["accuracy"][1]["value"]

@@ -118,7 +118,7 @@ def test_a_sweep_takes_no_shortcut_and_its_edits_reach_every_token(tmp_path: Pat
     prepared = task.prepare(model, task.items(written(tmp_path)))
     sweep = Sweep(model, task, prepared)
     assert sweep.method == "plain"
-    assert sweep.notes == ["bleu judges what the model says itself: every head is a whole run"]
+    assert sweep.notes == ["bleu judges generated texts: every head needs a complete run"]
     groups = sweep.groups(variants_of(model, "site"))
     units = list(sweep.run(0, list(range(12)), groups))
     for unit in units[1:3]:

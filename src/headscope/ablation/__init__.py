@@ -1,1 +1,1 @@
-"""Which heads matter: exact removal, fast; cheap guesses of it; and how good they are."""
+"""Importance of heads for a task: exact ablation, faster estimates, and the agreement of both."""

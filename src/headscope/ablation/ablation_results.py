@@ -1,4 +1,4 @@
-"""Results of a sweep: the change that each ablation causes, by example, and its tables."""
+"""Results of a sweep: changes of loss and metric by each ablation, and their tables."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LOSS, METRIC = "ablation-loss", "ablation-metric"
-FIRST_LOOK = 32  # examples
+FIRST_LOOK = 32  # examples of the smallest sample in `settled_at`
 
 
 @dataclass
 class Deltas:
-    """Losses [item] and scores [item, column] of the intact model and of every variant; NaN where it was not run."""
+    """Losses [item] and scores [item, column] of the intact model and of every variant.
+
+    Items that a variant was not run on are NaN: a sequential test does not run all heads on all examples.
+    """
 
     task: Task
     count: int
@@ -44,6 +47,7 @@ class Deltas:
     )
 
     def add(self, unit: Unit) -> None:
+        """Add the losses and scores of a finished unit."""
         items = list(unit.items)
         for i, variant in enumerate(unit.variants):
             losses = self.losses.setdefault(variant, np.full(self.count, np.nan))
@@ -53,23 +57,26 @@ class Deltas:
 
     @property
     def order(self) -> list[int]:
-        """The items that were run, in random order."""
+        """The items that the intact model was run on, in random order."""
         is_run = np.isfinite(self.losses[INTACT])
         order = np.random.default_rng(self.seed).permutation(self.count)
         return [int(i) for i in order if is_run[i]]
 
     def variants(self, kind: str) -> list[Variant]:
+        """The variants of a kind that were run on some items."""
         return [variant for variant in self.losses if variant.kind == kind and variant != INTACT]
 
     def changes(self, variant: Variant) -> NDArray[np.float64]:
-        """[item]: the change of loss, NaN where it was not run."""
+        """[item]: the change of loss; NaN for items that the variant was not run on."""
         return self.losses[variant] - self.losses[INTACT]
 
     def of_loss(self, variant: Variant, items: NDArray[np.int64] | None = None) -> Delta:
+        """The mean change of loss on these items, by default on all items that the variant was run on."""
         items = self._items_run(variant, items)
         return delta_of_losses(self.losses[INTACT][items], self.losses[variant][items])
 
     def of_metric(self, variant: Variant, items: NDArray[np.int64] | None = None) -> Delta:
+        """The change of the metric on these items, by default on all items that the variant was run on."""
         items = self._items_run(variant, items)
         key = (variant, items.tobytes())
         if key not in self._metric_deltas:
@@ -83,7 +90,7 @@ class Deltas:
     def _resample_intact(
         self, items: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Resamples of these items, and the intact model's metric on them: the same for all heads."""
+        """Resamples of these items, and the intact model's metric on each; computed once for all heads."""
         key = items.tobytes()
         if key not in self._intact:
             draws = resamples(len(items), self.seed)
@@ -91,6 +98,7 @@ class Deltas:
         return self._intact[key]
 
     def _items_run(self, variant: Variant, items: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        """The items that a variant was run on, among `items` or all."""
         is_run = np.isfinite(self.losses[variant])
         return np.flatnonzero(is_run) if items is None else items[is_run[items]]
 
@@ -118,7 +126,7 @@ class Deltas:
         return rows
 
     def _examples_to_settle(self, variants: list[Variant]) -> dict[Variant, int]:
-        """The number of examples after which the verdict on the loss never changed again."""
+        """For each variant, the number of examples from which on the verdict on its loss stays the same."""
         order = self.order
         sizes = [FIRST_LOOK * 2**k for k in range(30) if FIRST_LOOK * 2**k < len(order)]
         sizes.append(len(order))
@@ -147,9 +155,10 @@ class Deltas:
         return rows
 
     def all_but_one(self) -> list[TableRow]:
-        """For each site the best single head to keep: selected on one half of the examples, reported on the other.
+        """Rows of all_but_one.csv: for each site, the best head to keep if all others are removed.
 
-        same_data_…: selected and reported on all of them, as Michel et al. did.
+        The head is selected on one half of the examples and reported on the other. In the columns same_data_… it is
+        selected and reported on all examples, as by Michel et al.
         """
         sites: dict[str, list[Variant]] = {}
         for variant in self.variants("only"):
@@ -174,7 +183,7 @@ class Deltas:
 def _columns(
     variants: list[Variant], measure: Callable[[Variant], Delta], prefix: str = ""
 ) -> list[TableRow]:
-    """Columns of the change by each variant, with p-values adjusted over all of them."""
+    """For each variant, the columns of its change; p-values are adjusted over all variants."""
     deltas = [measure(variant) for variant in variants]
     rows: list[TableRow] = []
     for delta, p in zip(deltas, holm(np.array([delta.p for delta in deltas])), strict=True):

@@ -1,4 +1,4 @@
-"""Exact ablation of all variants over all examples or, in a sequential test, until a verdict is clear."""
+"""Exact ablation of all variants on all examples. A sequential test drops heads with a clear verdict early."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 
 class AblationRun:
-    """The change that each ablation causes, by example. patterns: of each head, in the mode `fixed`."""
+    """One run of exact ablation: its options, its progress and its results.
+
+    deltas    losses and scores of the intact model and of every variant
+    patterns  the fixed pattern of each head, in the mode `fixed`
+    test      the sequential test, if there is one
+    """
 
     def __init__(
         self,
@@ -54,11 +59,13 @@ class AblationRun:
         ]
 
     def start_sequential_test(self, terms: Terms, error_rate: float) -> None:
+        """Make the next `run` a sequential test. terms: gradient terms of all examples."""
         heads = [variant.heads[0] for variant in self.variants if variant.kind == "head"]
         signed = terms.signed[:, [terms.heads.index(head) for head in heads]]
         self.test = SequentialTest(heads, signed, error_rate, self.run_config.seed)
 
     def run(self) -> None:
+        """Ablate all variants; results are in `deltas`."""
         sweep = Sweep(
             self.model,
             self.task,
@@ -72,9 +79,9 @@ class AblationRun:
         self.patterns = {str(head): name for head, name in sweep.replacement.patterns.items()}
         for note in sweep.notes:
             self.run_config.log(f"note: {note}")
-        what = "heads" if self.config.kind == ("head",) else "heads or sets of heads"
+        units = "heads" if self.config.kind == ("head",) else "heads or sets of heads"
         self.run_config.log(
-            f"ablating {len(self.variants)} {what}, one at a time, "
+            f"ablating {len(self.variants)} {units}, one at a time, "
             f"on {len(self.prepared.items)} examples (mode {self.config.mode})"
         )
         groups = sweep.groups(self.variants)
@@ -99,12 +106,13 @@ class AblationRun:
                 )
 
     def rows(self) -> list[Row]:
-        """One row per head, if heads were ablated alone."""
+        """Rows of heads.csv; none if no single heads were ablated."""
         if "head" not in self.config.kind:
             return []
         return self.deltas.rows() if self.test is None else self.test.rows(self.deltas.rows())
 
     def tables(self) -> dict[str, list[TableRow]]:
+        """Rows of other tables, by name of the table."""
         tables: dict[str, list[TableRow]] = {}
         if "head" in self.config.kind:
             tests = self.deltas.significance()
@@ -129,7 +137,7 @@ class AblationRun:
             )
 
     def _live(self, groups: list[Group]) -> list[Group]:
-        """The groups without the heads that are settled."""
+        """The groups without the heads that are settled in the sequential test."""
         if self.test is None:
             return groups
         live = set(self.test.live)
@@ -144,14 +152,14 @@ class AblationRun:
         ]
 
     def changes(self, heads: Sequence[Head]) -> NDArray[np.float64]:
-        """[item, head]: the change of loss by each of these heads."""
+        """[item, head]: the change of loss when each of these heads is ablated."""
         by_head = {variant.heads[0]: variant for variant in self.deltas.variants("head")}
         return np.stack([self.deltas.changes(by_head[head]) for head in heads], axis=1)
 
     def _units(
         self, sweep: Sweep, block: int, items: Sequence[int], groups: list[Group]
     ) -> Iterator[Unit]:
-        """Units of the journal, then the others, each added to the journal when it is finished."""
+        """The units that the journal holds, then those that are run now; these are added to the journal."""
         journal, sample = self.journal, {"sample": list(items)}
         units = [] if journal is None else journal.units
         finished = {unit["group"]: unit for unit in units if unit["block"] == block}
@@ -169,7 +177,7 @@ class AblationRun:
             yield unit
 
     def exact(self, heads: Sequence[Head]) -> NDArray[np.float64] | None:
-        """[item, head]: the change of loss by each head if all heads were ablated on all examples, else None."""
-        run = {variant.heads[0] for variant in self.deltas.variants("head")}
-        is_whole = run == set(heads) and (self.test is None or not self.test.settled)
-        return self.changes(heads) if is_whole else None
+        """[item, head]: the change of loss when each head is ablated; None if any was not run on all examples."""
+        ablated = {variant.heads[0] for variant in self.deltas.variants("head")}
+        is_complete = ablated == set(heads) and (self.test is None or not self.test.settled)
+        return self.changes(heads) if is_complete else None

@@ -1,4 +1,13 @@
-"""Sets of heads to ablate: single heads, all but one of a site, sites, layers, all, pairs, shared heads."""
+"""Sets of heads to ablate, by kind.
+
+head    a single head
+only    all heads of a site except one
+site    all heads of a site
+layer   all heads of a layer; in a decoder, of its self-attention and its cross-attention
+all     all heads
+pair    two heads
+shared  a head of a module that several layers share, in all of these layers (ALBERT)
+"""
 
 from __future__ import annotations
 
@@ -17,7 +26,7 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 @dataclass(frozen=True)
 class Variant:
-    """A set of heads to ablate. named: the head, the one that remains, the site …"""
+    """A set of heads to ablate. named: what its kind refers to, e.g. the head, or for `only` the head that remains."""
 
     kind: Kind
     named: str
@@ -25,7 +34,7 @@ class Variant:
 
     @property
     def site(self) -> Site | None:
-        """The site of the heads; None if there are several."""
+        """The site of the heads; None if they are of several sites."""
         sites = {head.site for head in self.heads}
         return next(iter(sites)) if len(sites) == 1 else None
 
@@ -48,7 +57,7 @@ def variants_of(
         )
 
     def height(site: Site) -> tuple[bool, int]:
-        """The encoder is below the decoder."""
+        """Sort key from the bottom up: the layers of an encoder are below those of its decoder."""
         return not (site.stack == "encoder" and model.is_encoder_decoder), site.layer
 
     sites = sorted(model.sites if sites is None else sites, key=height, reverse=True)
@@ -66,7 +75,7 @@ def variants_of(
     if kind == "site":
         return [Variant(kind, str(site), tuple(heads[site])) for site in sites]
     if kind == "layer":
-        # A decoder's layer is its self attention and its attention to the encoder.
+        # A layer of a decoder has two sites: self-attention and cross-attention.
         layers: dict[str, tuple[Head, ...]] = {}
         for site in sites:
             layer = f"{'encoder' if site.stack == 'encoder' else 'decoder'}.{site.layer}"
@@ -81,7 +90,7 @@ def variants_of(
 
 
 def _shared_heads(model: AttentionModel) -> list[Variant]:
-    """Each head of a module that several layers share, in all of these layers (ALBERT)."""
+    """Variants of the kind `shared`."""
     groups = [
         sites
         for sites in model.attention_modules.values()

@@ -1,8 +1,8 @@
 """Agreement of estimates with exact ablation: rank correlations, noise ceilings, and the stability of ranks.
 
-The exact ranking is itself noisy: two halves of the data disagree. The noise ceiling is the correlation that the true
-importances would reach, the root of the split-half reliability (Spearman-Brown). An estimate on the same examples
-shares their noise, and may lie above it.
+The exact ranking is itself noisy: rankings from two halves of the data differ. The noise ceiling is the correlation
+that the true importances would reach with it: the square root of the split-half reliability, corrected to all examples
+(Spearman-Brown). An estimate from the same examples shares their noise, so it may exceed the ceiling.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from headscope.tasks.metrics import spearman
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# [item, head], with the mean over items as importance; or a function of a sample of items; or [head]
+# One of three forms: [item, head], whose mean over items is the importance; a function that returns the importance
+# [head] on a sample of items; or [head], which cannot be resampled.
 Importance: TypeAlias = "NDArray[np.float64] | Callable[[NDArray[np.int64]], NDArray[np.float64]]"
 
-REPLICATES = 200
-LEAST_CEILING = 0.8  # below, exact ablation is too noisy to rank heads by
-BOTTOM = 10
+REPLICATES = 200  # bootstrap resamples
+LEAST_CEILING = 0.8  # below this, exact ablation is too noisy to rank heads
+BOTTOM = 10  # least important heads that are compared between two rankings
 
 
 def agreement(
@@ -39,10 +40,14 @@ def agreement(
 ) -> list[TableRow]:
     """One row per importance.
 
-    exact        [item, head]: the change of loss by ablating each head
-    correlation  Spearman's, over heads, with the exact change; low, high: over resamples of the items
-    ceiling      noise ceiling of the exact ranking; NaN if it is all noise
-    overlap      number of heads among the `bottom` least important by both
+    exact  [item, head]: the change of loss by ablating each head
+
+    Columns of the rows:
+
+    correlation  Spearman's, over heads, with the exact change; low, high: interval over resamples of the items
+    ceiling      noise ceiling of the exact ranking; NaN if the ranking is only noise
+    overlap      number of heads that are among the `bottom` least important ones both by the importance and exactly
+    by_chance    the overlap expected of a random ranking
     rank_spread  mean width of the 95 % intervals of ranks; NaN if the importance cannot be resampled
     """
     count = len(exact)
@@ -109,15 +114,16 @@ def ceilings(exact: NDArray[np.float64], heads: Sequence[Head], *, seed: int = 0
 
 
 def ceiling_of(exact: NDArray[np.float64], seed: int) -> float:
-    """The root of the reliability; NaN if the halves of the items do not correlate."""
+    """The square root of the reliability; NaN if the halves of the items do not correlate."""
     value = reliability(exact, seed)
     return float(np.sqrt(value)) if value > 0 else float("nan")
 
 
 def examples_for(ceiling: float, count: int) -> int | None:
-    """Number of examples that would raise a ceiling, measured on `count` of them, to LEAST_CEILING; None if unknown.
+    """Number of examples that would raise the ceiling to LEAST_CEILING, if it was measured on `count` examples.
 
-    By Spearman and Brown: the reliability r of n examples is k·r / (1 + (k − 1)·r) with k times as many.
+    None if the ceiling is high enough or unknown. Uses the formula of Spearman and Brown: if n examples have
+    reliability r, k·n examples have reliability k·r / (1 + (k − 1)·r).
     """
     if not 0 < ceiling < LEAST_CEILING:
         return None
@@ -126,7 +132,7 @@ def examples_for(ceiling: float, count: int) -> int | None:
 
 
 def reliability(exact: NDArray[np.float64], seed: int, splits: int = 20) -> float:
-    """Split-half correlation of the exact changes, corrected to all items (Spearman-Brown)."""
+    """Mean split-half correlation of the exact changes over random splits, corrected to all items (Spearman-Brown)."""
     rng = np.random.default_rng(seed)
     correlations = []
     for _ in range(splits):
@@ -140,7 +146,7 @@ def reliability(exact: NDArray[np.float64], seed: int, splits: int = 20) -> floa
 def rank_rows(
     importances: Mapping[str, Importance], heads: tuple[Head, ...], count: int, *, seed: int = 0
 ) -> list[TableRow]:
-    """Rank of every head by every importance (1: least important), with its 95 % interval over resamples."""
+    """Rows of ranks.csv: rank of every head by every importance (1: least important), with 95 % intervals."""
     rows: list[TableRow] = []
     draws = np.random.default_rng(seed).integers(0, count, size=(REPLICATES, count))
     for name, values in importances.items():

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class Evaluation(Result, Mapping[str, Any]):
     """Metrics and loss of a model on a split: `result["metrics"]["accuracy"]["value"]`.
 
-    record  model, task, split, `metrics` with value, low and high by name, `count` and `available` examples,
-            `pooling` (how texts become vectors, for tasks that compare vectors; else None), and what was truncated,
-            skipped or unknown. Its entries are those of the mapping
+    record  model, task and split; `metrics` with value, low and high by name; numbers of evaluated (`count`) and
+            `available` examples; `pooling` (how texts become vectors; None unless the task compares vectors); numbers
+            of truncated and skipped examples and of unknown tokens. The mapping has the same entries
     """
 
     record: Mapping[str, object]
@@ -59,8 +59,8 @@ def evaluate(
 ) -> Evaluation:
     """Every metric of a model on a split, and its mean loss in nats, each with value, low and high."""
     task = task_of(data)
-    every = task.items(data.data, data.split)
-    items = sample_evenly(every, data.limit, data.data)
+    available = task.items(data.data, data.split)
+    items = sample_evenly(available, data.limit, data.data)
     loaded = open_for(task, model, reading, run)
     prepared = task.prepare(loaded, items, max_length=data.max_length)
     judged = run_task(loaded, task, prepared, batch_size=config.batch_size, progress=run.progress)
@@ -71,7 +71,7 @@ def evaluate(
         "split": data.split,
         "metrics": metrics_of(task, judged),
         "count": len(prepared.items),
-        "available": len(every),
+        "available": len(available),
         "pooling": loaded.reading.record() if isinstance(task, PooledTask) else None,
         "truncated": counts.truncated,
         "skipped": counts.skipped,

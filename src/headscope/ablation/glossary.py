@@ -19,28 +19,30 @@ DEFINITIONS = {
     **definitions(),
     "value-zeroing": Definition(
         "number",
-        "Turn by value zeroing",
-        "How far states at the layer's output turn (1 − cosine) without a token's values here, summed over tokens.",
+        "State change by value zeroing",
+        "How far states at the layer's output turn (1 − cosine) if a token's values are zeroed in this head, "
+        "summed over tokens.",
     ),
     "knock-out": Definition(
         "number",
-        "Turn by knock-out, weight given to others",
-        "How far last states turn (1 − cosine) when the head does not see the chosen tokens and renormalises.",
+        "State change by knock-out, renormalised",
+        "How far the last states turn (1 − cosine) if the head cannot attend to the chosen tokens; "
+        "its rows are renormalised.",
     ),
     "knock-out-gone": Definition(
         "number",
-        "Turn by knock-out, weight gone",
-        "How far last states turn (1 − cosine) when the head's weights on the chosen tokens are zero.",
+        "State change by knock-out, not renormalised",
+        "How far the last states turn (1 − cosine) if the head's weights on the chosen tokens are zeroed.",
     ),
     "knock-out-random": Definition(
         "number",
-        "Turn by knock-out of others, weight given",
-        "The same for as many other tokens, drawn by chance, with renormalisation.",
+        "State change by random knock-out, renormalised",
+        "Control for knock-out: the same number of other tokens, chosen at random; rows are renormalised.",
     ),
     "knock-out-random-gone": Definition(
         "number",
-        "Turn by knock-out of others, weight gone",
-        "The same for as many other tokens, without.",
+        "State change by random knock-out, not renormalised",
+        "Control for knock-out without renormalisation: the same number of other tokens, chosen at random.",
     ),
     "cut": Definition("share", "Pruned by the plan", "1 if the head is pruned, 0 if it is kept."),
 }

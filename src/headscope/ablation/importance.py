@@ -1,4 +1,4 @@
-"""Importance of every head for a task: exact ablation and faster estimates."""
+"""Importance of every head for a task: by exact ablation, and by faster estimates."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def importance(
 ) -> Study:
     """Importance of every head for a task, with intervals and tests: rows and tables of docs/reference/tables.md.
 
-    directory  holds the journal of finished ablations; without one nothing can be resumed
+    directory  for the journal of finished ablations; None: the run cannot be resumed
     existing   a study of the same model, to which the result is added
     """
     started = time.perf_counter()
@@ -99,7 +99,7 @@ def importance(
 def _describe_run(
     work: _Importances, intact: Metrics, chance: str | None, *, is_labelled: bool
 ) -> Section:
-    """For the run record: what was left out of the examples, the unpruned model, and how heads were ablated."""
+    """Entries of the run record: left-out examples, results of the unpruned model, and how heads were ablated."""
     config, counts, ablation = work.config, work.prepared.counts, work.ablation
     return {
         "truncated": counts.truncated,
@@ -118,7 +118,7 @@ def _describe_run(
 
 
 def _read_items(config: ImportanceConfig, data: TaskData) -> tuple[Task, list[Item]]:
-    """The task, which needs no labels with `self_labels`, and its examples."""
+    """The task and its examples. With `self_labels` the task accepts examples without labels."""
     task = task_of(data)
     if config.sequential_test is not None and task.is_coupled:
         raise HeadscopeError(
@@ -126,7 +126,7 @@ def _read_items(config: ImportanceConfig, data: TaskData) -> tuple[Task, list[It
             fix="Leave `sequential_test` out",
         )
     if config.self_labels:
-        task = copy(task)  # the caller's is not changed
+        task = copy(task)  # the caller's task must not change
         task.needs_labels = False
     items = task.items(data.data, data.split, limit=data.limit)
     if config.self_labels and "gradient" not in config.by and items[0].target is not None:
@@ -177,7 +177,10 @@ class _Importances:
         )
 
     def study(self) -> Study:
-        """Estimates first: they are cheap, and what they refuse is refused before a long ablation."""
+        """Compute all importances and their agreement.
+
+        Estimates come first: they are cheap, and if one of them raises an error, it does so before a long ablation.
+        """
         model, task, prepared, config = self.model, self.task, self.prepared, self.config
         seed, log, progress = self.run_config.seed, self.run_config.log, self.run_config.progress
         inputs = EstimateInputs(

@@ -1,12 +1,15 @@
 """Value zeroing and attention knock-out of every head, averaged over a few texts.
 
-value-zeroing            1 − cosine of the states at the layer's output with and without a token's values in this head,
-                         summed over tokens, mean over the affected states
-STATISTIC@value-zeroing  a statistic of the head's value-zeroing map, rows as shares
-knock-out                1 − cosine of the last states with and without the head's attention to chosen tokens (special
-                         ones, say); attention is renormalised
+Effects are measured by how far hidden states turn: 1 − cosine of a state with and without the change.
+
+value-zeroing            the values of one token are set to zero in this head. Turn of the states at the layer's output,
+                         summed over the zeroed tokens, mean over the states
+STATISTIC@value-zeroing  a statistic of the head's value-zeroing map, whose rows are divided by their sums
+knock-out                the head cannot attend to a class of tokens, e.g. special tokens; its rows are renormalised.
+                         Turn of the last layer's states
 knock-out-gone           the same without renormalisation
-knock-out-random, knock-out-random-gone  the same for as many other tokens, chosen at random: the control
+knock-out-random         control for knock-out: the same number of other tokens, chosen at random
+knock-out-random-gone    control for knock-out-gone
 """
 
 from __future__ import annotations
@@ -69,7 +72,7 @@ def knock_out(
 ) -> Study:
     """Value zeroing and knock-outs of every head, averaged over texts: rows of heads.csv.
 
-    A text is run once for every head and token, which is slow.
+    This is slow: every text is run once for every head and token.
 
     existing  a study of the same model, to which the result is added
     """
@@ -109,7 +112,7 @@ def knock_out(
 
 @dataclass(frozen=True)
 class KnockOutCut:
-    """Knock-out of one row of a batch: a head, and the keys [key] that it does not attend to."""
+    """A knock-out in one row of a batch: the form, the head, and a mask [key] of the keys it cannot attend to."""
 
     form: str
     head: Head
@@ -121,7 +124,7 @@ class KnockOutCut:
 
 
 class _Cuts(Edit):
-    """Applies one knock-out to each row of a batch but the first."""
+    """Applies one knock-out to each row of a batch except the first, which stays intact."""
 
     def __init__(self, cuts: list[KnockOutCut]) -> None:
         self.cuts = cuts
@@ -150,10 +153,11 @@ class _Cuts(Edit):
 
 @dataclass
 class KnockOuts:
-    """Sums over texts, added one at a time.
+    """Sums of the effects over texts, which are added one at a time.
 
-    to          the class of tokens that is knocked out
+    to          the class of tokens that heads cannot attend to
     statistics  statistics of the value-zeroing maps
+    inputs      number of texts so far
     """
 
     model: AttentionModel
@@ -189,6 +193,7 @@ class KnockOuts:
     def _zero_values(
         self, batch: Batch, values: NDArray[np.float64], index: dict[Head, int]
     ) -> None:
+        """Zero the values of each token in each head: fills `values` [head] and updates the statistics."""
         raw = OneInput(self.model, batch).weights
         for stack, sites in zero_values(self.model, batch, by_head=True).items():
             sides = batch.layout.sides(stack)
@@ -205,7 +210,10 @@ class KnockOuts:
                     statistic.update(lens_map)
 
     def _cuts(self, batch: Batch, stack: str, rng: np.random.Generator) -> list[KnockOutCut]:
-        """Every form for every head of the stack; none if the text has no such token, or too few others."""
+        """Every form of knock-out for every head of the stack.
+
+        None if the text has no token of the class; no controls if it has too few other tokens.
+        """
         sides = batch.layout.sides(stack)
         assert sides is not None
         chosen = select_tokens(self.to, sides[1])[0]
@@ -222,16 +230,16 @@ class KnockOuts:
         return cuts
 
     def _distances(self, batch: Batch, stack: str, cuts: list[KnockOutCut]) -> list[float]:
-        """1 − cosine of the last states with and without each cut, mean over tokens."""
+        """For each cut, 1 − cosine of the last layer's states with and without it, mean over tokens."""
         size = max(1, ROW_TOKENS // max(lengths_of(batch)) - 1)  # one row is the intact text
         result: list[float] = []
         for start in range(0, len(cuts), size):
-            part = cuts[start : start + size]
+            batch_cuts = cuts[start : start + size]
             with (
                 torch.inference_mode(),
-                self.model.edited(_Cuts(part)),
+                self.model.edited(_Cuts(batch_cuts)),
                 record_last_states(self.model, stack) as states,
             ):
-                self.model(repeat_batch(batch, 1 + len(part)))
+                self.model(repeat_batch(batch, 1 + len(batch_cuts)))
             result += distance_to_first(states[0]).mean(axis=1).tolist()
         return result

@@ -1,8 +1,9 @@
-"""Non-inferiority test: whether a smaller model is as good as the whole one, up to a margin.
+"""Non-inferiority test: whether a pruned model is as good as the unpruned one, up to a margin.
 
-A change that is not significant does not show that a set of heads is dispensable: with few examples no change is
-significant. A set is recommended only if the whole 95 % interval of its change lies above the allowed loss (one-sided
-at 2.5 %). If the interval reaches below it, there are too few examples, or the loss is significant.
+A change that is not significant does not show that a set of heads can be removed: with few examples no change is
+significant. The margin is the part of the metric that may be lost. A set is recommended only if the 95 % interval of
+its change shows that no more than the margin is lost, which is a one-sided test at 2.5 %. If the interval lies beyond
+the margin, more is lost. If it contains the margin, there are too few examples to tell.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-SHARE = 0.01  # default allowed loss, as a share of the whole model's metric
+SHARE = 0.01  # default allowed loss, as a share of the unpruned model's metric
 Z_INTERVAL, Z_POWER = 1.96, 0.8416  # quantiles for the 95 % interval and a power of 80 %
 RULE_OF_THREE = 3.0  # if none of n examples changed, up to 3 / n of all may (95 %)
 
@@ -23,7 +24,7 @@ Kind = Literal["kept", "lost", "unclear"]
 class Margin:
     """The allowed loss of a metric.
 
-    intact  the whole model's metric
+    intact  the unpruned model's metric
     share   the share of it that may be lost
     """
 
@@ -45,7 +46,11 @@ class Margin:
 
 @dataclass(frozen=True)
 class Verdict:
-    """kept: the interval is above the allowed loss; lost: below it; unclear: neither. sentence: the same in words."""
+    """Whether the metric is kept within the allowed loss, judged by the 95 % interval of the change.
+
+    kind      kept: no point of the interval loses more than allowed; lost: every point does; unclear: neither
+    sentence  the same in words
+    """
 
     kind: Kind
     sentence: str
@@ -57,8 +62,10 @@ def verdict_of(
     """Whether a change of a metric is within the margin. count: number of examples."""
     needed = examples_needed(low, high, margin, count)
     if not math.isfinite(high - low):
-        what = f"without an interval, whether it is within the allowed loss of {margin} is unknown"
-        return Verdict("unclear", what)
+        sentence = (
+            f"without an interval, whether it is within the allowed loss of {margin} is unknown"
+        )
+        return Verdict("unclear", sentence)
     if count and high == low:
         low, high = low - RULE_OF_THREE / count, high + RULE_OF_THREE / count
     if low >= -margin.allowed:
@@ -66,20 +73,20 @@ def verdict_of(
     if high < -margin.allowed:
         return Verdict("lost", f"more than the allowed loss of {margin}")
     examples = "too few examples" if count is None else f"{count} examples are too few"
-    what = f"{examples} to tell whether that is within the allowed loss of {margin}"
+    sentence = f"{examples} to tell whether that is within the allowed loss of {margin}"
     if needed is not None and count is not None and needed <= count:
-        what = f"too close to the allowed loss of {margin} to tell on {count} examples"
+        sentence = f"too close to the allowed loss of {margin} to tell on {count} examples"
     elif needed is not None:
         step = 10 ** max(len(str(needed)) - 2, 0)  # two significant figures, rounded up
-        what += f"; about {-(-needed // step) * step:,} would do"
-    return Verdict("unclear", what)
+        sentence += f"; about {-(-needed // step) * step:,} would do"
+    return Verdict("unclear", sentence)
 
 
 def examples_needed(low: float, high: float, margin: Margin, count: int | None) -> int | None:
-    """Number of examples that would show that no more than the margin is lost; None if there is none, or if unknown.
+    """Number of examples that would show that no more than the margin is lost; None if unknown or no loss is allowed.
 
-    Assumes that the true change is 0 and that standard errors fall with the root of the number of examples, as they
-    did here. With that many examples the interval stays above the allowed loss in 80 of 100 samples.
+    Assumes that the true change is 0, and that the standard error is proportional to 1 / √(number of examples).
+    With this number of examples, 80 of 100 samples would show it (a power of 80 %).
     """
     if count is None or not margin.allowed > 0 or not math.isfinite(high - low):
         return None
@@ -92,7 +99,10 @@ def examples_needed(low: float, high: float, margin: Margin, count: int | None) 
 def largest_kept(
     rows: Iterable[Mapping[Any, Any]], margin: Margin, count: int | None
 ) -> Mapping[Any, Any] | None:
-    """The row of front.csv with the most heads removed that is within the margin; each set is tested separately."""
+    """The row of front.csv with the most heads removed, among those within the margin; None if there is none.
+
+    Each set is tested separately, without correction for multiple testing.
+    """
     within = [
         row for row in rows if row["removed"] and verdict_in(row, margin, count).kind == "kept"
     ]
@@ -105,9 +115,10 @@ def verdict_in(row: Mapping[Any, Any], margin: Margin, count: int | None) -> Ver
 
 
 def advice_of(rows: Sequence[Mapping[Any, Any]], margin: Margin, count: int, split: str) -> str:
-    """Which of the sets in front.csv can be recommended, as a sentence. split: the one they are reported on.
+    """Which of the sets in front.csv can be recommended, as a sentence. split: name of the report split.
 
-    The largest set is taken on the split that is reported on, so it should be judged on a third one.
+    Unless the recommended set is the one that the search chose, it is selected here, on the report split. The sentence
+    then says that it should be judged on a third split.
     """
     reported = [row for row in rows if row["removed"]]
     best = largest_kept(reported, margin, count)
@@ -121,7 +132,7 @@ def advice_of(rows: Sequence[Mapping[Any, Any]], margin: Margin, count: int, spl
         )
 
     def rank(row: Mapping[Any, Any]) -> tuple[bool, float]:
-        """The chosen set first, so that its own verdict reads the same; else the narrowest interval."""
+        """The chosen set first, so that this sentence and the verdict on it agree; then the narrowest interval."""
         width = float(row["change_high"] - row["change_low"])
         return not row["is_chosen"], width if math.isfinite(width) else math.inf
 

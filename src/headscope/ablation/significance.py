@@ -1,9 +1,11 @@
-"""Paired tests and intervals of changes of loss and metric, with correction for multiple testing.
+"""Paired tests and intervals for changes of loss and metric, with correction for multiple testing.
 
-Losses and other means: a paired t-test with Student's interval, so that p is below 0.05 exactly if the interval
-excludes 0. Accuracies: McNemar's exact test on the examples that changed. Other metrics: the normal test with the
-standard error of a paired bootstrap, which is at least the error with one more prediction that improved and one more
-that worsened. p-values are adjusted by Holm's rule, which is valid under any dependence between heads.
+Losses and other means   paired t-test and Student's interval: p is below 0.05 exactly if the interval excludes 0
+Accuracies               McNemar's exact test on the examples whose answer became right or wrong
+Other metrics            normal test with the standard error of a paired bootstrap. The error has a lower bound: that of
+                         one more prediction that improves and one more that worsens
+
+p-values are adjusted by Holm's rule, which is valid under any dependence between heads.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 ALPHA = 0.05
-REPLICATES = 200  # gives a standard error to about 5 %
+REPLICATES = 200  # bootstrap resamples: the standard error is then accurate to about 5 %
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,13 @@ class Delta:
 
 
 def students_quantile(count: ArrayLike) -> NDArray[np.float64]:
-    """Half-width of a 95 % interval of the mean of `count` values, in standard errors (1.96 in the limit)."""
+    """Half-width of a 95 % interval of the mean of `count` values, in standard errors; 1.96 for many values."""
     degrees = np.maximum(np.asarray(count) - 1, 1)
     return np.asarray(stats.t.ppf(1 - ALPHA / 2, degrees), dtype=np.float64)
 
 
 def students_interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Student's 95 % interval of the mean of a few values, such as seeds; NaN for a single value."""
+    """Student's 95 % interval of the mean of a few values, such as results by seed; NaN for a single value."""
     count = len(values)
     if count < 2:
         return float("nan"), float("nan")
@@ -66,8 +68,8 @@ def delta_of_metric(
 ) -> Delta:
     """The change of the task's metric, from scores [item, column].
 
-    draws   resamples of the items, see `resamples`
-    before  the intact model's metric on each of them, if computed already
+    draws   resamples of the items (`resamples`), for metrics that are not means
+    before  the intact model's metric on each resample, if computed already
     """
     name, column = task.metrics[0], task.mean_column
     value = task.measure(changed)[name] - task.measure(intact)[name]
@@ -79,7 +81,8 @@ def delta_of_metric(
             low, high = paired_share_interval(worse, better, len(difference))
             return Delta(float(difference.mean()), low, high, p, "McNemar", len(difference))
         delta = _mean_delta(difference, "paired t")
-        if not difference.any() and BOUNDS.get(name) == (0.0, 1.0):  # no spread: as for accuracies
+        # Without any change Student's interval would be [0, 0]. Use the interval of an accuracy without changes.
+        if not difference.any() and BOUNDS.get(name) == (0.0, 1.0):
             low, high = paired_share_interval(0, 0, len(difference))
             return replace(delta, low=low, high=high)
         return delta
@@ -89,8 +92,9 @@ def delta_of_metric(
     sampled = metric_on(task, changed, draws) - before
     sampled = sampled[np.isfinite(sampled)]
     error = float(sampled.std(ddof=1)) if len(sampled) > 1 else np.nan
-    # Resampling cannot draw a change that did not occur. As Bonett and Price do for accuracies, count one more
-    # prediction that improved and one more that worsened: two independent changes, hence the root of 2.
+    # A bootstrap cannot draw changes that did not occur, and would give too small an error if few predictions changed.
+    # As Bonett and Price do for accuracies, assume one more prediction that improved and one more that worsened. These
+    # are two independent changes, hence the root of 2.
     error = max(error, np.sqrt(2) * task.change_of_one(intact))
     p = float(2 * stats.norm.sf(abs(value) / error)) if error > 0 else 1.0
     least, most = BOUNDS.get(name, (-np.inf, np.inf))
@@ -101,8 +105,8 @@ def delta_of_metric(
 def paired_share_interval(worse: int, better: int, count: int) -> tuple[float, float]:
     """95 % interval of (better − worse) / count, a change of accuracy on the same examples.
 
-    Bonett and Price (2012): the normal interval after adding one answer that worsened and one that improved. Without
-    these, examples of which none has changed would give [0, 0]. NaN for a single example.
+    Bonett and Price (2012): the normal interval after adding one answer that worsened and one that improved. Otherwise
+    the interval would be [0, 0] if no answer changed. NaN for a single example.
     """
     if count < 2:
         return float("nan"), float("nan")
@@ -124,11 +128,12 @@ def resamples(count: int, seed: int, replicates: int = REPLICATES) -> NDArray[np
 
 
 def resamples_for(task: Task, count: int) -> NDArray[np.int64] | None:
-    """Resamples for the interval of the task's metric; None if the metric is a mean, which needs none."""
+    """Resamples for the interval of the task's metric; None if the metric is a mean, which has Student's interval."""
     return None if task.mean_column is not None else resamples(count, 0)
 
 
 def _mean_delta(difference: NDArray[np.float64], test: str) -> Delta:
+    """The mean of the differences, with Student's interval and a paired t-test."""
     count = len(difference)
     mean = float(difference.mean())
     if count < 2:
@@ -142,7 +147,7 @@ def _mean_delta(difference: NDArray[np.float64], test: str) -> Delta:
 
 
 def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Holm's adjusted p-values; NaN stays NaN and is not counted."""
+    """Holm's adjusted p-values; NaN stays NaN and does not count as a test."""
     adjusted = np.full(len(p_values), np.nan)
     finite = np.flatnonzero(np.isfinite(p_values))
     order = finite[np.argsort(p_values[finite], kind="stable")]
@@ -157,7 +162,7 @@ def least_significant(
     """The smallest mean change that a paired t-test would find significant in the median head, after Holm's rule.
 
     lows, highs  [head]: Student's intervals of a mean over `count` examples; NaN if unknown
-    tests        number of tested heads, if these are not all of them
+    tests        number of tested heads; by default those with an interval
     """
     widths = np.asarray(highs, dtype=float) - np.asarray(lows, dtype=float)
     errors = widths / (2 * students_quantile(count))
@@ -169,9 +174,10 @@ def least_significant(
 
 
 def metrics_of(task: Task, judged: Judged, seed: int = 0) -> dict[str, dict[str, float | None]]:
-    """Each metric and the loss with a 95 % interval (of a mean, else by bootstrap); None if undefined.
+    """Each metric and the loss, with value, low and high of a 95 % interval; None if undefined.
 
-    Accuracies have Wilson's interval. Other intervals are clipped to the bounds of the metric.
+    The loss and metrics that are means have the interval of a mean (accuracies: Wilson's); other metrics have a
+    bootstrap interval, clipped to the bounds of the metric.
     """
     values = task.measure(judged.scores)
     draws = resamples(len(judged.scores), seed, 200)
@@ -195,7 +201,11 @@ def _mean(values: NDArray[np.float64], name: str = "loss") -> dict[str, float | 
 
 
 def _clip_interval(value: float, half: float, name: str, count: int) -> dict[str, float | None]:
-    """value ± half, within the metric's bounds; as `tables.share_interval` for equal values if all resamples agree."""
+    """The interval value ± half, clipped to the metric's bounds.
+
+    If all resamples gave the same value (half is 0), the interval is computed like that of a share with equal values
+    (`tables.share_interval`), since [value, value] would be too narrow.
+    """
     least, most = BOUNDS.get(name, (-np.inf, np.inf))
     if half == 0 and np.isfinite([least, most]).all():
         others = Z**2 / (count + Z**2)

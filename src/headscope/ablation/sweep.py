@@ -1,8 +1,9 @@
-"""Exact ablation of every head, without computing again what an ablation cannot change.
+"""Exact ablation of every head, without repeating the part of the forward pass that an ablation cannot change.
 
-Examples are run in blocks, each a random sample. The intact pass of a block is stored (`model.replay`), and variants
-are run from the top layer down, since the upper ones cost least. A finished unit is one block at one site: losses and
-scores of all its variants. A resumed run passes the names of finished units.
+Examples are run in blocks, each a random sample. The intact pass of a block (without ablation) is stored
+(`model.replay`). Variants are sets of heads to ablate. They are run from the top layer down, since an ablation in an
+upper layer changes the fewest blocks and therefore costs least. The losses and scores of one block with all variants of
+one site are a unit. A stopped run resumes after its last finished unit.
 """
 
 from __future__ import annotations
@@ -29,16 +30,15 @@ from headscope.tasks.prepared import Prepared, batch_of, plan_batches, sequences
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-TOLERANCE = (
-    1e-5  # relative to the largest answer: allowed difference of a faster method from whole passes
-)
+# Allowed difference of a faster method from complete passes, relative to the largest answer
+TOLERANCE = 1e-5
 MEMORY = 1_000_000_000  # bytes for the stored passes of one block
 INTACT = Variant("site", "intact", ())
 
 
 @dataclass(frozen=True)
 class Group:
-    """Variants that are run together: those of one site, or one that concerns several sites."""
+    """Variants that are run together: all variants of one site, or a variant with heads of several sites."""
 
     name: str
     site: Site | None
@@ -47,7 +47,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Unit:
-    """Results of one block of examples at one group: losses [variant, item], scores [variant, item, column]."""
+    """Results of one group on one block of examples: losses [variant, item], scores [variant, item, column]."""
 
     block: int
     group: str
@@ -61,10 +61,12 @@ class Unit:
 class Sweep:
     """Exact ablation of variants by the fastest valid method.
 
-    mode      what replaces ablated heads: a file of `ablation.modes`
-    patterns  for the mode fixed: chosen on other examples; else the nearest on these
-    method    "rows" (stored passes, and the last block by its first row), "reuse" (stored passes) or "plain" (a whole
-              pass for each variant); a method that is given is not tried
+    mode      what replaces the output of ablated heads: the name of a file in `ablation.modes`
+    patterns  the fixed pattern of each head, for the mode `fixed`. If empty, each head's nearest pattern on these
+              examples is used
+    method    "rows": reuse stored passes, and compute only the first token in the last block;
+              "reuse": reuse stored passes; "plain": a complete pass for each variant.
+              None: the fastest method that passes a check on a few sequences. A method that is passed in is not checked
     notes     why a faster method is not valid for this model
     """
 
@@ -91,23 +93,24 @@ class Sweep:
     # Method
 
     def _choose_method(self) -> None:
-        """Take the fastest method that gives the answers of whole passes on a few sequences."""
+        """Set the fastest method whose answers equal those of complete passes on a few sequences."""
         self.method = "plain"
         if self.task.generates:
             self.notes.append(
-                f"{self.task.name} judges what the model says itself: every head is a whole run"
+                f"{self.task.name} judges generated texts: every head needs a complete run"
             )
             return
         if self.model.permanent_edits:
             self.notes.append(
-                f"the model permanently has {self.model.permanent_edits[0]!r}: every head is a whole pass"
+                f"the model has the permanent edit {self.model.permanent_edits[0]!r}: "
+                "every head needs a complete pass"
             )
             return
         self.parts = anatomy(self.model)
         without = [str(site) for site, part in self.parts.items() if part.projection is None]
         if without:
             self.notes.append(
-                f"{without[0]} has no output projection of its own: every head is a whole pass"
+                f"{without[0]} has no output projection of its own: every head needs a complete pass"
             )
             return
         numbers = list(range(min(4, len(self.prepared.sequences))))
@@ -117,11 +120,11 @@ class Sweep:
             if problem is None:
                 return
             if problem:
-                self.notes.append(f"the way {method!r} is not valid for this model: {problem}")
+                self.notes.append(f"the method {method!r} is not valid for this model: {problem}")
         self.method = "plain"
 
     def _find_difference(self, numbers: list[int]) -> str | None:
-        """How the method differs from whole passes, in words; None if it does not, "" if it cannot be used."""
+        """How the answers of the method differ from complete passes; None if they do not, "" if it cannot be used."""
         batch = batch_of(self.model, self.prepared, numbers)
         heads = [head for head in self.model.heads if self.replacement.replaces(head)]
         sites = list(dict.fromkeys(head.site for head in heads))
@@ -139,7 +142,8 @@ class Sweep:
                     expected = self._plain_answers(batch, variant)
                     largest = float(expected.abs().max().clamp_min(1.0))
                     if not torch.allclose(answers, expected, rtol=0, atol=TOLERANCE * largest):
-                        return f"{head} strays by {float((answers - expected).abs().max()):.1e}"
+                        difference = float((answers - expected).abs().max())
+                        return f"answers without {head} differ by {difference:.1e}"
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError, AssertionError) as cause:
             return f"{type(cause).__name__} in {type(self.model.model).__name__}"
         return None
@@ -147,7 +151,7 @@ class Sweep:
     # Running
 
     def groups(self, variants: Sequence[Variant]) -> list[Group]:
-        """The intact model first, then one group a site in the order given."""
+        """The intact model first, then one group per site, in the order of the variants."""
         members: dict[Site | str, list[Variant]] = {}
         for variant in variants:
             members.setdefault(variant.site or variant.named, []).append(variant)
@@ -166,10 +170,10 @@ class Sweep:
             return [list(range(count))]
         order = np.random.default_rng(self.seed).permutation(count).tolist()
         size = max(self.batch_size, int(MEMORY / max(self._bytes_per_item(), 1)))
-        return [part.tolist() for part in np.array_split(order, -(-count // size))]
+        return [block.tolist() for block in np.array_split(order, -(-count // size))]
 
     def _bytes_per_item(self) -> float:
-        """Estimated size of a stored pass."""
+        """Estimated bytes of a stored pass, per item."""
         lengths = [
             len(sequence.source.ids) + len(sequence.target.ids if sequence.target else ())
             for sequence in self.prepared.sequences
@@ -181,7 +185,7 @@ class Sweep:
     def run(
         self, block: int, items: Sequence[int], groups: Sequence[Group], done: Collection[str] = ()
     ) -> Iterator[Unit]:
-        """The units of one block that are not done yet."""
+        """Run one block; yields the units of all groups except those in `done`."""
         missing = [group for group in groups if group.name not in done]
         if not missing:
             return
@@ -205,7 +209,7 @@ class Sweep:
                 yield Unit(block, group.name, group.variants, tuple(items), losses, scores)
 
     def _answers(self, batch: Batch, group: Group, replay: Replay | None) -> Iterator[Tensor]:
-        """Each variant's answers for one batch."""
+        """For each variant of the group, its answers for one batch."""
         if group.variants == (INTACT,):
             result = self.task.call(self.model, batch) if replay is None else replay.result
             yield self._extract(batch, result)
@@ -215,49 +219,53 @@ class Sweep:
                 yield self._plain_answers(batch, variant)
             return
         replay = self._replay(batch) if replay is None else replay
-        shares = replay.site_output(group.site)
+        site_output = replay.site_output(group.site)
         intact = self._extract(batch, replay.result)
         for variant in group.variants:
             is_single = self.replacement.is_zero and len(variant.heads) == 1
-            if is_single and shares.is_zero(self.model.index_of(variant.heads[0])):
+            if is_single and site_output.is_zero(self.model.index_of(variant.heads[0])):
                 yield intact  # the head adds exactly zero
             else:
-                yield self._replayed_answers(replay, batch, variant, shares)
+                yield self._replayed_answers(replay, batch, variant, site_output)
 
     def _replayed_answers(
-        self, replay: Replay, batch: Batch, variant: Variant, shares: SiteOutput
+        self, replay: Replay, batch: Batch, variant: Variant, site_output: SiteOutput
     ) -> Tensor:
+        """Answers with the heads of one site replaced: only the blocks above the site are computed again."""
         site = variant.site
         assert site is not None
         if len(variant.heads) == 1:
             head = variant.heads[0]
-            output = shares.without(
-                self.model.index_of(head), self._new_result(replay, head, shares)
+            output = site_output.without(
+                self.model.index_of(head), self._replacement_of(replay, head, site_output)
             )
         else:
-            context = shares.context.clone()
+            context = site_output.context.clone()
             for head in variant.heads:
-                result = self._new_result(replay, head, shares)
+                result = self._replacement_of(replay, head, site_output)
                 context[:, :, self.model.index_of(head)] = 0 if result is None else result
-            output = shares.without_heads() + context.flatten(2) @ shares.weight.flatten(1).T
-        return self._extract(batch, replay.run_with(site, output, shares))
+            projected = context.flatten(2) @ site_output.weight.flatten(1).T
+            output = site_output.without_heads() + projected
+        return self._extract(batch, replay.run_with(site, output, site_output))
 
-    def _new_result(self, replay: Replay, head: Head, shares: SiteOutput) -> Tensor | None:
-        """What replaces an ablated head's result [sequence, query, head width]; None for zero."""
+    def _replacement_of(self, replay: Replay, head: Head, site_output: SiteOutput) -> Tensor | None:
+        """The output that replaces an ablated head's, before projection [sequence, query, head width]; None: zero."""
         mode = self.replacement
         if mode.is_zero:
             return None
         constant = mode.constant(head)
         if constant is not None:
-            return constant.expand_as(shares.context[:, :, 0])
-        # Heads of a site do not affect each other: one pass serves all of them
-        if shares.edited_context is None:
+            return constant.expand_as(site_output.context[:, :, 0])
+        # The heads of a site do not affect each other, so one pass with all of them edited serves each of them.
+        if site_output.edited_context is None:
             heads = [h for h in self.model.heads if h.site == head.site and mode.replaces(h)]
             with self.model.edited(mode.edit(tuple(heads))):
-                shares.edited_context = replay.context_under(head.site)
-        return shares.edited_context[:, : shares.context.shape[1], self.model.index_of(head)]
+                site_output.edited_context = replay.context_under(head.site)
+        queries = site_output.context.shape[1]  # 1 if only the first token is computed
+        return site_output.edited_context[:, :queries, self.model.index_of(head)]
 
     def _plain_answers(self, batch: Batch, variant: Variant) -> Tensor:
+        """Answers of a complete pass with the variant's heads ablated."""
         with self.model.edited(self.replacement.edit(variant.heads)):
             return self._extract(batch, self.task.call(self.model, batch))
 

@@ -1,1 +1,1 @@
-"""What heads attend to: statistics over a corpus, roles, clusters, probes, comparisons."""
+"""Analysis of what heads attend to: statistics over a corpus, roles, clusters, probes and comparisons."""

@@ -1,4 +1,4 @@
-"""Statistics of every head: one pass of the model over each kind of data, collected in a study."""
+"""Statistics of every head. The model is run once over each kind of data; the results are collected in a study."""
 
 from __future__ import annotations
 
@@ -55,10 +55,11 @@ CONTROL = "control"  # name of the pass of the random-weight control
 
 @dataclass
 class Pass:
-    """One run of the model over one kind of data, and the statistics that it computes.
+    """One run of a model over one kind of data, and the statistics that are computed in it.
 
-    where   the files, for messages
-    lenses  the lenses other than raw
+    where   names of the files, for messages
+    total   number of examples
+    lenses  statistics through lenses other than raw, if they are computed in this pass
     tokens  what is kept of the first texts for examples of roles of tokens
     words   the same for roles of words
     """
@@ -90,11 +91,12 @@ class Pass:
             through=through,
             losses=losses,
         ):
-            # The passes of word frequencies and of the control read the texts of another pass again.
+            # These passes read texts of another pass again, which has given the warning already.
             if self.name not in ("frequency", CONTROL):
                 self.encoder.unknown.warn()
             done += len(batch)
-            # A text that is split into windows is several sequences, a skipped one none.
+            # The number of sequences is not known beforehand: a text that is split into windows has several, a skipped
+            # one has none. Estimate it from the texts that were read so far.
             expected = round(self.total * counts.sequences / max(counts.read, 1))
             progress(done, max(expected, done))
         if not counts.used:
@@ -114,12 +116,15 @@ class Pass:
 def analyze(
     model: ModelSource, config: AnalyzeConfig, data: TextData, reading: Reading, run: Run
 ) -> Study:
-    """All statistics for which there is data, for every head, with intervals. Files are read before the model."""
+    """Compute all statistics for which there is data, for every head, with intervals.
+
+    Files are read and checked before the model is loaded.
+    """
     started = time.perf_counter()
     names = None if config.statistics is None else list(config.statistics)
     statistics = select_statistics(names)
     check_lenses(config.lens, names)
-    corpus = None  # if there is annotated data only
+    corpus = None  # stays None if there are only annotated data
     if data.corpus or data.texts or not data.is_annotated:
         corpus = Corpus(data.corpus, data.texts, data.pairs, data.column, data.limit)
     annotations = read_annotations(data, limit=data.limit if corpus is None else None)
@@ -180,7 +185,7 @@ def _add_lens_tables(
     lenses: LensStatistics,
     max_length: int | None,
 ) -> None:
-    """The heads that differ most between lenses, and examples of the difference."""
+    """Add the tables lens_heads (the heads that differ most between lenses) and lens_examples."""
     if rows := furthest_apart(study):
         study.tables["lens_heads"] = TABLES["lens_heads"].frame(rows)
         apart = lens_examples(model, rows, examples, losses=lenses.losses, max_length=max_length)
@@ -188,7 +193,7 @@ def _add_lens_tables(
 
 
 def _study(passes: list[Pass], lenses: LensStatistics) -> Study:
-    """The tables of all passes; relations of the random-weight control are a column next to the model's."""
+    """A study with the tables of all passes. Accuracies of the random-weight control are a column of `relations`."""
     of_model = [pass_ for pass_ in passes if pass_.name != CONTROL]
     statistics = [statistic for pass_ in of_model for statistic in pass_.statistics]
     by_name = [item for statistic in statistics for item in statistic.tables().items()]
@@ -207,7 +212,7 @@ def _study(passes: list[Pass], lenses: LensStatistics) -> Study:
 
 
 def _name_sinks(study: Study, model: AttentionModel) -> None:
-    """Add the tokens' text and class to the table of sinks, which has their ids."""
+    """Add the text and the class of each token to the table of sinks, which has only their ids."""
     table = study.tables.get("sinks")
     if table is None:
         return
@@ -224,13 +229,13 @@ def _name_sinks(study: Study, model: AttentionModel) -> None:
 def _describe_data(
     passes: list[Pass], corpus: Corpus | None, annotations: Annotations
 ) -> RunRecord:
-    """The data of each pass; `data` is that of the statistics of plain texts."""
+    """Sections of the run record: the data of each pass. `data` describes the data of the first one."""
     by_pass = {pass_.name: pass_.describe() for pass_ in passes}
     described = {
         kind: of_files | by_pass.get(kind, {}) for kind, of_files in annotations.describe().items()
     }
     if "coreference" in described:
-        # Mentions whose antecedent is in another window of the document are not counted.
+        # Not counted are mentions whose antecedent is in another window of the document.
         statistics = [statistic for pass_ in passes for statistic in pass_.statistics]
         rows = [row for s in statistics if isinstance(s, Coreference) for row in s.table()]
         described["coreference"]["mentions_asked"] = max((row.count for row in rows), default=0)
@@ -239,7 +244,7 @@ def _describe_data(
 
 
 def _frame(name: str, rows: list[TableRow]) -> pd.DataFrame:
-    """A declared table, or one of a user's own statistic."""
+    """A table that is declared in the schema, or a table of a user's own statistic."""
     import pandas as pd
 
     return TABLES[name].frame(rows) if name in TABLES else pd.DataFrame(rows)
@@ -268,7 +273,7 @@ class _Passes:
     seed: int
 
     def plan(self, statistics: list[Statistic]) -> list[Pass]:
-        """All passes in order. Statistics of plain texts are computed in the first one."""
+        """All passes in order. The given statistics, which need no annotations, are computed in the first pass."""
         model, pool = self.model, self.config.word_pooling
         corpus, annotations = self.corpus, self.annotations
         if annotations.frequency == "corpus":
@@ -346,7 +351,7 @@ class _Passes:
         return first.tokens
 
     def relations(self, model: AttentionModel, name: str) -> Pass:
-        """The relations of the sentences, in the model or in its random-weight control."""
+        """The pass for relations between words, of the model or of its random-weight control."""
         annotations = self.annotations
         relations = Relations(
             annotations.sentences,
@@ -367,7 +372,7 @@ class _Passes:
         statistics: list[Statistic],
         model: AttentionModel,
     ) -> Pass:
-        """A pass that skips and counts what is longer than the model reads: a truncated tree is another tree."""
+        """A pass that skips texts that are too long for the model: annotations do not fit truncated texts."""
         encoder = Encoder(model, max_length=self.data.max_length, long="skip")
         return Pass(name, where, examples, len(examples), statistics, encoder)
 

@@ -43,9 +43,11 @@ def analyze_checkpoints(
     run: Run,
     write: Callable[[Study, Path], None],
 ) -> Study:
-    """Analyse every checkpoint in TRAINED/checkpoints. write: writes the study with its page, if there is an `out`.
+    """Analyse every checkpoint in TRAINED/checkpoints.
 
-    The result is the study of the last checkpoint with two more tables: the statistics and the roles by step.
+    Returns the study of the last checkpoint with two more tables: the statistics and the roles by step.
+
+    write  writes the study with its page; called if there is a `run.out`
     """
     checkpoints = read_checkpoints(trained)
     options = record_options(config, data, reading, run)
@@ -74,7 +76,8 @@ def analyze_checkpoints(
                 continue
             run.log(f"step {step} ({number + 1} of {len(checkpoints)})")
             study = analyze(path, step_config, data, reading, step_run)
-            check_or_write_header(folder / HEADER, header)  # from now on the run can be resumed
+            # Written after the first analysis: before, there is nothing to resume.
+            check_or_write_header(folder / HEADER, header)
             (folder / path.name).mkdir(exist_ok=True)
             write_tables(study, folder / path.name)
         study = combine([(step, Study(folder / path.name)) for step, path in checkpoints])
@@ -93,7 +96,7 @@ def analyze_checkpoints(
 
 
 def _check_files(data: TextData) -> None:
-    """Refuse what the first analysis would refuse, and files that cannot be read for every checkpoint."""
+    """Raise errors of the data files before any analysis. Files must be readable again for every checkpoint."""
     for file in [*data.corpus, *data.treebank, *data.coreference]:
         if not can_be_read_again(source_path(file)):
             expected = "a file: every checkpoint reads it"
@@ -104,7 +107,7 @@ def _check_files(data: TextData) -> None:
 
 
 def _with_mask_of_training(trained: Path, reading: Reading, run: Run) -> Reading:
-    """How checkpoints are read: with the mask that is stated, else with that of the training."""
+    """The reading of checkpoints: with the mask that the user states, else with the mask of the training."""
     mask, open_special = reading.mask, reading.open_special
     if mask is None and (edit := mask_of_training(trained)) is not None:
         mask = str(edit.mask)
@@ -119,14 +122,14 @@ def _with_mask_of_training(trained: Path, reading: Reading, run: Run) -> Reading
 
 
 def _describe_training(trained: Path, steps: list[int]) -> Section:
-    """For run.json: the training, its checkpoints, and the losses that it recorded."""
+    """Section of run.json: the training, the steps of its checkpoints, and the losses that it recorded."""
     moments = read_record(trained, RECORD).get("moments", [])
     losses = [{name: row[name] for name in ("step", "loss", "accuracy")} for row in moments]
     return {"trained": str(trained), "steps": steps, "losses": losses}
 
 
 def combine(studies: list[tuple[int, Study]]) -> Study:
-    """The last study, with the heads and the roles of all in tables by step."""
+    """The last study, with two more tables: the statistics and the roles of all studies by step."""
     last = studies[-1][1]
     tables = {
         **last.tables,

@@ -1,9 +1,10 @@
-"""Clusters of heads, the nearest head of each, and whether heads of one layer are similar.
+"""Clusters of heads, the nearest head of each head, and whether heads of the same layer are similar.
 
-The input is the matrix of mean Jensen-Shannon divergences between heads. Its square root is a distance in a Euclidean
-space (JS itself, which Clark's code takes, is not), so classical scaling finds two axes exactly and deterministically.
-Metric scaling (SMACOF) starts from them and brings the distances in the plane nearer to the true ones. Clusters come
-from average linkage over the same distances, 2 to 12 of them by silhouette.
+The input is the matrix of mean Jensen-Shannon divergences (JS) between heads. The square root of JS is a distance in a
+Euclidean space; JS itself, which Clark's code uses, is not. So classical scaling finds the two main axes exactly and
+deterministically. Metric scaling (SMACOF) starts from there and brings the distances in the plane nearer to the true
+ones. Clusters are computed by average linkage of the same distances; their number (2 to 12) is that with the best
+silhouette.
 """
 
 from __future__ import annotations
@@ -25,23 +26,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_CLUSTERS = 12
-SHUFFLES = 1999
-SMALLEST_DISTANCE = 1e-6  # between different heads; below it is rounding
+SHUFFLES = 1999  # with the true order, the smallest probability is 1 / 2000
+SMALLEST_DISTANCE = 1e-6  # a smaller distance between heads is a rounding error
 
 
 @dataclass(frozen=True)
 class Clusters:
     """Results from the distances between the heads of one stack.
 
-    points            [head, 2]: the plane of metric scaling, in the units of the distance, √nats
-    cluster           of each head: counted from 0, the largest first
-    nearest           of each head: the number of the head nearest to it; -1 if there is no other
-    nearest_divergence   JS between the two, nats
-    explained         share of the squared distances that the two axes of classical scaling explain
-    classical_stress  √(Σ (distance in the plane - true distance)² / Σ true²) of classical scaling; stress: of `points`
-    silhouette        of the clusters, -1 to 1; it determines their number; NaN if there is one cluster
-    within, between   mean JS between heads of one layer, and of different layers; NaN if there are none
-    probability       of a within/between ratio this small if layers were random (shuffled labels); NaN likewise
+    points              [head, 2]: coordinates in the plane by metric scaling, in √nats
+    cluster             [head]: number of the cluster, from 0 for the largest
+    nearest             [head]: index of the nearest other head; -1 if there is none
+    nearest_divergence  [head]: JS between the head and its nearest head, in nats
+    explained           share of the squared distances that the two axes of classical scaling explain
+    stress              √(Σ (distance in the plane − true distance)² / Σ true²) of `points`
+    classical_stress    the same for the plane of classical scaling
+    silhouette          silhouette of the clusters, −1 to 1; NaN if there is only one cluster
+    within, between     mean JS between heads of one layer, and between heads of different layers; NaN if there are none
+    probability         share of shuffles of the layers whose ratio within / between is at most the true one; NaN if
+                        there is no ratio
     """
 
     heads: tuple[Head, ...]
@@ -62,7 +65,7 @@ class Clusters:
         return self.within / self.between if self.between > 0 else math.nan
 
     def rows(self) -> list[TableRow]:
-        """Rows of clusters.csv, one per head; the nearest head is empty if there is none."""
+        """Rows of clusters.csv, one per head. The columns of the nearest head are None if there is none."""
         nearest = [self.heads[i] if i >= 0 else None for i in self.nearest]
         return [
             {
@@ -80,7 +83,7 @@ class Clusters:
         ]
 
     def summary(self) -> Section:
-        """The numbers of the whole stack, for run.json; None if undefined."""
+        """The numbers for the stack as a whole, for run.json; None if undefined."""
         names = ("silhouette", "explained", "stress", "classical_stress")
         numbers: dict[str, float] = {"clusters": int(self.cluster.max()) + 1}
         numbers |= {name: getattr(self, name) for name in names}
@@ -92,9 +95,11 @@ class Clusters:
 def clusters_in(
     heads: pd.DataFrame, maps: Mapping[str, NDArray[Any]], kind: str = "js"
 ) -> dict[str, Clusters]:
-    """The clusters of each stack of a study, from its `heads` and `maps`; kind "js" or "js-content".
+    """The clusters of each stack of a study, from its `heads` and `maps`.
 
-    A stack whose heads could not all be compared is left out.
+    Stacks in which some heads could not be compared are left out.
+
+    kind  the maps to use: "js", or "js-content" (only content tokens)
     """
     clusters = {}
     for name, matrix in sorted(maps.items()):
@@ -110,7 +115,11 @@ def clusters_in(
 
 
 def clusters_of(js: NDArray[np.float64], heads: Sequence[Head], *, seed: int = 0) -> Clusters:
-    """js [head, head]: mean JS divergence in nats; seed: for shuffling the layers."""
+    """Clusters of the heads of one stack.
+
+    js    [head, head]: mean JS divergence in nats
+    seed  random seed for shuffling the layers
+    """
     js = _symmetric(np.asarray(js, dtype=np.float64), len(heads))
     distance = np.sqrt(js)
     classical, explained = classical_plane(js)
@@ -135,7 +144,7 @@ def clusters_of(js: NDArray[np.float64], heads: Sequence[Head], *, seed: int = 0
 
 
 def _symmetric(js: NDArray[np.float64], heads: int) -> NDArray[np.float64]:
-    """The matrix after checks, without the asymmetry of rounding."""
+    """The matrix, checked to be one of divergences, and made exactly symmetric."""
     if heads == 0 or js.shape != (heads, heads):
         what = f"a matrix of {' x '.join(map(str, js.shape))} for {heads} heads"
         raise HeadscopeError(what, expected="a row per head")
@@ -149,7 +158,10 @@ def _symmetric(js: NDArray[np.float64], heads: int) -> NDArray[np.float64]:
 
 
 def classical_plane(js: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """The two main axes [head, 2] of the space in which the squared distances are `js`, and the share explained."""
+    """Coordinates [head, 2] on the two main axes of the space in which the squared distances are `js`.
+
+    Also returns the share of the squared distances that these axes explain.
+    """
     means = js.mean(axis=0)
     products = -0.5 * (js - means - means[:, None] + js.mean())
     values, vectors = np.linalg.eigh(products)
@@ -157,7 +169,7 @@ def classical_plane(js: NDArray[np.float64]) -> tuple[NDArray[np.float64], float
     points = np.zeros((len(js), 2))
     for axis in range(min(2, len(js))):
         vector = vectors[:, -1 - axis]
-        # The sign of an eigenvector is arbitrary: the first of its largest entries is made positive.
+        # The sign of an eigenvector is arbitrary. To be deterministic, make the first of its largest entries positive.
         far = vector[np.argmax(np.abs(vector) > np.abs(vector).max() - 1e-9)]
         points[:, axis] = vector * np.sign(far) * math.sqrt(values[-1 - axis])
     total = float(values.sum())
@@ -165,25 +177,28 @@ def classical_plane(js: NDArray[np.float64]) -> tuple[NDArray[np.float64], float
 
 
 def _metric_plane(distance: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Coordinates [head, 2] by metric scaling (SMACOF), which starts from those of classical scaling."""
     from sklearn.manifold import smacof
 
     if len(distance) < 3 or distance.max() < SMALLEST_DISTANCE:
-        return start  # already exact
+        return start  # two points, or equal ones, are exact in a plane
     settings = {"n_init": 1, "max_iter": 1000, "eps": 1e-9, "normalized_stress": False}
     points, _ = smacof(distance, init=start, **settings)
     return np.asarray(points - points.mean(axis=0), dtype=np.float64)
 
 
 def _stress(points: NDArray[np.float64], distance: NDArray[np.float64]) -> float:
+    """Normalised error of the distances between points in the plane; 0 if they are exact."""
     in_plane = np.linalg.norm(points[:, None] - points, axis=-1)
     total = np.square(distance).sum()
     return math.sqrt(float(np.square(in_plane - distance).sum() / total)) if total > 0 else 0.0
 
 
 def _groups(distance: NDArray[np.float64]) -> tuple[NDArray[np.int64], float]:
-    """The cluster of each head, and the silhouette, which is maximal with two or more clusters of several heads.
+    """[head]: the cluster of each head, and the silhouette.
 
-    One cluster if all heads are equal.
+    The number of clusters is the one with the largest silhouette. Clusterings in which at least two clusters have
+    several heads are preferred. If all heads are equal, there is one cluster and the silhouette is NaN.
     """
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
@@ -199,7 +214,8 @@ def _groups(distance: NDArray[np.float64]) -> tuple[NDArray[np.int64], float]:
         sizes = np.unique(cut, return_counts=True)[1]
         if not 1 < len(sizes) < len(cut):  # equal heights in the tree can give fewer
             continue
-        # One outlier against all others has a large silhouette but does not group the others.
+        # A single outlier and a cluster of all others has a large silhouette, but says nothing about the others.
+        # Therefore prefer clusterings with two or more clusters of several heads.
         silhouette = float(silhouette_score(distance, cut, metric="precomputed"))
         score = (bool((sizes > 1).sum() > 1), silhouette)
         if math.isnan(best[1]) or score > best:
@@ -208,7 +224,7 @@ def _groups(distance: NDArray[np.float64]) -> tuple[NDArray[np.int64], float]:
 
 
 def _number_by_size(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Renumber clusters from 0, the largest first; of two of one size, the one with the earlier head."""
+    """Renumber clusters from 0, the largest first; among clusters of equal size, the one with the first head."""
     values, first, sizes = np.unique(labels, return_index=True, return_counts=True)
     order = np.lexsort((first, -sizes))
     new = np.empty(len(values), dtype=np.int64)
@@ -217,6 +233,7 @@ def _number_by_size(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _nearest_heads(js: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """[head], [head]: index of the nearest other head, and JS between the two; -1 and NaN if there is none."""
     if len(js) < 2:
         return np.full(len(js), -1), np.full(len(js), np.nan)
     others = js.copy()
@@ -228,9 +245,10 @@ def _nearest_heads(js: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[
 def layer_effect(
     js: NDArray[np.float64], layers: Sequence[int], seed: int = 0
 ) -> tuple[float, float, float]:
-    """Mean divergence within a layer and between layers, and how often shuffled layers are as close within.
+    """Mean divergence within layers, mean divergence between layers, and a p-value by permutation.
 
-    The layers of heads are permuted; the true order counts as one of the shuffles: the least probability is 1 / 2000.
+    The p-value is the share of permutations of the heads' layers whose divergence within layers is at most the true
+    one. The true order counts as one of the permutations.
     """
     layer = np.asarray(layers)
     same = layer[:, None] == layer
@@ -247,6 +265,6 @@ def layer_effect(
 
 
 def _inside(js: NDArray[np.float64], layer: NDArray[np.int64]) -> float:
-    """Sum of the divergences between heads of one layer, each pair once."""
+    """Sum of the divergences between heads of the same layer; each pair counts once."""
     member = (layer[:, None] == np.unique(layer)).astype(np.float64)
     return float(np.sum((js @ member) * member)) / 2

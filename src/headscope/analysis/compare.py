@@ -1,7 +1,7 @@
 """Compare the heads of two or more models.
 
-From studies alone: layers side by side, smoothness across layers, roles, heads matched by behaviour. With the models
-and texts also the change of each head's maps on the same inputs, for example by fine-tuning.
+Studies are enough to compare layers, smoothness across layers and roles, and to match heads by behaviour. With the
+models and texts, the change of each head's maps on the same inputs is measured, too (e.g. the change by fine-tuning).
 """
 
 from __future__ import annotations
@@ -50,14 +50,17 @@ NEEDS_MODELS = (
 
 @dataclass
 class Comparison(Result):
-    """The tables of a comparison; `names` are those of the studies in them.
+    """The tables of a comparison.
 
-    layers      mean, least and greatest value of the heads of a layer, by study, stack, layer and statistic
-    smoothness  correlation of neighbouring layers for each study, stack, statistic and form
-    roles       number of heads of each layer with each role; empty if no study has roles
-    matches     pairs of heads matched by behaviour; matching: a row for each assignment
-    changes     of each head, on the same inputs; layer_changes: of each layer. Empty without the models
-    notes       differences of the studies that affect the comparison
+    names          names of the studies in the tables
+    layers         mean, smallest and largest value of the heads of a layer, by study, stack, layer and statistic
+    smoothness     correlation of neighbouring layers, by study, stack, statistic and form (`analysis/smoothness`)
+    roles          number of heads of each layer with each role; empty if no study has roles
+    matches        pairs of heads matched by behaviour (`analysis/head_matching`)
+    matching       a row for each assignment: two studies, a stack, and which heads may be paired
+    changes        change of each head's maps on the same inputs; empty without the models
+    layer_changes  the same by layer
+    notes          notes on differences of the studies that affect the comparison
     """
 
     names: list[str]
@@ -84,7 +87,7 @@ class Comparison(Result):
 def compare(
     studies: Sequence[Study | str | Path], config: CompareConfig, data: TextData, run: Run
 ) -> Comparison:
-    """The heads of two or more studies of one lens side by side; they must have a statistic in common."""
+    """Compare the heads of two or more studies, which must have a lens and a statistic in common."""
     read = _read_studies(studies)
     shared = _shared_statistics(read)
     corpus = _corpus(config, data, len(read))
@@ -139,7 +142,7 @@ def compare(
 
 
 def _read_studies(studies: Sequence[Study | str | Path]) -> list[Study]:
-    """The studies, which must have a lens in common."""
+    """Read the studies; an error if they have no lens in common."""
     if isinstance(studies, str | Path) or len(studies) < 2:
         raise HeadscopeError(
             "one study cannot be compared" if studies else "no study was given",
@@ -165,7 +168,10 @@ def _model_name(study: Study) -> str:
 
 
 def _shared_statistics(studies: list[Study]) -> dict[str, list[str]]:
-    """The statistics that all studies have values of, by stack; argmax-offset, a mode, is not averaged."""
+    """By stack, the statistics that all studies have values of.
+
+    Statistics in offsets (argmax-offset) are left out: they are modes, whose mean over heads has no meaning.
+    """
     definitions = glossary()
     shared = {}
     for stack in STACKS:
@@ -203,7 +209,7 @@ def _corpus(config: CompareConfig, data: TextData, studies: int) -> Corpus | Non
 
 
 def _load(model: ModelSource, study: Study) -> AttentionModel:
-    """The model, which must be that of the study."""
+    """Load the model; an error if its weights are not those of the study."""
     model = as_model(model)
     record = study.record.get("model", {})
     if record.get("sha256") not in (None, weights_sha256(model)):
@@ -216,7 +222,7 @@ def _load(model: ModelSource, study: Study) -> AttentionModel:
 
 
 def _names(studies: list[Study], sources: Sequence[Study | str | Path]) -> list[str]:
-    """The models' names; equal names are followed by the directory or a number."""
+    """Names of the models; if two are equal, the name of the directory or a number is added."""
     names = [local_name(_model_name(study)) for study in studies]
     numbers = [str(i) for i in range(1, len(names) + 1)]
     pairs = zip(sources, numbers, strict=True)
@@ -230,13 +236,17 @@ def _names(studies: list[Study], sources: Sequence[Study | str | Path]) -> list[
 
 
 def grid_of(study: Study, stack: str, statistic: str) -> NDArray[np.float64]:
-    """[layer, head] of the layers and heads with rows; NaN for a head without a value."""
+    """[layer, head]: the values of a statistic, for layers and heads with rows; NaN for a head without a value."""
     rows = study.heads[(study.heads["stack"] == stack) & (study.heads["statistic"] == statistic)]
     return rows.pivot(index="layer", columns="head", values="value").to_numpy(dtype=float)
 
 
 def _layers(named: NamedStudies, shared: dict[str, list[str]]) -> Iterator[TableRow]:
-    """Rows of layers.csv. The interval is the mean of those of the heads, as texts affect heads of a layer alike."""
+    """Rows of layers.csv.
+
+    The interval of a layer's mean is the mean of its heads' intervals. It is not narrower, since the same texts were
+    used for all heads, so that their errors are correlated.
+    """
     for name, study in named:
         for stack, statistics in shared.items():
             is_shared = study.heads["statistic"].isin(statistics)
@@ -298,6 +308,7 @@ def _matches(
         for within in WITHIN if statistics else ():
             matching = match(left, right, within, seed)
             key = {"study": name, "other": other_name, "stack": stack, "within": within}
+            # number of pairs of shuffled heads that are at least as near
             nearer = matching.chance.searchsorted(matching.distances + 1e-12, side="right")
             for i, (a, b) in enumerate(matching.pairs):
                 (layer, head), (other_layer, other_head) = left.places[a], right.places[b]
@@ -328,7 +339,7 @@ def _matches(
 def _depth_correlation(
     left: Behaviour, right: Behaviour, matching: Matching, within: Within
 ) -> float:
-    """Rank correlation of the depths of matched heads; NaN within one depth, where it is 1 by construction."""
+    """Rank correlation of the depths of matched heads; NaN if only heads of the same depth were paired."""
     from scipy.stats import spearmanr
 
     depths = left.depth[matching.pairs[:, 0]], right.depth[matching.pairs[:, 1]]
@@ -345,13 +356,13 @@ def _data(study: Study) -> Section:
 
 
 def _notes(named: NamedStudies) -> list[str]:
-    """Differences of the studies that are not of the models."""
+    """Notes on differences of the studies that are not differences of the models."""
     notes, studies = [], [study for _, study in named]
     read = [[file.get("sha256") for file in _data(study).get("files", [])] for study in studies]
     used = [_data(study).get("used") for study in studies]
     if any(files != read[0] for files in read) or len(set(used)) > 1:
         notes.append(
-            "The studies were made on different texts: part of any difference is the texts'."
+            "The studies were made on different texts, which may cause part of any difference."
         )
     if note := length_note([(name, study.record) for name, study in named], ratio=1.02):
         notes.append(note)
@@ -360,5 +371,5 @@ def _notes(named: NamedStudies) -> list[str]:
         notes.append(f"No roles in the study of {', '.join(without)}.")
     limits = [study.record.get("options", {}).get("thresholds") for study in studies]
     if any(thresholds != limits[0] for thresholds in limits):
-        notes.append("The roles of these studies begin at different thresholds.")
+        notes.append("The roles of these studies have different thresholds.")
     return notes

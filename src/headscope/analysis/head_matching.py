@@ -1,9 +1,11 @@
 """Match the heads of two models by their behaviour.
 
-A head is the vector of its statistics, each in units of its standard deviation over the heads of both models; the
-distance of two heads is the root mean square of the differences. Heads are paired by the optimal assignment (least sum
-of distances). An assignment always finds some near pairs. As a control it is repeated with each statistic shuffled over
-the heads of the second model, which keeps every value and destroys the combination of values in a head.
+A head is represented by the vector of its statistics, each divided by its standard deviation over the heads of both
+models. The distance of two heads is the root mean square of the differences. Heads are paired by the optimal assignment
+(smallest sum of distances).
+
+Any assignment has some near pairs. As a control, it is repeated with each statistic shuffled separately over the heads
+of the second model. This keeps the values of each statistic, but destroys their combinations in heads.
 """
 
 from __future__ import annotations
@@ -28,7 +30,12 @@ SHUFFLES = 199
 
 @dataclass(frozen=True)
 class Behaviour:
-    """The heads of one stack: layer and head number [head, 2], statistics and their errors [head, statistic]."""
+    """The heads of one stack.
+
+    places  [head, 2]: layer and number of the head
+    values  [head, statistic]: statistics in common units
+    errors  [head, statistic]: their standard errors in the same units
+    """
 
     places: NDArray[np.int64]
     values: NDArray[np.float64]
@@ -36,17 +43,20 @@ class Behaviour:
 
     @property
     def depth(self) -> NDArray[np.float64]:
-        """0 at the first layer, 1 at the last."""
+        """[head]: relative depth of its layer, 0 for the first layer and 1 for the last one."""
         layers = self.places[:, 0]
         return np.asarray(layers / max(int(layers.max()), 1))
 
 
 @dataclass(frozen=True)
 class Matching:
-    """Pairs (index in the first, index in the second) with their distances, and those of shuffled heads.
+    """Matched heads, and the distances of matched shuffled heads.
 
-    noise    distance of two measurements of one head on different texts, from the intervals
-    null     mean distance of the pairs in each shuffle; chance: all their distances, sorted
+    pairs      [pair, 2]: index of the head in the first and in the second model
+    distances  [pair]: distance of the two heads
+    noise      [pair]: distance expected if both were the same head measured on different texts, from the intervals
+    null       [shuffle]: mean distance of the matched pairs
+    chance     distances of the matched pairs of all shuffles, sorted
     """
 
     pairs: NDArray[np.int64]
@@ -57,14 +67,15 @@ class Matching:
 
     @property
     def probability(self) -> float:
-        """How often shuffled heads match as closely; the true ones count as one of the shuffles."""
+        """Share of shuffles whose mean distance is at most the true one; the true order counts as one of them."""
         return float(1 + (self.null <= self.distances.mean() + 1e-12).sum()) / (1 + len(self.null))
 
 
 def behaviours(left: pd.DataFrame, right: pd.DataFrame) -> tuple[Behaviour, Behaviour, list[str]]:
-    """Two tables of heads of one stack in common units, and the statistics used: those that every head of both has.
+    """The heads of one stack of two models in common units, and the names of the statistics used.
 
-    argmax-offset is left out: it is a mode, and an offset of -20 is not 20 times one of -1.
+    Statistics are used if every head of both models has a value. Statistics in offsets (argmax-offset) are left out:
+    their differences have no meaning as distances, e.g. between -20 and -1.
     """
     definitions, index = glossary(), ["layer", "head"]
     tables = [
@@ -94,7 +105,7 @@ def behaviours(left: pd.DataFrame, right: pd.DataFrame) -> tuple[Behaviour, Beha
 
 
 def match(left: Behaviour, right: Behaviour, within: Within, seed: int = 0) -> Matching:
-    """The best pairs: over the whole stack, or among heads of the same relative depth."""
+    """The optimal assignment. within: "stack" (any two heads may be paired) or "depth" (heads of similar depth)."""
     random = np.random.default_rng(seed)
     groups = list(_groups(left, right, within))
     distances = distances_of(left.values, right.values)
@@ -114,14 +125,18 @@ def match(left: Behaviour, right: Behaviour, within: Within, seed: int = 0) -> M
 
 
 def distances_of(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[head, other head]: root mean square difference."""
+    """[head, other head]: root mean square of the differences of their statistics."""
     return np.asarray(np.sqrt(np.square(left[:, None] - right[None]).mean(axis=-1)))
 
 
 def _groups(
     left: Behaviour, right: Behaviour, within: Within
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Groups of heads that may be paired: all, or each layer of the deeper model with the nearest in depth."""
+    """Groups of heads that may be paired, as indices in both models.
+
+    Within a stack there is one group. By depth, each layer of the deeper model joins the layer of the other model that
+    is nearest in relative depth.
+    """
     if within == "stack":
         yield np.arange(len(left.values)), np.arange(len(right.values))
         return
@@ -142,6 +157,7 @@ def _groups(
 def _assign(
     distances: NDArray[np.float64], groups: list[tuple[NDArray[Any], NDArray[Any]]]
 ) -> NDArray[np.int64]:
+    """[pair, 2]: the optimal assignment within each group, sorted."""
     from scipy.optimize import linear_sum_assignment
 
     pairs = []

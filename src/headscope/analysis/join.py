@@ -1,7 +1,8 @@
-"""Join studies of any commands: one chapter per model, and a comparison of the models.
+"""Join studies that any commands wrote: one chapter per model, and a comparison of the models.
 
-Studies of the same weights, with the same edits, are of one model. What two of them have under one name is kept once if
-it is equal; otherwise the first keeps the name, and the other one's name is followed by that of its study.
+Studies are of the same model if weights and edits are the same. If two of them have a statistic with the same name, it
+is kept once if the values are equal. Otherwise the first study keeps the name; in the second one, the name of the study
+is added to it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KEYS = ["stack", "layer", "head"]
-SAME = 1e-6  # relative tolerance: merged statistics are equal up to 1e-6
+SAME = 1e-6  # relative tolerance: statistics that were merged from parts are equal up to this
 
 
 class Member(NamedTuple):
@@ -55,10 +56,10 @@ class Chapter:
 
     study    the joined study
     members  the studies that were joined
-    others   tables that differ from those of the same name in an earlier study, with their records
-    notes    how they were joined
-    name     name of the model, followed by that of a study if two models have the same
-    lengths  a note if the members' texts differ in length
+    others   studies reduced to those tables that differ from the table of the same name in an earlier study
+    notes    notes on how the studies were joined
+    name     name of the model; if two models have the same name, the name of a study is added
+    lengths  a note if the texts of the members differ in length
     """
 
     study: Study
@@ -71,7 +72,7 @@ class Chapter:
 
 @dataclass
 class Joined(Result):
-    """Studies as one: `write("index.html")` makes the report."""
+    """Several studies as one result: `write("index.html")` makes the report."""
 
     chapters: list[Chapter]
     comparisons: list[Comparison] = field(default_factory=list)
@@ -99,10 +100,10 @@ class Joined(Result):
 
 
 def join(studies: Sequence[str | Path | Study], *, command: str = "", seed: int = 0) -> Joined:
-    """Join studies of any commands: those of the same model become one, models are compared.
+    """Join studies that any commands wrote. Studies of the same model become one; different models are compared.
 
-    studies  directories that any command wrote (a comparison too), or studies
-    seed     of the comparison's shuffles
+    studies  studies or their directories; directories of comparisons are allowed, too
+    seed     random seed of the comparison
     """
     if isinstance(studies, str | Path | Study):
         studies = [studies]
@@ -145,13 +146,14 @@ def _check_different(studies: Sequence[str | Path | Study]) -> None:
 
 
 def _names(studies: Sequence[str | Path | Study]) -> list[str]:
-    """Names of the directories, with the parent if two are the same; numbers for studies in memory."""
+    """Names of the studies: names of their directories, with the parent if two are equal; numbers if in memory."""
 
     def name_of(study: str | Path | Study, depth: int) -> str:
         if isinstance(study, Study):
             return ""
         path = Path(study).resolve()
-        if path.name == "study" and (path.parent / "config.json").exists():  # next to weights
+        # The study of a pruned model is in the directory of the model, which has the more telling name.
+        if path.name == "study" and (path.parent / "config.json").exists():
             path = path.parent
         return "/".join(path.parts[-depth:])
 
@@ -165,6 +167,7 @@ def _names(studies: Sequence[str | Path | Study]) -> list[str]:
 
 
 def _identity(study: Study) -> tuple[str, ...]:
+    """The model of a study: digest of the weights (or name), then the edits."""
     model = _model(study)
     return str(model.get("sha256") or model.get("name")), *(
         json.dumps(EditRecord.read(edit).as_json(), sort_keys=True)
@@ -178,7 +181,7 @@ def _model(study: Study) -> Mapping[str, Any]:
 
 
 def _check_one_shape(of_model: Sequence[Member]) -> None:
-    """Studies of the same weights must agree on how many layers and heads these have."""
+    """Raise an error if studies of the same weights have different numbers of layers or heads."""
     with_shape = [member for member in of_model if _model(member.study).get("layers")]
     for member in with_shape[1:]:
         for key in ("layers", "heads"):
@@ -189,6 +192,7 @@ def _check_one_shape(of_model: Sequence[Member]) -> None:
 
 
 def _chapter(members: Sequence[Member]) -> Chapter:
+    """Join the studies of one model."""
     _check_one_shape(members)
     first = members[0].study
     joined = Study(first.heads, dict(first.maps), first.record.copy(), dict(first.tables))
@@ -229,9 +233,7 @@ def _add(joined: Study, member: Member, notes: list[str]) -> Member | None:
         name for name in maps if not _is_close(maps[name], joined.maps.get(name, maps[name]))
     ]
     if other_maps:
-        notes.append(
-            f"Maps ({', '.join(other_maps)}) of {member.name} are other ones than those shown."
-        )
+        notes.append(f"Maps ({', '.join(other_maps)}) of {member.name} differ from those shown.")
     joined.maps = {**maps, **joined.maps}
     joined.record = {**member.study.record, **joined.record}
     rest = Study(member.study.heads, {}, member.study.record, different)
@@ -239,7 +241,7 @@ def _add(joined: Study, member: Member, notes: list[str]) -> Member | None:
 
 
 def _join_heads(heads: pd.DataFrame, member: Member) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of both; statistics that differ are renamed in the second."""
+    """The rows of both studies, and the names of statistics that differ; these are renamed in the second study."""
     import pandas as pd
 
     parts, renamed = [heads], []
@@ -257,6 +259,7 @@ def _join_heads(heads: pd.DataFrame, member: Member) -> tuple[pd.DataFrame, list
 
 
 def _is_close(left: Any, right: Any) -> bool:
+    """Whether two arrays have the same shape and nearly equal numbers; NaN equals NaN."""
     left, right = np.asarray(left, float), np.asarray(right, float)
     return left.shape == right.shape and np.allclose(
         left, right, rtol=SAME, atol=1e-9, equal_nan=True
@@ -282,7 +285,10 @@ def _differs(table: pd.DataFrame, first: pd.DataFrame | None) -> bool:
 
 
 def _fronts(joined: Study, members: Sequence[Member], notes: list[str]) -> list[Member]:
-    """Add fronts of searches of one task and split to `joined`; those of further tasks are returned."""
+    """Join the fronts of searches for the same task and split.
+
+    Those of the first task are added to `joined`; those of other tasks are returned as studies of their own.
+    """
     left = [m for m in members if "front" in m.study.tables and "pruning" in m.study.record]
     others = []
     while left:
@@ -298,9 +304,9 @@ def _fronts(joined: Study, members: Sequence[Member], notes: list[str]) -> list[
             try:
                 tables["survivors"] = survivors(tables["fronts"], joined.tables["roles"])
             except HeadscopeError as cause:
-                # Roles of the encoder alone, and a search in another stack
+                # For example if there are roles of the encoder only, and the search removed heads of the decoder.
                 notes.append(
-                    f"What the heads do that searches keep is not known of all: {cause.what}."
+                    f"The roles of the heads that searches keep cannot be shown: {cause.what}."
                 )
         searched = {key: first["pruning"].get(key) for key in ("task", "metric", "reported_on")}
         if "fronts" not in joined.tables:
@@ -321,7 +327,7 @@ def _name_chapters(chapters: list[Chapter]) -> list[Chapter]:
 
 
 def _compare(chapters: Sequence[Chapter], seed: int) -> Comparison:
-    """Compare the models by attention; importances and pruned heads depend on tasks."""
+    """Compare the models by statistics of attention only; importances and pruned heads depend on the task."""
     definitions = glossary()
     studies = []
     for chapter in chapters:
@@ -337,13 +343,13 @@ def _compare(chapters: Sequence[Chapter], seed: int) -> Comparison:
 
 
 def _covers(comparison: Comparison, chapters: Sequence[Chapter]) -> bool:
-    """Whether a comparison from disk is of all these models."""
+    """Whether a comparison from disk has all these models."""
     compared = {_identity(study)[0] for study in comparison.studies}
     return {_identity(chapter.study)[0] for chapter in chapters} <= compared
 
 
 def _add_studies(comparison: Comparison, chapters: Sequence[Chapter]) -> None:
-    """Add the rows of the studies to a comparison from disk, which has none."""
+    """Add the studies to a comparison that was read from disk, whose own studies have no rows."""
     by_model = {_identity(chapter.study)[0]: chapter.study for chapter in chapters}
     comparison.studies = [
         study if len(study.heads) else by_model.get(_identity(study)[0], study)

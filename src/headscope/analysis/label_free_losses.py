@@ -1,4 +1,4 @@
-"""Losses without labels for the lens of gradients on plain texts, chosen by the kind of the model's head."""
+"""Losses that need no labels, for the lens `gradient` on plain texts. The model's class decides which loss is used."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ STANDS_IN = (
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss for each sequence of a batch. sentence: describes it in the record and on the page."""
+    """A loss of every sequence of a batch.
+
+    sentence  describes the loss in the record and on the page
+    of        function that computes it: [sequence]
+    """
 
     name: str
     sentence: str
@@ -33,7 +37,7 @@ class Loss:
 
 
 def loss_of(model: AttentionModel, *, pairs: bool, seed: int = 0) -> Loss:
-    """The loss for the model's head; an error that names what is missing."""
+    """The loss for this class of model; an error if there is none, or if the loss needs pairs of texts."""
     kind = type(model.model).__name__
     untrained = [name for name in model.untrained if "pooler" not in name]
     if untrained:
@@ -80,7 +84,7 @@ def _check_pairs(model: AttentionModel, pairs: bool, what: str) -> None:
 
 
 class _MaskedLoss:
-    """Masked language modelling: which tokens are masked follows from the ids and the seed."""
+    """Masked language modelling. The ids and the seed determine which tokens are masked."""
 
     def __init__(self, model: AttentionModel, seed: int) -> None:
         self.task = MaskedTokenTask(seed=seed)
@@ -104,13 +108,14 @@ class _MaskedLoss:
 
 
 def _own_class(model: AttentionModel, batch: Batch) -> Tensor:
-    # float64: of a confident model 1 - p would be rounding in float32
+    """Cross entropy of the class that the model itself predicts."""
+    # float64, since 1 - p of a confident model would be lost to rounding in float32
     logits = model(batch).logits.double()
     return nn.functional.cross_entropy(logits, logits.detach().argmax(dim=-1), reduction="none")
 
 
 def _next_tokens(model: AttentionModel, batch: Batch) -> Tensor:
-    """The mean loss of a sequence's tokens, each given those before it; a translation ends with the end token."""
+    """The mean loss of the tokens of a sequence, given those before; of a translation including the end token."""
     ids, real, last = _target_ids(model, batch)
     following = torch.nn.functional.pad(ids[:, 1:], (0, 1), value=IGNORED)
     has_next = torch.nn.functional.pad(real[:, 1:], (0, 1), value=False)
@@ -127,7 +132,7 @@ def _next_tokens(model: AttentionModel, batch: Batch) -> Tensor:
 
 
 def _target_ids(model: AttentionModel, batch: Batch) -> tuple[Tensor, Tensor, int | None]:
-    """(ids, whether they are real, id after the last one) of the side that is predicted."""
+    """Token ids of the predicted side, where they are not padding, and the id that follows the last one (or None)."""
     inputs: Any = batch.inputs
     if model.is_encoder_decoder:
         assert model.tokenizer is not None
@@ -138,12 +143,12 @@ def _target_ids(model: AttentionModel, batch: Batch) -> tuple[Tensor, Tensor, in
 
 
 def _negative_cosine(model: AttentionModel, batch: Batch) -> Tensor:
-    """Minus the cosine of the two segments' vectors; in the gradient their lengths are constants."""
+    """Minus the cosine of the vectors of the two segments. For the gradient, the vectors' lengths are constants."""
     states = model(batch)[0]
     side = batch.layout.encoder or batch.layout.decoder
     assert side is not None
     assert side.segments is not None
-    # A single pooled token is usually special; of several, special tokens belong to neither text.
+    # If pooling reads one token, it is usually a special one. If it reads several, special tokens are left out.
     among = side.real if model.reading.reads_one_token else side.content
     vectors = [
         model.reading.vectors(states, (side.segments == segment) & among, hold_lengths=True)

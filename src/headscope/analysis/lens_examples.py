@@ -1,9 +1,11 @@
-"""Examples of rows in which a lens and raw attention differ most, for the heads of lens_heads.csv.
+"""Examples in which a lens and raw attention differ most, for the heads of lens_heads.csv.
 
-An example is one row, of a content token, of a head's attention in a text. The row of the lens is divided by the sum of
-its absolute values. The distance of the two rows is half the sum of their absolute differences: 0 for the same row, 1
-if they have no token in common. Each text gives the row with the largest distance, preferably one in which the maxima
-are at different tokens; three texts are kept, such rows first. These are the clearest cases, not typical ones.
+An example is one row of a head's attention in a text, of a query that is a content token. The row through the lens is
+divided by the sum of its absolute values. The distance of the two rows is half the sum of their absolute differences: 0
+if they are equal, 1 if no key has weight in both.
+
+From each text, the row with the largest distance is taken; rows whose largest weights are at different tokens are
+preferred. For each head the three best rows are kept, in the same order. They are the clearest cases, not typical ones.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
 
     Row = NDArray[np.float64]  # [key]
 
-MOST_TEXTS = 50  # that are read again
-EACH = 3  # examples of a head
+MOST_TEXTS = 50  # number of texts that are read again
+EACH = 3  # examples per head
 
 
 def lens_examples(
@@ -47,9 +49,10 @@ def lens_examples(
     max_length: int | None = None,
     batch_size: int = 16,
 ) -> list[TableRow]:
-    """Rows of lens_examples.csv for the heads of `furthest` (rows of lens_heads.csv), the clearest of each first.
+    """Rows of lens_examples.csv; of each head the clearest example comes first.
 
-    losses  for the lens of gradients
+    furthest  rows of lens_heads.csv: the heads and lenses to find examples for
+    losses    the losses that the lens `gradient` differentiates
     """
     heads_of: dict[str, list[Head]] = {}
     for row in furthest:
@@ -97,7 +100,7 @@ class LensDifferences(Statistic):
     def _row(
         self, head: Head, attention: Attention, sequence: int, query: int, raw: Row, through: Row
     ) -> TableRow:
-        """A row of lens_examples.csv from a row of raw attention and the same one through the lens."""
+        """A row of lens_examples.csv. raw, through: the row [key] of raw attention and that through the lens."""
         queries, keys = labels_of(self.model, attention.query, attention.key, sequence)
         shift = 0 if queries is keys else len(queries) + 1
         words = queries if queries is keys else [*queries, BETWEEN, *keys]
@@ -127,7 +130,7 @@ class LensDifferences(Statistic):
 
 
 def _clearest(rows: list[TableRow]) -> list[TableRow]:
-    """The first EACH: those with maxima at different tokens first, then those with larger distances."""
+    """The best EACH rows: those with maxima at different tokens come first, then those with larger distances."""
     return sorted(rows, key=lambda r: (r["raw_key"] == r["lens_key"], -cast("float", r["apart"])))[
         :EACH
     ]

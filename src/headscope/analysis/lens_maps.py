@@ -1,4 +1,4 @@
-"""Maps of one input through a lens: of every head (`model.lenses`) or of tokens (`token_maps`)."""
+"""Maps of one input: of every head through a lens (`model.lenses`), or token maps over all heads (`token_maps`)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LENSES = (*names.LENSES, *names.TOKEN_MAPS)
 class LensMaps:
     """The maps of one input through one lens.
 
-    name    raw, norm, rollout …
-    maps    for each stack [layer, head, query, key]; a pruned head is NaN throughout
-    how     in a sentence or two, what a number means
-    shares  whether a number is a share: from 0 to 1, a row's sum at most 1
-    forms   names along the second axis if it does not stand for heads
-    layers  names along the first axis if it does not stand for the layers counted from 0
+    name    name of the lens or token map
+    maps    for each stack [layer, head, query, key]; NaN for pruned heads
+    how     what the numbers mean, in one or two sentences
+    shares  whether the numbers are shares: from 0 to 1, with row sums of at most 1
+    forms   names for the second axis, if it does not stand for heads
+    layers  names for the first axis, if it does not stand for the layers counted from 0
     """
 
     name: str
@@ -38,7 +38,7 @@ class LensMaps:
 
 
 def compute_lens_maps(text: OneInput, name: str) -> LensMaps:
-    """The maps of one input through one lens, of heads or of tokens."""
+    """The maps of one input. name: name of a lens or of a token map."""
     if name in TOKEN_LENSES:
         tokens = TOKEN_LENSES[name](text)
         return LensMaps(

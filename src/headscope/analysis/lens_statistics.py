@@ -1,4 +1,4 @@
-"""Statistics through lenses other than raw attention, and the description of the lenses in the run record."""
+"""Statistics through lenses other than raw attention."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RAW = "raw"
 
 
 def check_lenses(lenses: Iterable[str], statistics: list[str] | None) -> None:
-    """Refuse a lens that none of the named statistics is defined for."""
+    """Raise an error if none of the named statistics is defined for one of the lenses."""
     others = [name for name in lenses if name != RAW]
     for name in others or [RAW]:
         kind = None if name == RAW else LENSES[name]
@@ -31,7 +31,7 @@ def check_lenses(lenses: Iterable[str], statistics: list[str] | None) -> None:
 
 
 class LensStatistics:
-    """The lenses of one analysis other than raw, each with its statistics, on one model."""
+    """The lenses of one analysis, except raw, and their statistics. loss: the loss that gradients are taken of."""
 
     def __init__(
         self,
@@ -55,19 +55,19 @@ class LensStatistics:
         return None if self.loss is None else self.loss.of
 
     def rows(self) -> Iterator[Row]:
-        """Rows of heads.csv, each statistic named after its lens."""
+        """Rows of heads.csv; statistics are named STATISTIC@LENS."""
         for lens, statistics in self.through.items():
             for row in (row for statistic in statistics for row in statistic.table()):
                 yield replace(row, statistic=through_lens(row.statistic, lens.name))
 
     def tables(self) -> dict[str, list[TableRow]]:
-        """Tables of the statistics of lenses."""
+        """Rows of further tables of these statistics, by name of the table."""
         statistics = [statistic for of_lens in self.through.values() for statistic in of_lens]
         items = [item for statistic in statistics for item in statistic.tables().items()]
         return {name: rows for name, rows in items if rows}
 
     def describe(self) -> Section:
-        """For run.json: the differentiated loss, the number of sequences that were too short, the width of heads."""
+        """Section of run.json: the loss that is differentiated, and what each lens records."""
         described: Section = (
             {} if self.loss is None else {"loss": self.loss.name, "loss_means": self.loss.sentence}
         )

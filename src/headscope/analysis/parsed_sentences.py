@@ -1,4 +1,4 @@
-"""Sentences with their trees: read and checked before a model is loaded, then as batches for probes."""
+"""Parsed sentences for probes: read and checked before a model is loaded, then encoded and put into batches."""
 
 from __future__ import annotations
 
@@ -23,12 +23,17 @@ from headscope.study.run_record import describe_files
 from headscope.study.schema.record import Section
 
 SPECIAL = 2  # positions before the words in a map: the classification token and the separator
-SENTENCES, CELLS = 8, 4_000_000  # at most in one batch: sentences, and weights in their maps
+SENTENCES = 8  # maximum number of sentences in one batch
+CELLS = 4_000_000  # maximum number of attention weights in the maps of one batch
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A sentence with its tree. unit: its hash; encoded: its tokens."""
+    """A sentence with its dependency tree.
+
+    unit     hash of the sentence: the unit of resampling; it also decides in which half the sentence is
+    encoded  its tokens, once a model is loaded
+    """
 
     parsed: ParsedSentence
     unit: int
@@ -37,9 +42,10 @@ class Tree:
 
 @dataclass
 class Treebanks:
-    """Sentences to train on and to be scored on, read and checked before a model is loaded.
+    """Sentences to train on (`train`) and to score on (`test`). Without test files, each is half of the sentences.
 
-    repeated  number of sentences of the test files that are left out, as they are also trained on
+    malformed  numbers of malformed sentences that were skipped, by split and reason
+    repeated   number of test sentences that are left out, since they are also in the training files
     """
 
     files: list[str | Path]
@@ -76,9 +82,9 @@ class Treebanks:
             (self.test, self.test_files or self.files, "be scored on"),
         ):
             if not any(any(_is_scored(tree)) for tree in sentences):
-                fix = "Give others with `test`: one file is cut into two halves"
+                fix = "Give others with `test`: one file is split into two halves"
                 raise HeadscopeError(
-                    f"no sentence with words (beside punctuation) is left to {purpose}{why}",
+                    f"no sentence with words other than punctuation is left to {purpose}{why}",
                     where=", ".join(map(str, files)) or "`treebank`",
                     expected="sentences in CoNLL-U that the model can read",
                     fix=None if self.test_files else fix,
@@ -88,7 +94,7 @@ class Treebanks:
         return {key for tree in (*self.train, *self.test) for key in words_of(tree)}
 
     def encode(self, model: AttentionModel, max_length: int | None) -> None:
-        """Encode the sentences; those too long for the model are left out, as a truncated tree is another tree."""
+        """Encode the sentences. Those too long for the model are left out, since a tree cannot be truncated."""
         for name in ("train", "test"):
             encoder = Encoder(model, max_length=max_length, long="skip")
             sentences: list[Tree] = getattr(self, name)
@@ -113,7 +119,7 @@ class Treebanks:
 
 
 def _is_scored(tree: Tree) -> list[bool]:
-    """[word]: whether it counts in the score; punctuation does not."""
+    """[word]: whether the word counts in the score; punctuation does not."""
     words = zip(tree.parsed.relations, tree.parsed.tags, strict=True)
     return [relation not in ("punct", "p") and tag != "PUNCT" for relation, tag in words]
 
@@ -124,7 +130,7 @@ def words_of(tree: Tree) -> list[str]:
 
 
 def pieces_of(tree: Tree) -> list[tuple[int, ...]]:
-    """The words as tuples of their pieces, of whose embeddings the mean is taken."""
+    """The words as tuples of token ids, as keys of mean embeddings."""
     assert tree.encoded is not None
     pieces: list[list[int]] = [[] for _ in tree.parsed.words]
     for token, word in zip(tree.encoded.source.ids, tree.encoded.source.words, strict=True):
@@ -135,13 +141,13 @@ def pieces_of(tree: Tree) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class Trees:
-    """Some sentences of about one length.
+    """A batch of sentences of similar length.
 
-    governors  [sentence, word]: the right candidate: 0 is the root, 1 + i word i; -1 in padding
-    scored     [sentence, word]: whether it counts in the score; punctuation does not
-    words      [sentence, word]: rows of the word vectors
+    governors  [sentence, word]: the true governor as a candidate: 0 is the root, 1 + i is word i; -1 in padding
+    scored     [sentence, word]: whether the word counts in the score; punctuation does not
+    words      [sentence, word]: indices of rows of the word vectors
     encoded    the tokens of each sentence
-    numbers    the numbers of the sentences
+    numbers    indices of the sentences in the list that the batches were made from
     """
 
     governors: Tensor
@@ -155,11 +161,12 @@ class Trees:
 
     @property
     def present(self) -> Tensor:
+        """[sentence, word]: False in padding."""
         return self.governors >= 0
 
     @property
     def candidates(self) -> Tensor:
-        """[sentence, candidate]: whether it exists: the root, and the words of a sentence."""
+        """[sentence, candidate]: whether the candidate exists: the root and the words do, padding does not."""
         return nn.functional.pad(self.present, (1, 0), value=True)
 
 
@@ -170,7 +177,11 @@ def make_batches(
     heads: int,
     seed: int,
 ) -> list[Trees]:
-    """Batches of similar length, so that there is little padding; the seed shuffles sentences of one length."""
+    """Batches of sentences of similar length, so that there is little padding.
+
+    keys  function that returns the keys of a sentence's words in the word vectors
+    seed  random seed for the order of sentences of equal length
+    """
     shuffled = np.random.default_rng(seed).permutation(len(sentences)).tolist()
     order = sorted(shuffled, key=lambda i: len(sentences[i].parsed.words), reverse=True)
     batches = []

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-TABLE = "substitutes"  # of a joined study
+TABLE = "substitutes"  # name of the table in a joined study
 KEYS = ["stack", "layer", "head"]
 
 
 def fixed_pattern_effects(study: Study) -> pd.DataFrame:
-    """Rows by head: its pattern, and the change of the task's loss with it. Empty if no head was fixed."""
+    """The table: for each head its pattern, and the change of the task's loss when it is fixed. Empty if none was."""
     if TABLE in study.tables:
         return study.tables[TABLE]
     record = study.record.get("importance")

@@ -1,23 +1,26 @@
-"""Probes of the syntax in the attention of all heads together: parsers with attention weights as features.
+"""Probes for syntax in the attention of all heads together: parsers with attention weights as features.
 
-For each word a probe scores every candidate for its governor: the words of the sentence, and the root. The model is
-frozen; its maps between words, of every head and in both directions, are the channels (Clark et al. 2019, section 5):
+For each word (the dependent), a probe scores every candidate for its governor: the words of the sentence, and the root.
+The model is not trained. The features are called channels: the attention between two words, in every head and in both
+directions (Clark et al. 2019, section 5). The probes differ in what they use:
 
 attention-only       two weights per head, for attention of the dependent to the candidate and of the candidate to the
                      dependent
 attention-and-words  the same, but each weight depends on the two words: linear in their fixed word vectors
 random-attention     attention-and-words on a control with random weights that keeps the model's embeddings
-distance-and-words   one hidden layer over the two word vectors and how far apart the words are; no attention
-right-branching      the next word governs; the root governs the last one
+distance-and-words   one hidden layer over the two word vectors and the distance of the words; no attention
+right-branching      not trained: the governor of a word is the next word; that of the last word is the root
 
-The root's channels are `s` times the attention to and from the classification token plus `e` times that of the
-separator, `s` and `e` learned; its pair of word vectors is zero. In a model that has neither, the root scores 0.
-The score is UAS: the share of words, without punctuation, whose governor (or the root) scores highest. It is computed
-on held-out sentences, with an interval from resampling them.
+The root is not a token. Its channels are s times the attention to and from the classification token, plus e times the
+attention to and from the separator, where s and e are learned; its word vectors are zero. In a model without these
+tokens the score of the root is 0.
+
+The result is UAS (unlabelled attachment score): the share of words, without punctuation, whose true governor has the
+highest score. It is computed on held-out sentences, with an interval from resampling them.
 
 Word vectors come from a file, or are the model's input embeddings averaged over a word's pieces. Both are centred,
-reduced to their principal directions over the training words, and scaled to a mean square of 1; unknown words are zero.
-Unlike the publication: batches instead of single sentences, and several passes over the sentences instead of one.
+reduced to their principal components over the training words, and scaled to a mean square of 1. Vectors of unknown
+words are zero. Training differs from the paper: batches instead of single sentences, and several epochs instead of one.
 """
 
 from __future__ import annotations
@@ -80,9 +83,9 @@ class Probes(Result):
     """Scores and weights of the probes.
 
     table    one row per probe: probe, uas, low, high, parameters (learned), count (words scored)
-    weights  attention-only, one row per head: its weight if the dependent attends (`dependent`) and if the governor
-             attends (`governor`)
-    record   what is written as run.json
+    weights  one row per head: weights of the probe attention-only, for the attention of the dependent to the governor
+             (`dependent`) and of the governor to the dependent (`governor`)
+    record   the run record (run.json)
     """
 
     table: pd.DataFrame
@@ -102,18 +105,18 @@ class Probes(Result):
 def probe(
     model: ModelSource, config: ProbeConfig, data: TextData, reading: Reading, run: Run
 ) -> Probes:
-    """Unlabelled attachment scores of probes on the attention of one model, and of baselines."""
+    """Unlabelled attachment scores of probes of one model's attention, and of baselines."""
     treebanks = Treebanks(
         list(data.treebank), list(config.test), data.lenient, data.limit, run.seed
     )
-    of_file = (
+    from_file = (
         None if config.vectors is None else read_vectors(config.vectors, treebanks.vocabulary())
     )
     model = open_model(model, reading, run)
     model.self_check()
     treebanks.encode(model, data.max_length)
-    keys = pieces_of if of_file is None else words_of
-    sources = of_file or mean_embeddings(
+    keys = pieces_of if from_file is None else words_of
+    sources = from_file or mean_embeddings(
         model, (key for tree in (*treebanks.train, *treebanks.test) for key in pieces_of(tree))
     )
     vectors = WordVectors(
@@ -148,7 +151,10 @@ def _fit_all(
     config: ProbeConfig,
     run: Run,
 ) -> tuple[dict[str, Scored], AttentionOnly]:
-    """Train and score all probes, one model after the other, so that the maps of one model are in memory at a time."""
+    """Train and score all probes. Returns their scores, and the trained probe attention-only.
+
+    Probes are grouped by the model whose maps they use, so that the maps of only one model are in memory.
+    """
     width, memory = vectors.dimensions, config.memory * 2**20
     only = AttentionOnly(len(heads))
     words, random = (AttentionAndWords(len(heads), width) for _ in range(2))
@@ -179,7 +185,7 @@ def _fit_all(
 
 
 class _Steps:
-    """Progress over several trainings."""
+    """Progress over the trainings of all probes, in sentences."""
 
     def __init__(self, total: int, progress: Progress) -> None:
         self.done, self.total, self.progress = 0, total, progress

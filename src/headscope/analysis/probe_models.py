@@ -1,6 +1,7 @@
-"""Models that score candidates for each word's governor, and their training: scores [sentence, word, candidate].
+"""Probes: small models that score candidates for the governor of each word, and their training.
 
-The root is the first candidate, word i is candidate 1 + i. The features of each model are listed in `probe`.
+Scores are [sentence, word, candidate]. Candidate 0 is the root, candidate 1 + i is word i. The module `probe` describes
+the features of each probe.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from headscope.analysis.parsed_sentences import SPECIAL, Trees
 from headscope.config.probe import EPOCHS
 from headscope.data.word_vectors import WordVectors
 
-HIDDEN = 256  # of distance-and-words
-NEAR = (0, -1, 1, -2, 2)  # offsets that are features of distance-and-words
+HIDDEN = 256  # width of the hidden layer of distance-and-words
+NEAR = (0, -1, 1, -2, 2)  # offsets that have a feature of their own in distance-and-words
 
-# The maps [sentence, head, position, position] of a batch: SPECIAL positions, then words
+# A function that returns the maps [sentence, head, position, position] of a batch. The first SPECIAL positions are
+# special tokens, the others are words.
 Maps = Callable[[Trees], Tensor]
 
 
 class Probe(nn.Module):
-    """A model that scores candidates. rates: initial learning rates by parameter; they decay linearly to 0."""
+    """A model that scores candidates. rates: initial learning rate of each parameter; they decay linearly to 0."""
 
     rates: ClassVar[dict[str, float]] = {}
 
@@ -36,7 +38,7 @@ class Probe(nn.Module):
 
 
 class AttentionOnly(Probe):
-    rates = {"weight": 0.1, "root": 0.1}  # a factor on shares must become large
+    rates = {"weight": 0.1, "root": 0.1}  # high, since factors of shares must become large
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -68,12 +70,12 @@ class AttentionAndWords(Probe):
 
 
 def _channels(maps: Tensor) -> Tensor:
-    """[sentence, channel, word, position]: each head's attention of the word to the position, then vice versa."""
+    """[sentence, channel, word, position]: each head's attention from the word to the position, then the reverse."""
     return torch.cat([maps[:, :, SPECIAL:], maps.transpose(2, 3)[:, :, SPECIAL:]], dim=1)
 
 
 def _with_root(of_special: Tensor, of_words: Tensor, root: Tensor) -> Tensor:
-    """The scores of the two special tokens, combined to that of the root, before those of the words."""
+    """[sentence, word, candidate]: the score of the root, combined from the special tokens, then those of the words."""
     return torch.cat([(of_special * root).sum(dim=-1, keepdim=True), of_words], dim=-1)
 
 
@@ -101,7 +103,10 @@ class DistanceAndWords(Probe):
 
 
 def distance_features(trees: Trees) -> Tensor:
-    """[sentence, word, candidate, 8]: distance ahead and behind as shares of the sentence, five offsets, the root."""
+    """[sentence, word, candidate, feature]: features of the distance from a word to a candidate.
+
+    Distance forwards and backwards as shares of the sentence's length, 1 for each of the offsets NEAR, 1 for the root.
+    """
     size = trees.governors.shape[1]
     offset = (torch.arange(size)[None] - torch.arange(size)[:, None])[None]  # [1, word, candidate]
     share = offset / trees.present.sum(dim=1)[:, None, None]
@@ -132,7 +137,10 @@ def fit(
     seed: int = 0,
     done: Callable[[int], None] = lambda count: None,
 ) -> None:
-    """Train probes on the same maps together: cross entropy over candidates of every word, Adam."""
+    """Train probes that use the same maps: cross entropy over the candidates of every word, Adam.
+
+    They are trained in the same loop, so that maps are computed once per batch. done: called with numbers of sentences.
+    """
     optimizers = [probe.optimizer() for probe in probes.values()]
     steps = epochs * len(batches)
     schedules = [
@@ -165,7 +173,12 @@ def _mask_absent(scores: Tensor, trees: Trees) -> Tensor:
 
 @dataclass(frozen=True)
 class Scored:
-    """Credit and number of scored words by sentence, and the number of learned parameters."""
+    """The result of a probe.
+
+    right       {sentence: number of words whose governor was found}; if scores are equal, it can be a fraction
+    words       {sentence: number of scored words}
+    parameters  number of learned parameters
+    """
 
     right: dict[int, float]
     words: dict[int, int]
@@ -176,7 +189,10 @@ class Scored:
 def score(
     probes: dict[str, Probe], batches: Sequence[Trees], maps: Maps | None, vectors: WordVectors
 ) -> dict[str, Scored]:
-    """The number of governors that each probe finds in each sentence; equal scores share the credit."""
+    """For each probe the number of governors that it finds in each sentence.
+
+    If n candidates have the same highest score and one of them is right, it counts as 1 / n.
+    """
     scored = {
         name: Scored({}, {}, sum(parameter.numel() for parameter in probe.parameters()))
         for name, probe in probes.items()

@@ -1,7 +1,7 @@
 """Read a directory that a command wrote: a study of one model, or a comparison of several.
 
-The study of a pruned, gated or fixed model is in a directory next to the weights. The results of `headscope probe`,
-which has no statistics of heads, are a study without rows.
+The study of a pruned, gated or fixed model is in a directory next to its weights. The results of `headscope probe`,
+which have no statistics of heads, are read as a study without rows.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def read_study_or_comparison(path: str | Path) -> Study | Comparison:
 
 
 def _comparison(folder: Path, record: RunRecord) -> Comparison:
-    """A comparison from disk. It does not contain its studies: their rows are empty."""
+    """Read a comparison. Its directory does not contain the studies, so these have no rows."""
     listed = record.get("studies", [])
     named = [entry for entry in listed if isinstance(entry, dict) and "name" in entry]
     tables = _tables(folder, COMPARISON_TABLES)
@@ -79,7 +79,7 @@ def _comparison(folder: Path, record: RunRecord) -> Comparison:
 
 
 def _check_matching(matches: pd.DataFrame, matching: pd.DataFrame, folder: Path) -> None:
-    """Each row of matching.csv counts rows of matches.csv."""
+    """Raise an error if matches.csv has other numbers of rows than those stated in matching.csv."""
     keys = ["study", "other", "stack", "within"]
     counts = Counter(matches[keys].itertuples(index=False, name=None))
     stored = Counter(

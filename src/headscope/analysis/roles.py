@@ -1,12 +1,15 @@
-"""Roles of heads, found in a study's tables by stated rules, each with the number that it rests on.
+"""Roles of heads: short descriptions of heads whose statistics pass a threshold, computed from a study's tables.
 
-A head may have several roles, or none. The rules are those of the papers where these state one (Clark: mass above
-0.5 at the next or previous token, above 0.6 on one kind of token, entropy above 3.8 nats of the 4.85 that 128 tokens
-allow, here 0.78 of what the lengths allow; Voita: 90 % of maxima at one offset, of the rows that have a token there,
-10 points over the best offset for a relation, most maxima at a rare word; Gu: mean weight above 0.3 on one token).
-The thresholds are options (`config/thresholds.py`).
+A head may have several roles, or none. Rules and thresholds are those of the papers, if these state one:
 
-To add a role, add a `RoleRule` to RULES; where it is seen in a text is a file in `analysis/examples/`.
+Clark et al. 2019  more than 0.5 of the attention to the next or previous token; more than 0.6 to one kind of token;
+                   entropy above 3.8 nats. 128 tokens allow at most 4.85 nats, so here it is 0.78 of the maximum
+Voita et al. 2019  90 % of the largest weights at one offset, among positions that have a token there; accuracy for a
+                   relation 10 points above the best offset; most of the largest weights at a rare word
+Gu et al. 2024     mean weight above 0.3 on one token
+
+The thresholds are options (`config/thresholds.py`). To add a role, add a `RoleRule` to RULES. To show examples of it in
+texts, add a file to `analysis/examples/`.
 """
 
 from __future__ import annotations
@@ -30,18 +33,18 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-ROUNDING = 1e-12  # of a difference of two shares
+ROUNDING = 1e-12  # tolerance for rounding errors in a difference of two shares
 UNDETERMINED = "undetermined"
 
 
 @dataclass(frozen=True)
 class RoleRule(ABC):
-    """How the heads with a role are found, and how pages show the role.
+    """The rule that finds the heads with a role, and how pages show the role.
 
-    role       its name; `positional` and `syntactic` are followed by the offset or relation (`RoleName`)
-    family     roles of one family have one colour (`report/role_groups`)
-    short      text in a cell of a map; empty for the offset or the relation
-    vagueness  a head's main role is the one with the least: 0 for what annotated data show
+    role       name of the role; `positional` and `syntactic` are followed by the offset or relation (`RoleName`)
+    family     roles of one family have the same colour (`report/role_groups`)
+    short      label in a cell of a map; empty if the label is the offset or the relation
+    vagueness  a head's main role is the one with the lowest value; it is 0 for roles that rest on annotated data
     """
 
     role: str
@@ -58,9 +61,9 @@ class RoleRule(ABC):
 class StatisticRule(RoleRule):
     """A head has the role if a statistic is above a threshold.
 
-    threshold  its name in `Thresholds`
-    sentence   for the column `rule`, with {threshold} and {also}
-    also       another statistic, and the threshold that it must reach
+    threshold  name of the threshold: a field of `Thresholds`
+    sentence   text for the column `rule`, with {threshold} and {also} for the numbers
+    also       another statistic, and the name of the threshold that it must reach, too
     """
 
     statistic: str
@@ -83,7 +86,7 @@ class StatisticRule(RoleRule):
 
 
 class PositionalRule(StatisticRule):
-    """The role is named after the offset of the maxima; without the offset there is no role."""
+    """The role is named after the most frequent offset of the largest weights (argmax-offset)."""
 
     def find(self, study: Study, thresholds: Thresholds) -> Iterator[TableRow]:
         offsets = _rows(study, "argmax-offset")
@@ -96,7 +99,7 @@ class PositionalRule(StatisticRule):
 
 
 class PunctuationRule(StatisticRule):
-    """Only in models of natural language: "." separates molecules in SMILES."""
+    """Applies only to models of natural language: in SMILES, "." separates molecules."""
 
     def find(self, study: Study, thresholds: Thresholds) -> Iterator[TableRow]:
         if study.record.get("model", {}).get("natural_language") is not False:
@@ -104,10 +107,10 @@ class PunctuationRule(StatisticRule):
 
 
 class SinkRule(StatisticRule):
-    """The sentence names the token.
+    """The column `rule` also names the token that is the sink.
 
-    Heads whose sink is the classification token or a separator are left out: attention to these has a role of its own.
-    In a decoder the mark at the end of a text is often put first, where it is a sink like any first token.
+    Heads whose sink is the classification token or a separator are left out, since there are other roles for these.
+    Not so in a decoder: there the end-of-text token is often put first, and is a sink because it is the first token.
     """
 
     def find(self, study: Study, thresholds: Thresholds) -> Iterator[TableRow]:
@@ -128,7 +131,10 @@ class SinkRule(StatisticRule):
 
 
 class SyntacticRule(RoleRule):
-    """A head shows a relation on both halves, above the best offset, in the direction that gains most."""
+    """A head finds the words of a relation better than the best offset does, on both halves of the sentences.
+
+    If this holds for several directions, the one with the largest gain on the selection half is used.
+    """
 
     def find(self, study: Study, thresholds: Thresholds) -> Iterator[TableRow]:
         table, margin = study.tables.get("relation_heads"), thresholds.relation
@@ -145,12 +151,12 @@ class SyntacticRule(RoleRule):
             & (table["least_gain"] > 0)
             & ~table["relation"].isin([ALL, ALL_BUT_PUNCTUATION])
         ]
-        # The random-weight control must not do nearly as well.
+        # The head must be as far above the random-weight control as above the best offset.
         keys = above[["stack", "relation", "direction"]].itertuples(index=False, name=None)
         of_control = [control.get(key, 0.0) for key in keys]
         above = above.assign(baseline=np.fmax(above["baseline"], of_control))
         above = above[above["accuracy"] >= above["baseline"] + margin - ROUNDING]
-        # Of several directions the best on the half to choose on.
+        # If several directions remain, the best one on the selection half comes first and is kept below.
         above = above.sort_values("chosen_gain", ascending=False, kind="stable")
         own = set(study.record.get("relations", ()))
         gain = f"{margin * 100:g} points above the best offset, on both halves"
@@ -162,7 +168,7 @@ class SyntacticRule(RoleRule):
 
 
 class CoreferentialRule(RoleRule):
-    """A head finds more antecedents than the best simple guess, on both halves of the documents."""
+    """A head finds more antecedents than the best baseline, on both halves of the documents."""
 
     def find(self, study: Study, thresholds: Thresholds) -> Iterator[TableRow]:
         rule = "more antecedents than the same head word, the nearest mention or chance find, on both halves"
@@ -173,7 +179,10 @@ class CoreferentialRule(RoleRule):
 
 
 class RareWordsRule(RoleRule):
-    """A head points at rare words more often than every simple guess, for the rarest alone as well."""
+    """The largest weight is at one of the two rarest words in enough sentences, and more often than in any baseline.
+
+    For the rarest word alone, it must also be more often than in any baseline.
+    """
 
     def find(self, study: Study, thresholds: Thresholds) -> Iterator[TableRow]:
         table, rows = study.tables.get("rare_words"), _rows(study, "two-rarest")
@@ -227,7 +236,7 @@ RULES: tuple[RoleRule, ...] = (
 
 
 def roles_of(study: Study, thresholds: Thresholds | None = None) -> pd.DataFrame:
-    """One row for each head and role; a head without any has the role "undetermined"."""
+    """The table roles.csv: a row for each head and role. A head without a role has the row "undetermined"."""
     thresholds = thresholds or Thresholds()
     rows = [row for rule in RULES for row in rule.find(study, thresholds)]
     with_role = {Head.of_row(row) for row in rows}
@@ -251,13 +260,13 @@ def _rows(study: Study, statistic: str) -> dict[Head, Row]:
 
 
 def _accuracy(record: dict[Any, Any]) -> Row:
-    """The accuracy of a head in a table of accuracies."""
+    """The accuracy of a head with its interval, from a row of a table with accuracies."""
     numbers = record["accuracy"], record["low"], record["high"], record["count"]
     return Row.of(Head.of_row(record), "accuracy", *numbers)
 
 
 def _role(row: Row, role: str, threshold: float, rule: str, baseline: float = np.nan) -> TableRow:
-    """A row of roles.csv that rests on the number in `row`."""
+    """A row of roles.csv. row: the statistic that the role rests on, with its interval."""
     return asdict(row) | {
         "role": role,
         "baseline": baseline,

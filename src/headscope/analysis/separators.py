@@ -1,4 +1,8 @@
-"""Is attention to separators, or to another sink, a no-op? The verdict and its numbers (Clark et al. 2019)."""
+"""Is attention to separators, or to another sink, a no-op? (Clark et al. 2019)
+
+It is a no-op if the gradient of the loss with respect to the weights on the sink is small, compared with the gradient
+for weights on other tokens. The result is a verdict in words, and the numbers that it rests on.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = {"sep": "separators", "cls": "the classification token", "first": "the first token"}
-# A class of tokens is a sink of a layer from this share of its attention on, and this multiple of uniform attention.
+# A class of tokens is a sink of a layer if it gets at least this share of the attention, and at least this multiple of
+# what it would get from uniform attention.
 SINK, SINK_OVER_UNIFORM = 0.1, 2.0
-SMALL = 0.5  # a gradient is small if the upper end of its interval is below this multiple of that on other tokens
+# A gradient is small if its ratio to the gradient on other tokens is below this, at the upper end of the interval.
+SMALL = 0.5
 
 
 @dataclass(frozen=True)
 class SeparatorVerdict:
-    """Whether the no-op claim holds for one sink of a stack; None if the stack has no sink.
+    """Whether attention to one sink of a stack is a no-op.
 
-    kind      the class of tokens; empty if there is no sink
-    sentence  the verdict, then its interpretation
-    numbers   the numbers that it rests on, in a sentence; empty if there is no sink
+    kind      the class of tokens that is the sink; empty if the stack has no sink
+    holds     whether it is a no-op in all layers where it is a sink; None if there is no sink
+    layers    the layers where it is a sink
+    sentence  the verdict and its interpretation, in words
+    numbers   the numbers that the verdict rests on, in words; empty if there is no sink
     """
 
     stack: str
@@ -31,11 +39,12 @@ class SeparatorVerdict:
     numbers: str = ""
 
 
+# {layer: {measure: row of gradients.csv}}, of one class of tokens
 ByLayer = dict[int, dict[str, Any]]
 
 
 def verdicts(table: pd.DataFrame) -> list[SeparatorVerdict]:
-    """One for each sink of each stack, or one for a stack without a sink, from gradients.csv."""
+    """The verdicts from gradients.csv: one for each sink of each stack, and one for each stack without a sink."""
     every = []
     stacks = list(dict.fromkeys(table["stack"]))
     for stack in stacks:
@@ -71,7 +80,11 @@ def _verdicts_of_stack(stack: str, table: pd.DataFrame) -> list[SeparatorVerdict
 def _verdict(
     stack: str, kind: str, by_layer: ByLayer, sinks: tuple[int, ...], aside: str
 ) -> SeparatorVerdict:
-    """aside: a clause on the tokens that are not sinks, before the verdict."""
+    """The verdict on one sink.
+
+    sinks  the layers where the tokens are a sink
+    aside  a clause about the tokens that are not sinks, to precede the verdict
+    """
     small = [layer for layer in sinks if _at(by_layer, layer, "gradient-ratio", "high") < SMALL]
     centred = [layer for layer in sinks if _at(by_layer, layer, "centred-ratio", "high") < SMALL]
     holds = len(small) == len(sinks)
@@ -99,16 +112,24 @@ def _verdict(
 
 
 def _answer(tokens: str, small: int, centred: int, sinks: int) -> str:
-    """The verdict in a few words, by the raw and by the centred gradient."""
+    """The verdict in a few words.
+
+    small, centred  number of layers in which the raw gradient is small, and the gradient minus its row's mean
+    sinks           number of layers where the tokens are a sink
+    """
     if not small:
-        return f"attention to {tokens} is no no-op"
+        return f"attention to {tokens} is not a no-op"
     if small < sinks:
         return f"attention to {tokens} is a no-op in {small} of {sinks} layers at most"
     return f"attention to {tokens} is a no-op{'' if centred == sinks else ' only in part'}"
 
 
 def _meaning(small: list[int], sinks: tuple[int, ...], moved: list[float]) -> str:
-    """The interpretation of raw and centred gradients together."""
+    """The interpretation of the raw and the centred gradients, as a sentence.
+
+    small  the layers with a small raw gradient
+    moved  for each layer, the ratio of the centred gradient to that of other tokens
+    """
     link = "and moving that weight elsewhere changes"
     if len(small) == len(sinks):
         extent = "small"

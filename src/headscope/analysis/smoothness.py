@@ -1,14 +1,15 @@
-"""Do a model's heads change smoothly from layer to layer?
+"""Smoothness: do statistics of heads change gradually from layer to layer?
 
-Song's poster finds that ALBERT's maps of confidence vary smoothly with depth and BERT's do not, and attributes this to
-the shared parameters. The test is the correlation of neighbouring layers, in three forms:
+Song's poster reports that the confidence of ALBERT's heads varies smoothly with depth, while BERT's does not, and
+attributes this to ALBERT's shared parameters. Smoothness is measured as the correlation of neighbouring layers, in
+three forms:
 
-heads   head h with head h of the next layer, averaged over the pairs of layers. Null: heads shuffled within layers.
-        Only if layers share their parameters is "head h" the same in two layers; otherwise its number is arbitrary, and
-        no correlation is expected.
-sorted  the same with each layer's values sorted: independent of numbering, and high by construction. Null: shuffled
-        layers.
-means   the mean of each layer with that of the next. Null: shuffled layers.
+heads   head h with head h of the next layer; mean over the pairs of layers. Null: heads shuffled within layers.
+        The number of a head means something only if layers share their parameters. Otherwise it is arbitrary, and no
+        correlation is expected.
+sorted  the same after sorting the values of each layer. It does not depend on the numbers of heads, and is high by
+        construction. Null: shuffled layers.
+means   the mean of each layer with that of the next one. Null: shuffled layers.
 """
 
 from __future__ import annotations
@@ -27,15 +28,19 @@ Form = Literal["heads", "sorted", "means"]
 FORMS: tuple[Form, ...] = ("heads", "sorted", "means")
 SHUFFLES = 999
 REPLICATES = 1000
-LEAST = 3  # heads, or pairs of layers: a correlation of two values is ±1
+# minimum number of heads, or of pairs of layers: a correlation of two values is always ±1
+LEAST = 3
 
 
 @dataclass(frozen=True)
 class Smoothness:
-    """The correlation with its interval (resampling pairs of neighbouring layers), and the null from shuffles.
+    """The correlation of neighbouring layers.
 
-    probability  how often a shuffle is at least as smooth; the true order counts as one of the shuffles
-    pairs        of neighbouring layers with a correlation: none if all heads of a layer are equal
+    low, high            its interval, from resampling pairs of neighbouring layers
+    null                 mean correlation after shuffling; null_low, null_high: its 95 % range
+    probability          share of shuffles that are at least as smooth; the true order counts as one of them
+    pairs                number of pairs of neighbouring layers that have a correlation
+    heads                number of heads per layer
     """
 
     value: float
@@ -50,7 +55,10 @@ class Smoothness:
 
 
 def smoothness_of(grid: NDArray[np.float64], form: Form, seed: int = 0) -> Smoothness | None:
-    """Smoothness of one statistic [layer, head] without heads with NaN; None for too few layers or heads."""
+    """Smoothness of one statistic; None if there are too few layers or heads.
+
+    grid  [layer, head]; heads (columns) with a NaN in any layer are left out
+    """
     grid = grid[:, np.isfinite(grid).all(axis=0)]
     layers, heads = grid.shape
     if heads < 1 or (layers <= LEAST if form == "means" else layers < 2 or heads < LEAST):
@@ -82,7 +90,7 @@ def smoothness_of(grid: NDArray[np.float64], form: Form, seed: int = 0) -> Smoot
 def _shuffle(
     grid: NDArray[np.float64], random: np.random.Generator, *, within_layers: bool
 ) -> NDArray[np.float64]:
-    """[shuffle, layer, head]"""
+    """[shuffle, layer, head]: the grid with heads shuffled within layers, or with layers shuffled."""
     copies = np.repeat(grid[None], SHUFFLES, axis=0)
     if within_layers:
         return random.permuted(copies, axis=2)
@@ -90,13 +98,15 @@ def _shuffle(
     return np.take_along_axis(copies, order[:, :, None], axis=1)
 
 
+# The smoothness of each grid; the number of pairs of layers, and the bootstrap replicates, of the first grid
 Correlations = tuple["NDArray[np.float64]", int, "NDArray[np.float64]"]
 
 
 def _of_heads(grids: NDArray[np.float64], random: np.random.Generator) -> Correlations:
-    """Mean correlation over heads of neighbouring layers for each grid, then pairs and replicates of the first grid.
+    """Smoothness of grids [grid, layer, head] in the forms `heads` and `sorted`: mean over pairs of layers.
 
-    A pair with a layer of equal heads has no correlation and is left out; shuffled layers may have no pair at all.
+    A pair is left out if the heads of one of its layers are all equal, since it has no correlation. If no pair is left,
+    the smoothness is 0.
     """
     each = _correlation(grids[:, :-1], grids[:, 1:])
     is_defined = np.isfinite(each)
@@ -107,7 +117,7 @@ def _of_heads(grids: NDArray[np.float64], random: np.random.Generator) -> Correl
 
 
 def _of_means(grids: NDArray[np.float64], random: np.random.Generator) -> Correlations:
-    """Correlation of the layers' means with the next ones for each grid, then pairs and replicates of the first."""
+    """Smoothness of grids [grid, layer, 1] in the form `means`: correlation of means with those of the next layers."""
     means, following = grids[:, :-1, 0], grids[:, 1:, 0]
     values, count = _correlation(means, following), means.shape[1]
     is_defined = np.isfinite(values)
@@ -117,7 +127,7 @@ def _of_means(grids: NDArray[np.float64], random: np.random.Generator) -> Correl
 
 
 def _correlation(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Pearson's correlation over the last axis; NaN if one side is constant up to rounding."""
+    """Pearson's correlation over the last axis; NaN if one of the two is constant up to rounding."""
     sides = []
     for side in (left, right):
         centred = side - side.mean(axis=-1, keepdims=True)

@@ -1,9 +1,10 @@
-"""Changes of each head's maps by training: two models of one shape on the same inputs.
+"""Changes of each head's maps by training: two models with the same shape are run on the same inputs.
 
-After Kovaleva: the cosine of the two flattened maps of a head, averaged over texts. Maps with a common sink have a high
-cosine in any case. Therefore there are also the Jensen-Shannon divergence of the rows (nats), and a floor: both numbers
-between one model's maps of different texts truncated to equal length. `change` is the divergence divided by its floor:
-0 if nothing changed, 1 if the two models differ as much as different texts.
+The first measure is that of Kovaleva et al. (2019): the cosine of the two flattened maps of a head, averaged over
+texts. Maps with the same sink have a high cosine in any case. Therefore there are two more numbers: the Jensen-Shannon
+divergence of the rows (in nats), and a floor for both measures. The floor is their value between maps of two different
+texts of equal length in the first model. `change` is the divergence divided by its floor: 0 if nothing changed, 1 if
+the models differ as much as different texts do.
 """
 
 from __future__ import annotations
@@ -31,14 +32,15 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-Maps = dict[tuple[Site, int], Tensor]  # [head, query, key] by site and sequence
-Pairs = dict[tuple[Site, int], tuple[Tensor, Tensor]]
+# {(site, index of the sequence in its batch): [head, query, key]}
+Maps = dict[tuple[Site, int], Tensor]
+Pairs = dict[tuple[Site, int], tuple[Tensor, Tensor]]  # the same for two maps that are compared
 ONE_TOKENIZER = "one tokenizer, as before and after fine-tuning"
 STUDIES_ALONE = "Compare their studies alone: heads are then matched by behaviour"
 
 
 def check_same_shape(before: AttentionModel, after: AttentionModel) -> None:
-    """Refuse two models with different heads or tokenizers."""
+    """Raise an error if two models have different heads or tokenizers."""
     where = f"{before.name}, {after.name}"
     if before.heads != after.heads:
         raise HeadscopeError(
@@ -75,7 +77,10 @@ def changes_between(
     batch_size: int = 4,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
-    """(rows by head, rows by layer, counts of texts). Maps of one batch are in memory at a time."""
+    """The tables `changes` (by head) and `layer_changes`, and counts of texts for the run record.
+
+    Only the maps of one batch are in memory at a time.
+    """
     check_same_shape(before, after)
     texts = list(examples)
     encoder = Encoder(before, max_length=max_length)
@@ -86,7 +91,7 @@ def changes_between(
             "no text could be used", where="corpus", expected="texts that become tokens"
         )
     _check_same_tokens(sequences, Encoder(after, max_length=encoder.max_length), texts)
-    # All texts in both models, then pairs of texts for the floor
+    # All texts are run through both models, then pairs of texts through the first one, for the floor.
     total, done = len(sequences) + len(sequences) // 2 * 2, 0
     changed, floor = _Sums(), _Sums()
     for start in range(0, len(sequences), batch_size):
@@ -105,7 +110,7 @@ def changes_between(
 
 
 def _check_same_tokens(sequences: list[Sequence], other: Encoder, texts: list[Example]) -> None:
-    """Refuse tokenizers with one vocabulary that split a text differently, such as by lower case."""
+    """Raise an error if tokenizers with the same vocabulary split a text differently, e.g. since one lowercases it."""
     others = {sequence.index: sequence for sequence in other.encode(texts, 0)}
     for sequence in sequences:
         same = others.get(sequence.index)
@@ -118,7 +123,10 @@ def _check_same_tokens(sequences: list[Sequence], other: Encoder, texts: list[Ex
 
 
 def _between_texts(model: AttentionModel, pair: tuple[Example, Example], length: int) -> Pairs:
-    """The maps of two different texts truncated to equal length; stacks with other lengths are left out."""
+    """The maps of two different texts truncated to equal length, by site; empty if the texts are equal then.
+
+    Stacks in which the lengths still differ are left out.
+    """
     sequences = list(Encoder(model, max_length=length).encode(list(pair), 0))
     if len(sequences) < 2 or sequences[0].source.ids == sequences[1].source.ids:
         return {}
@@ -128,6 +136,7 @@ def _between_texts(model: AttentionModel, pair: tuple[Example, Example], length:
 
 
 def _maps(model: AttentionModel, batch: Batch) -> Maps:
+    """The maps of all sites for each sequence of a batch."""
     maps: Maps = {}
 
     def keep(attention: Attention) -> None:
@@ -150,7 +159,7 @@ def map_similarity(left: Tensor, right: Tensor) -> Tensor:
 
 
 class _Sums:
-    """Cosine and divergence per head, and per layer (the mean of its heads in each text)."""
+    """Sums over texts of cosine and divergence, by head and by layer (mean over its heads)."""
 
     def __init__(self) -> None:
         self.heads: dict[Site, Moments] = {}

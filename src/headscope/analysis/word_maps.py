@@ -1,4 +1,4 @@
-"""Attention between the words of sentences, of the model and of a random-weight control with its embeddings."""
+"""Attention between the words of sentences, in a model or in a random-weight control that keeps its embeddings."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from headscope.model.word_attention import Pool, word_attention
 
 
 def reading_heads(model: AttentionModel) -> list[Head]:
-    """The heads of the stack that reads the sentence."""
+    """The heads of the stack that reads a sentence: the encoder, or the decoder of a model without an encoder."""
     stacks = [head.stack for head in model.heads]
     stack = "encoder" if "encoder" in stacks else "decoder"
     return [head for head in model.heads if head.stack == stack]
 
 
 class WordMaps:
-    """The maps of a batch, computed by a pass of the model and cached in float16 up to `memory` bytes.
+    """A function that returns the maps of a batch. It runs the model, and caches maps up to `memory` bytes.
 
-    They are always rounded to float16, so that caching does not change results.
+    Maps are rounded to float16 whether they are cached or not, so that caching does not change results.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class WordMaps:
 
 
 def _with_special(tokens: Tokens) -> Tokens:
-    """The classification token as word 0, the separator as word 1, and all words after them."""
+    """The tokens with new word numbers: 0 for the classification token, 1 for the separator, SPECIAL + i for word i."""
     assert tokens.words is not None
     words = torch.where(tokens.words >= 0, tokens.words + SPECIAL, -1)
     words = words.masked_fill(tokens.classification, 0).masked_fill(tokens.separator, 1)
@@ -92,7 +92,7 @@ def control_with_embeddings(model: AttentionModel, seed: int) -> AttentionModel:
     own = dict(model.model.named_modules())
     with torch.no_grad():
         for name, module in control.model.named_modules():
-            # Relative positions are looked up inside attention and stay random.
+            # Embeddings of relative positions are part of attention and stay random.
             if isinstance(module, nn.Embedding) and "rel" not in name:
                 module.weight.copy_(own[name].weight)
     return control

@@ -1,1 +1,1 @@
-"""What is trained besides weights: gates on heads, attention masks."""
+"""Learned gates on heads and learned attention masks."""

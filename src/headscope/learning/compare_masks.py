@@ -1,4 +1,9 @@
-"""The cost of masks on a task: applied to the model, after a repair, and trained under the mask from the start."""
+"""Compare masks on a task, in three modes.
+
+straight    the mask is applied to the model
+repaired    the model is trained for some epochs under the mask
+from start  another model, e.g. a pre-trained one, is trained on the task under the mask
+"""
 
 from __future__ import annotations
 
@@ -42,12 +47,12 @@ JUDGED = "judged.npz"
 
 @dataclass(frozen=True)
 class Case:
-    """One model under one mask. seed: that of the training and of randomly drawn masks."""
+    """One model under one mask. seed: random seed of the training and of the mask, if it is random."""
 
     mode: str
     mask: str
     seed: int
-    number: int  # a mask's name may not be a valid name of a directory
+    number: int  # number of the mask: its name may not be a valid name of a directory
 
     @property
     def name(self) -> str:
@@ -55,7 +60,7 @@ class Case:
 
     @property
     def seeded_mask(self) -> str:
-        """The mask with its seed: a randomly drawn one differs between seeds."""
+        """The name of the mask with the seed, if the mask is random."""
         return add_seed(self.mask, self.seed)
 
 
@@ -69,7 +74,8 @@ def compare_masks(
 ) -> Study:
     """Evaluate a model under each mask.
 
-    Every change is relative to the same training without a mask, with the same seed, on the same examples.
+    Every change is relative to a model without a mask, trained in the same way, with the same seed and on the same
+    examples.
     """
     for name in config.masks:
         read_mask(name)  # raises errors before a model is loaded
@@ -92,13 +98,13 @@ class _ComparisonRuns(LearningRuns[CompareMasksConfig]):
         return self.config.trains
 
     def cases(self) -> list[Case]:
-        """All cases; in every mode the intact model is first, since the others are compared with it."""
+        """All cases. In every mode, the model without a mask comes first, since the others are compared with it."""
         config = self.config
         names = [INTACT, *(name for name in config.masks if name != INTACT)]
         is_used = dict(zip(MODES, (True, config.repair > 0, config.start is not None), strict=True))
 
         def is_repeated(case: Case) -> bool:
-            # Nothing is trained: every seed is the same, unless the mask is drawn.
+            # Without training, all seeds give the same result, unless the mask is random.
             is_first = case.seed == config.seeds[0]
             return case.mode == "straight" and not is_first and case.seeded_mask == case.mask
 
@@ -112,7 +118,7 @@ class _ComparisonRuns(LearningRuns[CompareMasksConfig]):
         return [case for case in cases if not is_repeated(case)]
 
     def train(self, target: Case, folder: Path) -> RunResult:
-        """Train one model under one mask, if the mode requires it, and evaluate it on the split to report on."""
+        """Train one model under one mask, if the mode requires it, and evaluate it on the report split."""
         is_new = target.mode == "from start"
         model = self._open_start(target.seed) if is_new else self.open_to_train(target.seed)
         if target.mask != INTACT:
@@ -134,7 +140,7 @@ class _ComparisonRuns(LearningRuns[CompareMasksConfig]):
         return {}
 
     def _open_start(self, seed: int) -> AttentionModel:
-        """The model that is trained under masks from the start."""
+        """The model `config.start`, to be trained under a mask from the start."""
         assert self.config.start is not None
         torch.manual_seed(seed)  # determines new weights
         return self.reload(self.config.start, self.whole.reading, self.labels)
@@ -169,16 +175,19 @@ def forbidden_share(
     sites: Sequence[Site],
     special: frozenset[int] = frozenset(),
 ) -> float:
-    """The share of all attention within these texts that a mask forbids; in a decoder, without later positions.
+    """The share of pairs of positions within these texts that a mask forbids.
 
-    special  tokens that attend to and are attended by all, whatever the mask
+    In a decoder, later positions do not count: they are forbidden anyway.
+
+    special  ids of tokens that the mask does not concern: they attend to all tokens, and all tokens attend to them
     """
-    own = [site for site in sites if site.stack in ("encoder", "decoder")]
-    if mask.per == "model":  # the same at every site of a stack: the first one is enough
-        stacks = dict.fromkeys(site.stack for site in own)
-        own = [next(site for site in own if site.stack == stack) for stack in stacks]
-    open_ = total = 0.0
-    for site in own:
+    masked = [site for site in sites if site.stack in ("encoder", "decoder")]
+    # If the mask is the same at every site of a stack, the first site is enough.
+    if mask.per == "model":
+        stacks = dict.fromkeys(site.stack for site in masked)
+        masked = [next(site for site in masked if site.stack == stack) for stack in stacks]
+    open_pairs = total = 0.0
+    for site in masked:
         is_causal = site.stack == "decoder"
         shapes = Counter(_shape(sequence, is_causal, special) for sequence in sequences)
         for (size, positions), count in shapes.items():
@@ -186,9 +195,9 @@ def forbidden_share(
             allowed[:, list(positions)] = True
             allowed[:, :, list(positions)] = True
             allowed = resolve_mask(allowed, is_causal=is_causal)
-            open_ += count * float(allowed.double().mean(dim=0).sum())
+            open_pairs += count * float(allowed.double().mean(dim=0).sum())
             total += count * (size * (size + 1) / 2 if is_causal else size**2)
-    return 1.0 - open_ / total
+    return 1.0 - open_pairs / total
 
 
 def _shape(
@@ -200,14 +209,17 @@ def _shape(
 
 
 def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
-    """One row per mode and mask: means over seeds; the paired interval of one seed, Student's of several."""
+    """The table `mask_table`: a row per mode and mask, with means over seeds.
+
+    The interval is Student's over seeds; with a single seed, it is the paired interval over examples.
+    """
     rows = []
     means = ["sparsity", "metric", "metric_change", "loss", "loss_change"]
-    for (mode, mask), part in table.groupby(["mode", "mask"], sort=False):
-        count = part["seed"].nunique()
-        low, high = float(part["change_low"].iloc[0]), float(part["change_high"].iloc[0])
+    for (mode, mask), group in table.groupby(["mode", "mask"], sort=False):
+        count = group["seed"].nunique()
+        low, high = float(group["change_low"].iloc[0]), float(group["change_high"].iloc[0])
         if count > 1:
-            low, high = students_interval(part["metric_change"].to_numpy())
+            low, high = students_interval(group["metric_change"].to_numpy())
         row = {"mode": mode, "mask": mask, "seeds": count, "change_low": low, "change_high": high}
-        rows.append(row | {name: part[name].mean() for name in means})
+        rows.append(row | {name: group[name].mean() for name in means})
     return TABLES["mask_table"].frame(rows)[list(TABLES["mask_table"].columns)]

@@ -1,4 +1,4 @@
-"""Learn which heads to keep: a hard-concrete gate on every head, trained with the weights or alone."""
+"""Learn which heads to keep: a hard-concrete gate on every head, trained together with the weights or alone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from headscope.training.learnable_edit import short_training_note
 from headscope.training.loop import Step
 from headscope.training.resumable import BEST, Resumable, save_atomically
 
-MOMENTS = 100  # number of steps at which the gates are recorded
+MOMENTS = 100  # approximate number of steps at which the gates are recorded
 PLAN = "plan.json"
 SMALLER = "Take a smaller penalty, or `keep=N`"
 
@@ -54,14 +54,15 @@ def gate(
 ) -> Study:
     """Train gates for each target.
 
-    Each target leaves a directory in `run.out` with a plan and, unless the weights were frozen, the trained model that
-    the plan is of. A penalty that closes every head is stopped and has no row; its best epoch is kept.
+    Each target has a directory in `run.out`. It holds a plan and, unless the weights were frozen, the trained model
+    that the plan is for. If a penalty closes every head, its training is stopped and has no row; the plan and the
+    model of its best epoch are kept.
     """
     return _GateRuns(model, config, data, reading, run).make_study(config.targets, write)
 
 
 class _AllClosed(HeadscopeError):
-    """No head is open any more."""
+    """A penalty has closed all heads."""
 
     def __init__(self, target: GateTarget, step: Step) -> None:
         self.step = step.number
@@ -86,7 +87,7 @@ class _GateRuns(LearningRuns[GateConfig]):
 
     def gates(self, model: AttentionModel, target: GateTarget) -> Gates:
         """New gates for a target."""
-        # Frozen weights are not trained after the gates have settled: gates settle with the last step.
+        # If weights are frozen, nothing is left to train after the gates have settled. So they settle at the last step.
         settle = 1.0 if self.config.freeze_weights else self.config.settle
         penalty, keep, rate = target.penalty, target.keep, self.config.gate_rate
         return Gates(model, penalty=penalty, keep=keep, rate=rate, settle=settle)
@@ -121,6 +122,7 @@ class _GateRuns(LearningRuns[GateConfig]):
         return {"history": history, "row": row, "gates": by_head, "note": note}
 
     def _train_steps(self, run: Resumable, gates: Gates, target: GateTarget) -> None:
+        """Train to the end; records the gates at some steps, and evaluates the model after every epoch."""
         trace = run.history.setdefault("trace", [])
         epochs = run.history.setdefault("epochs", [])
         every = max(1, run.training.total // MOMENTS)
@@ -135,7 +137,9 @@ class _GateRuns(LearningRuns[GateConfig]):
             if step.ends_epoch:
                 gates.draw(run.training.progress)
                 _check_open(gates, target, step)
-                if target.keep is not None:  # without noise all may be closed
+                # With `keep`, the open share is right with noise; without noise all gates may be closed. So the model
+                # is evaluated with the binary gates.
+                if target.keep is not None:
                     gates.values = gates.binarize()
                 open_heads = sum(
                     value > 0 for value in gates.by_head(gates.values.tolist()).values()
@@ -143,8 +147,8 @@ class _GateRuns(LearningRuns[GateConfig]):
                 heads = int(sum(gates.by_head(gates.binarize().tolist()).values()))
                 epoch = evaluate_epoch(run.training.model, self.task, self.select_on, step)
                 epochs.append({**epoch, "heads": heads})
-                is_kept = target.keep is None and heads > 0
-                if is_kept and is_best([epoch for epoch in epochs if epoch["heads"]]):
+                has_heads = target.keep is None and heads > 0
+                if has_heads and is_best([epoch for epoch in epochs if epoch["heads"]]):
                     self._save_best(run, gates)
                 run.save()
                 self.log_epoch(target.name, epochs[-1], f"{open_heads} heads open")
@@ -159,7 +163,7 @@ class _GateRuns(LearningRuns[GateConfig]):
     def _restore_best(
         self, target: GateTarget, error: _AllClosed, run: Resumable, gates: Gates
     ) -> Collapse:
-        """Write the best epoch before all heads closed into the folder; returns a note for the run record."""
+        """Write the plan and the model of the best epoch before all heads closed; returns a note for the run record."""
         note: Collapse = {"what": error.what, "where": str(error.where), "step": error.step}
         if not (run.folder / BEST).exists():
             return note
@@ -170,7 +174,7 @@ class _GateRuns(LearningRuns[GateConfig]):
         return {**note, "kept_epoch": best["epoch"], "left": row["left"], "metric": row["metric"]}
 
     def check_results(self, results: RunResults, folder: Path) -> None:
-        """Refuse a run in which every penalty was too high."""
+        """Raise an error if every penalty closed all heads."""
         notes = [result["collapsed"] for result in results.values() if "collapsed" in result]
         if len(notes) < len(results):
             return
@@ -190,7 +194,8 @@ class _GateRuns(LearningRuns[GateConfig]):
         plan_of = self.whole
         if not self.config.freeze_weights:
             write_model(model, folder)
-            # A plan is of the weights as they are loaded, under their final name.
+            # The plan holds the digest of the weights and the name of the model, so load the written files for it, and
+            # name the model after its final directory.
             plan_of = self.reload(folder, model.reading)
             plan_of.name = str(self.out / folder.name)
         removed = HeadSet(
@@ -198,7 +203,7 @@ class _GateRuns(LearningRuns[GateConfig]):
         )
         cut = prune(plan_of, list(removed)) if removed else plan_of
         row = self._row(target.name, cut, str(removed))
-        # Without times, so that a plan has the same bytes whenever it is made.
+        # Without measured times, so that equal runs write the same bytes.
         left_out = (*UNTIMED, "heads", "is_front")
         timeless = {name: value for name, value in row.items() if name not in left_out}
         chosen: PruningRecord = {
@@ -210,7 +215,7 @@ class _GateRuns(LearningRuns[GateConfig]):
         return row
 
     def _row(self, name: str, cut: AttentionModel, removed: str = "") -> GateRow:
-        """A row of the table `front`. removed: the heads."""
+        """A row of the table `front`. removed: the removed heads, as text."""
         return {
             "aim": name,
             "removed": len(self.whole.heads) - len(cut.heads),
@@ -255,6 +260,6 @@ class _GateRuns(LearningRuns[GateConfig]):
 
 
 def _check_open(gates: Gates, target: GateTarget, step: Step) -> None:
-    """Raise an error if all are closed, since under a penalty they stay closed. With `keep` they open again."""
+    """Raise an error if a penalty has closed all gates, since they stay closed. With `keep` they would open again."""
     if target.keep is None and not gates.without_noise().any():
         raise _AllClosed(target, step)

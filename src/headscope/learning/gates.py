@@ -1,11 +1,12 @@
 """A learned gate on every head: hard-concrete gates (Louizos et al. 2018), applied to heads as by Voita et al. (2019).
 
-A gate is a random number between 0 and 1 that is mostly exactly 0 or exactly 1, with a gradient in between:
+A gate multiplies the output of a head. It is a random number between 0 and 1, often exactly 0 or exactly 1, with a
+gradient in between. Each gate has one parameter, log α:
 
-    s = sigmoid((log u − log(1 − u) + log α) / β),  gate = clip(s (ζ − γ) + γ, 0, 1),  u uniform
+    s = sigmoid((log u − log(1 − u) + log α) / β),  gate = clip(s (ζ − γ) + γ, 0, 1),  u uniform on (0, 1)
 
-so that P(gate ≠ 0) = sigmoid(log α − β log(−γ / ζ)), which is the penalty of a head. Without noise the gate is
-clip((ζ − γ) sigmoid(log α) + γ, 0, 1). All gates start open: at step 0 the model is unchanged.
+So P(gate ≠ 0) = sigmoid(log α − β log(−γ / ζ)). The penalty of a head is proportional to this probability. Without
+noise, the gate is clip((ζ − γ) sigmoid(log α) + γ, 0, 1). All gates start open: without noise the model is unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from headscope.model.surgery import units
 from headscope.training.learnable_edit import LearnableEdit, TargetShare, is_undertrained
 
 LOW, HIGH, BETA = -0.1, 1.1, 0.33  # γ, ζ and β of Voita's code
-START = 3.0  # initial log α; from 2.4 on a gate without noise is exactly 1
+START = 3.0  # initial log α; a gate without noise is exactly 1 if log α is at least 2.4
 EDGE = 1e-6  # smallest distance of u from 0 and 1
 
 
@@ -35,22 +36,26 @@ def open_probability(log_alpha: Tensor) -> Tensor:
 
 
 def gate_of(log_alpha: Tensor, uniform: Tensor | None = None) -> Tensor:
-    """The gate for these uniform numbers; without them, the gate without noise."""
+    """The gate for these uniform random numbers; None: the gate without noise."""
     logits = log_alpha if uniform is None else (torch.logit(uniform, EDGE) + log_alpha) / BETA
     soft = torch.sigmoid(logits)
     return (soft * (HIGH - LOW) + LOW).clamp(0.0, 1.0)
 
 
 class Gates(LearnableEdit):
-    """One gate for each unit of heads that can be cut.
+    """One gate for each unit of heads that can be pruned: a head, or heads that share weights.
 
-    penalty  penalty of an open head, in nats; or one number for each stack
-    keep     number of heads to keep, instead of a penalty: gates compete for a number of open heads that falls to it
+    penalty  penalty of an open head, in nats; or a number for each stack
+    keep     number of heads to keep, instead of a penalty. Gates compete: a common number is added to all log α, such
+             that the expected number of open heads falls to `keep` in the course of the training
+    rate     learning rate of the gates
+    settle   share of the steps after which gates are fixed at 0 or 1
+    start    log α at the first step
     """
 
-    fixed: Tensor  # [unit]: 0 or 1 once settled
+    fixed: Tensor  # [unit]: 0 or 1 once settled, -1 before
     sizes: Tensor  # [unit]: number of heads
-    prices: Tensor  # [unit]: penalty of the open unit
+    prices: Tensor  # [unit]: penalty if the unit is open
 
     def __init__(
         self,
@@ -94,6 +99,7 @@ class Gates(LearnableEdit):
                 raise HeadscopeError(what)
 
     def _check_reachable(self, keep: int, most: int) -> None:
+        """Raise an error if units cannot add up to this number of heads. most: number of heads of the model."""
         if not 1 <= keep <= most:
             raise HeadscopeError(f"`keep` must be 1 to {most}, got {keep}")
         possible = [number for number in range(1, most + 1) if _sums(self.units)[0] >> number & 1]
@@ -113,7 +119,7 @@ class Gates(LearnableEdit):
         return torch.tensor(prices, device=self.log_alpha.device)
 
     def draw(self, progress: float) -> None:
-        """New values, with noise in training mode before they are settled."""
+        """Compute new values: with noise in training mode, until they are settled."""
         if self.is_due(progress):
             chosen = self.binarize()
             competing = None if self.keep is None else chosen
@@ -131,12 +137,12 @@ class Gates(LearnableEdit):
             self.values = self.without_noise()
 
     def cost(self, progress: float) -> Tensor:
-        # Gates that compete need no penalty.
+        # With `keep`, competition closes the gates, and no penalty is needed.
         price = 0.0 if self.is_settled or self.target is not None else self.prices
         return (open_probability(self.log_alpha) * price).sum()
 
     def _open_share(self, log_alpha: Tensor) -> Tensor:
-        """The expected share of heads that are open."""
+        """The expected share of open heads."""
         return (open_probability(log_alpha) * self.sizes).sum() / self.sizes.sum()
 
     def edit(self) -> Edit:
@@ -148,7 +154,7 @@ class Gates(LearnableEdit):
             return self.fixed.clone() if self.is_settled else gate_of(self.log_alpha + self.shift)
 
     def binarize(self) -> Tensor:
-        """[unit]: 1 for open gates, else 0. With `keep`, the most open ones with that number of heads in total."""
+        """[unit]: 1 for open gates, else 0. With `keep`, gates with large log α that have `keep` heads in total."""
         if self.is_settled:
             return self.fixed.clone()
         if self.keep is None:
@@ -158,21 +164,24 @@ class Gates(LearnableEdit):
         later = _sums([self.units[unit] for unit in order])[1:]
         for unit, reachable in zip(order, later, strict=True):
             size = len(self.units[unit])
-            # Only if later units can add up to the rest.
+            # Open the unit only if later ones can add up to exactly the number of heads that is still missing.
             if size <= missing and reachable >> (missing - size) & 1:
                 is_open[unit] = 1.0
                 missing -= size
         return is_open
 
     def by_head(self, values: Sequence[float]) -> dict[Head, float]:
-        """A number for every head from one for every unit."""
+        """The value of every head, from values [unit] of the units."""
         return {
             head: value for unit, value in zip(self.units, values, strict=True) for head in unit
         }
 
 
 def _sums(units: Sequence[tuple[Head, ...]]) -> list[int]:
-    """For each index, and for the end: bit n is set if some of the units from there on have n heads in total."""
+    """The numbers of heads that units can add up to, as bit sets (subset sum).
+
+    Bit n of item i is set if some of the units from index i on have n heads in total. The last item is for no units.
+    """
     sums = [1]
     for unit in reversed(units):
         sums.append(sums[-1] | sums[-1] << len(unit))
@@ -180,7 +189,7 @@ def _sums(units: Sequence[tuple[Head, ...]]) -> list[int]:
 
 
 class GateEdit(Edit):
-    """Every head's output times its current gate; gradients flow into the gates."""
+    """Multiplies every head's output by its current gate; gradients flow into the gates."""
 
     def __init__(self, gates: Gates) -> None:
         self.gates = gates

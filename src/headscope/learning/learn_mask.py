@@ -1,4 +1,4 @@
-"""Learn which positions need to attend to which: a mask that is trained with the weights or alone."""
+"""Learn which positions need to attend to which: a mask on positions, trained together with the weights or alone."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 MASK, MAP = "mask.npz", "map.npy"
 UNDECIDED = 0.0  # initial α of a soft mask: half open
-SELDOM = 0.05  # positions that a smaller share of the texts reaches are not shown
-TEXTS = 2000  # number of texts by which positions are sorted into kinds
-# A sparsity that misses its target by more than CLOSE is noted; above the target, by more than FEW times CLOSE.
+SELDOM = 0.05  # positions are shown if at least this share of the texts is long enough to have them
+TEXTS = 2000  # about the number of texts in which pairs are counted by kind
+# A note says if the sparsity is more than CLOSE below its target, or more than FEW * CLOSE above it.
 CLOSE, FEW = 0.005, 4
 
 Map = np.ndarray[Any, Any]  # [position, position]
@@ -56,8 +56,8 @@ def learn_mask(
 ) -> Study:
     """Train a mask for each target.
 
-    Each target leaves a directory in `run.out` with mask.npz, which every `mask=` takes (unless the mask is soft), and
-    unless the weights were frozen, the model that was trained with it.
+    Each target has a directory in `run.out`. It holds mask.npz, a file for the option `mask` of other functions (unless
+    the mask is soft), and the model that was trained with the mask (unless the weights were frozen).
     """
     return _MaskRuns(model, config, data, reading, run).make_study(config.targets, write)
 
@@ -69,7 +69,7 @@ class _MaskRuns(LearningRuns[LearnMaskConfig]):
     options_of_targets = ("penalty", "sparsity", "seeds")
 
     def prepare(self) -> None:
-        self.lengths = _lengths(self.train_on)  # of all training texts, in tokens
+        self.lengths = _lengths(self.train_on)
         splits = self.select_on, self.report_on
         self.longest = max(
             self.lengths + [length for split in splits for length in _lengths(split)]
@@ -83,7 +83,7 @@ class _MaskRuns(LearningRuns[LearnMaskConfig]):
         return LearnedMask(model, self.lengths, config, target, longest=self.longest, start=start)
 
     def train(self, target: MaskTarget, folder: Path) -> RunResult:
-        """Train for one target; writes mask, map and model into the folder."""
+        """Train for one target; writes the mask, its map and the model into the folder."""
         model = self.open_to_train(target.seed)
         mask, frozen = self.mask(model, target), self.config.freeze_weights
         settings = replace(self.settings, seed=target.seed)
@@ -143,7 +143,7 @@ class _MaskRuns(LearningRuns[LearnMaskConfig]):
                 self.log_epoch(target.name, epochs[-1], f"{100 * share:.1f} % open")
 
     def _check_file(self, folder: Path, model: AttentionModel, loss: float) -> None:
-        """Self-check: the model gives the same loss under the mask file."""
+        """Self-check: under the mask file, the model must have the loss that it had with the learned mask."""
         with model.edited(Masked(str(folder / MASK))):
             after = self.judge_changes(model)["loss"]
         if abs(after - loss) > 1e-4:
@@ -157,7 +157,7 @@ class _MaskRuns(LearningRuns[LearnMaskConfig]):
         learned = {
             "options": {"is_soft": self.config.soft, "frozen": self.config.freeze_weights},
             "intact": self.judge_changes(self.whole),
-            # The last position that enough texts have; values of later ones rest on few texts.
+            # The length that enough texts reach: values at later positions come from few texts.
             "reached": lengths[math.ceil(SELDOM * len(lengths)) - 1],
             "closed": [name for name, result in results.items() if result["closed"]],
             **describe_trainings(results),
@@ -174,13 +174,13 @@ class _MaskRuns(LearningRuns[LearnMaskConfig]):
         return Study(to_frame(self._rows(results)), means, record, tables)
 
     def _positions_table(self, maps: Mapping[str, list[Map]]) -> pd.DataFrame:
-        """The open share of attention of each kind of positions: mean and Student's interval over seeds."""
+        """The table `positions`: open share of each kind of pairs, mean and Student's interval over seeds."""
         sequences = self.train_on.sequences[:: max(1, len(self.train_on.sequences) // TEXTS)]
         texts = [list(sequence.source.ids) for sequence in sequences]
         special = self.whole.marks.special
         counts = count_pairs_by_kind(texts, special, self.longest)
         always_open = None
-        if self.config.structured:  # which leaves the ends of texts open
+        if self.config.structured:  # the first and last positions of texts are always open
             always_open = count_pairs_by_kind(texts, special, self.longest, at_ends=True)
             if self.config.without_diagonal:
                 always_open[KINDS.index("diagonal")] = 0.0
@@ -196,7 +196,7 @@ class _MaskRuns(LearningRuns[LearnMaskConfig]):
         return TABLES["positions"].frame(rows)
 
     def _rows(self, results: RunResults) -> list[Row]:
-        """For each head the share of attention in the training texts that its mask leaves open."""
+        """Rows of heads.csv: the share of attention in the training texts that each head's mask leaves open."""
         count = len(self.train_on.sequences)
         return [
             Row.without_interval(
@@ -210,7 +210,7 @@ class _MaskRuns(LearningRuns[LearnMaskConfig]):
 
 
 def _notes(mask: LearnedMask, target: MaskTarget, row: MaskRow, total: int) -> list[str]:
-    """Notes on a training that was too short or missed its sparsity. total: number of steps."""
+    """Notes for the user if the training was too short or missed its sparsity. total: number of training steps."""
     notes = []
     if bool(mask.undertrained):
         steps = total if mask.is_soft else mask.settling_step(total)
@@ -225,18 +225,19 @@ def _notes(mask: LearnedMask, target: MaskTarget, row: MaskRow, total: int) -> l
 
 
 def _mean_map(folder: Path) -> Map:
-    """[position, position], mean over groups: the share of masks that leave a pair open; sigmoid(α) of soft masks."""
+    """[position, position], mean over groups: 1 if the mask leaves a pair open, else 0; for soft masks sigmoid(α)."""
     soft: Map = np.load(folder / MAP).astype(np.float64)
     if not (folder / MASK).exists():
         return np.asarray(soft.mean(axis=0))
     positions = read_positions(folder / MASK)
     masks = []
-    for row in positions.allowed:
-        group = replace(positions, groups=("all",), per="model", allowed=row[None])
+    for allowed in positions.allowed:
+        group = replace(positions, groups=("all",), per="model", allowed=allowed[None])
         masks.append(group.mask("").at(soft.shape[1])[0].numpy())
     return np.asarray(np.stack(masks).mean(axis=0, dtype=np.float64))
 
 
 def _lengths(examples: Prepared) -> list[int]:
+    """Numbers of tokens of all texts; an encoder-decoder has two texts per sequence."""
     sides = [side for sequence in examples.sequences for side in (sequence.source, sequence.target)]
     return [len(side.ids) for side in sides if side is not None]

@@ -1,13 +1,19 @@
 """A learned mask on positions: SparseBERT's differentiable attention mask (Shi et al. 2021).
 
-Every pair of positions has a number α, the same in both directions, and M = sigmoid((α + logit u) / τ) with u uniform:
-the lower τ, the nearer to 0 or 1, and P(M > 1/2) = sigmoid(α) at any τ. It acts on scores s in one of three forms:
+Every pair of positions has a logit α, the same in both directions. In training, the mask value of a pair is random:
+M = sigmoid((α + logit u) / τ), where u is uniform on (0, 1). A lower temperature τ brings M nearer to 0 or 1;
+P(M > 1/2) = sigmoid(α) at every τ. The mask acts on attention scores s in one of three forms:
 
-    renormalised     softmax(s + log M): rows are divided by their sum after masking
-    additive         softmax(s - 10,000 (1 - M)), as in the paper; 0 and 1 act as above, but M = 0.99 forbids already
-    multiplicative   softmax(s) M: rows no longer sum to 1
+    renormalised     softmax(s + log M): rows are divided by their sums after masking
+    additive         softmax(s - 10,000 (1 - M)), as in the paper. M = 0 and M = 1 act as above, but M = 0.99 already
+                     forbids a pair
+    multiplicative   softmax(s) M: rows do not sum to 1
 
-Once the mask is settled, M is 0 or 1, and 0 is forbidden before the softmax, whatever the form.
+The mask settles during training: from then on M is fixed at 0 or 1. A pair with M = 0 is then excluded from the
+softmax, whatever the form.
+
+An entry is one number of α. It belongs to a pair of positions, or, in a structured mask, to all pairs at one distance.
+A group is a set of heads with the same mask: the model, a layer or a head.
 """
 
 from __future__ import annotations
@@ -29,7 +35,7 @@ from headscope.model.edits import Edit
 from headscope.model.tokens import Layout
 from headscope.training.learnable_edit import LearnableEdit, TargetShare, is_undertrained
 
-START = 3.0  # initial α; if all are equal, softmax(s + log M) is the model without a mask
+START = 3.0  # initial α: nearly open. Equal values of M change nothing in the form `renormalised`
 WARM, COLD = 1.0, 0.1  # τ at the first step, and when the mask settles
 FAR = 10_000.0  # constant of the additive form
 EDGE = 1e-6  # smallest distance of u from 0 and 1
@@ -39,17 +45,20 @@ Shape = tuple[int, int, int, int]  # sequences, heads, queries, keys
 class LearnedMask(LearnableEdit):
     """A mask for texts of these lengths.
 
-    config      kind of mask: soft, structured, without_diagonal, per, form, mask_rate, settle
-    target      its penalty (in nats, of a fully open mask; proportional to the open share), or its sparsity (reached by
-                competition); by default the config's only one
-    longest     length of the longest text that it will be applied to, if that is more
-    start       α at the first step
+    lengths  number of tokens of every training text
+    config   options of the mask: soft, structured, without_diagonal, per, form, mask_rate, settle
+    target   a penalty or a sparsity; by default the first target of the config. The penalty is in nats for a fully open
+             mask, and proportional to the open share. A sparsity is reached by competition: a common number is added
+             to all α such that the open share is right
+    longest  length of the longest text that the mask will be applied to, if it is longer than the training texts
+    start    α at the first step
     """
 
     entry: Tensor  # [position, position]: the index of the pair in α
-    free: Tensor  # [entry]: its share of attention
-    fixed: Tensor  # [group, entry]: 0 or 1 once settled
-    is_closed: Tensor  # whether it was settled with all α closed
+    # [entry]: the share of all attention in the training texts that the entry controls
+    free: Tensor
+    fixed: Tensor  # [group, entry]: 0 or 1 once settled, -1 before
+    is_closed: Tensor  # whether a penalty had closed all entries when the mask settled
 
     def __init__(
         self,
@@ -66,7 +75,7 @@ class LearnedMask(LearnableEdit):
         self.penalty, self.sparsity = target.penalty, target.sparsity
         self.is_soft, self.per, self.form = config.soft, config.per, config.form
         self.structured, self.diagonal = config.structured, not config.without_diagonal
-        # Frozen weights are not trained after the mask has settled: it settles with the last step.
+        # If weights are frozen, nothing is left to train after the mask has settled. So it settles with the last step.
         self.rate, self.settle = config.mask_rate, 1.0 if config.freeze_weights else config.settle
         counts = Counter(lengths)
         self.length = max([*counts, longest or 0])
@@ -93,6 +102,7 @@ class LearnedMask(LearnableEdit):
         self.is_hard = False
 
     def _check_reachable(self, sparsity: float) -> None:
+        """Raise an error if the entries that can be closed do not allow this sparsity."""
         most = 1.0 - self.always_open_share
         least = most - float(self.free.sum())
         if sparsity > most:
@@ -106,7 +116,10 @@ class LearnedMask(LearnableEdit):
         raise HeadscopeError(f"`sparsity` must be {limit} ({why}), got {sparsity:g}")
 
     def draw(self, progress: float) -> None:
-        """New noise at a lower temperature; hard (0 or 1) once settled, and whenever the model is evaluated."""
+        """Compute new values, in training mode with noise. In evaluation mode, and once settled, the mask is 0 or 1.
+
+        A soft mask has no noise and never settles.
+        """
         if self.is_soft:
             self.logits = self.alpha
             if progress >= 1:
@@ -130,18 +143,19 @@ class LearnedMask(LearnableEdit):
         self.logits = (self.competing(progress) + noise) / self.temperature
 
     def _is_undertrained(self, chosen: Tensor | None) -> bool:
-        """Whether α of the pairs that occur in the texts hardly moved."""
+        """Whether α of the entries that occur in the texts hardly moved. chosen: the binary mask, for a sparsity."""
         occur = self.free > 0
         is_open = None if chosen is None else chosen[:, occur]
         return is_undertrained(self.alpha.detach()[:, occur], self.start, is_open)
 
     def competing(self, progress: float) -> Tensor:
-        """α; with a `sparsity` shifted such that the open share is at its target for this progress."""
+        """α; for a sparsity target, shifted such that the open share is right for this progress."""
         if self.target is None:
             return self.alpha
         return self.alpha + self.target.shift(self.alpha, self._expected_share, progress)
 
     def _expected_share(self, alpha: Tensor) -> Tensor:
+        """The expected open share of a mask that is drawn from α."""
         return self.open_share(torch.sigmoid(alpha))
 
     def cost(self, progress: float) -> Tensor:
@@ -151,7 +165,7 @@ class LearnedMask(LearnableEdit):
         return LearnedMaskEdit(self)
 
     def open_share(self, values: Tensor) -> Tensor:
-        """The share of all attention in texts of these lengths that is open by these values [group, entry]."""
+        """The open share of all attention in the training texts, mean over groups. values: [group, entry], 0 to 1."""
         return self.open_shares(values).mean()
 
     def open_shares(self, values: Tensor) -> Tensor:
@@ -159,21 +173,24 @@ class LearnedMask(LearnableEdit):
         return self.always_open_share + (values * self.free).sum(dim=1)
 
     def binarize(self) -> Tensor:
-        """[group, entry]: 1 for open entries, else 0. With `sparsity`, the most open ones that fit."""
+        """[group, entry]: 1 for open entries, else 0. For a sparsity target, those with the largest α that fit."""
         if self.is_settled:
             return self.fixed.clone()
         alpha = self.alpha.detach()
         chosen = (alpha > 0).float() if self.sparsity is None else self._largest_that_fit(alpha)
         if not self.structured:
             return torch.maximum(chosen, self._best_of_rows(alpha))
-        # Distances that occur only at always open ends were not trained.
+        # These distances occur only in pairs with a first or last position, which are always open: not trained.
         chosen[:, self.free == 0] = 0.0
         return chosen
 
     def _largest_that_fit(self, alpha: Tensor) -> Tensor:
-        """1 for the most open entries until the open share is used up; the best entry of every row comes first."""
+        """[group, entry]: 1 for the entries with the largest α, as long as they fit into the open share.
+
+        Unless the mask is structured, the best entry of every position comes first, since every position needs a key.
+        """
         assert self.sparsity is not None
-        # In shares of attention, over all groups; 1e-6 allows for rounding in the sums
+        # The open share that is available, added up over groups; 1e-6 allows for rounding in the sums
         available = (1.0 - self.sparsity - self.always_open_share) * len(alpha) + 1e-6
         ranked = alpha
         if not self.structured:
@@ -181,7 +198,7 @@ class LearnedMask(LearnableEdit):
         order = torch.argsort(ranked.flatten(), descending=True, stable=True)
         sizes = self.free.expand_as(alpha).flatten()[order].double()
         fits = sizes.cumsum(0) <= available
-        # Few and large entries: after one that does not fit there may be some that do
+        # A structured mask has few and large entries: after one that does not fit, smaller ones may.
         if self.structured:
             available -= float(sizes[fits].sum())
             for i in (~fits).nonzero()[:, 0].tolist():
@@ -192,7 +209,7 @@ class LearnedMask(LearnableEdit):
         return chosen.view_as(alpha)
 
     def _best_of_rows(self, alpha: Tensor) -> Tensor:
-        """[group, entry]: 1 at the most open key of every position, since every position needs one."""
+        """[group, entry]: 1 for the pair of every position and its key with the largest α, since each needs one key."""
         values = alpha[:, self.entry].clone()  # [group, query, key]
         if not self.diagonal and self.length > 1:
             values.diagonal(dim1=1, dim2=2).fill_(-math.inf)
@@ -201,9 +218,9 @@ class LearnedMask(LearnableEdit):
         return torch.zeros_like(alpha).scatter_(1, best, 1.0)
 
     def map(self) -> Tensor:
-        """[group, position, position] of the longest text: sigmoid(α), how open each pair is.
+        """[group, position, position] for the longest text: sigmoid(α), the probability that a pair is open.
 
-        Pairs that are never open are 0; the first and last position of a structured mask are 1.
+        Pairs that are never open are 0; pairs with the first or last position are 1 in a structured mask.
         """
         with torch.no_grad():
             values = torch.sigmoid(self.competing(1.0))[:, self.entry]
@@ -221,12 +238,12 @@ class LearnedMask(LearnableEdit):
         return MaskPositions(self.groups, self.per, self.structured, self.diagonal, allowed)
 
 
-# The value of each entry, and the values of always open and never open pairs.
+# The value of each entry [group, entry], the value of always open pairs, and the value of never open pairs
 Values = tuple[Tensor, float | bool, float | bool]
 
 
 class LearnedMaskEdit(Edit):
-    """Attention under the current mask; gradients flow into it."""
+    """Attention under the current mask; gradients flow into the mask's α."""
 
     def __init__(self, learned: LearnedMask) -> None:
         self.learned = learned
@@ -272,7 +289,7 @@ class LearnedMaskEdit(Edit):
     def _at_positions(
         self, site: Site, shape: Shape, values_of: Callable[[Tensor], Values]
     ) -> Tensor:
-        """[sequence or 1, head or 1, query, key]: the entries' values at the positions of a batch."""
+        """[sequence or 1, head or 1, query, key]: the values of a batch's pairs. values_of: from logits to values."""
         rows = tuple(self._rows[site])
         key = (site.stack, rows, shape)
         if key in self._cache:
@@ -283,30 +300,31 @@ class LearnedMaskEdit(Edit):
                 f"texts must have at most {learned.length} positions under this mask, got {keys}"
             )
         position = self._positions(site, shape)
-        own, always, never = values_of(learned.logits[list(rows)])  # own: [group, entry]
+        by_entry, always, never = values_of(learned.logits[list(rows)])  # by_entry: [group, entry]
         if learned.structured:
             distance = (position[:, :, None] - position[:, None, :]).abs()
-            # own[:, …] is [group, sequence, query, key]; the mask has sequences first
-            full = own[:, distance.clamp(0, learned.length - 1)].transpose(0, 1)
+            # by_entry[:, …] is [group, sequence, query, key]; the mask has sequences first
+            full = by_entry[:, distance.clamp(0, learned.length - 1)].transpose(0, 1)
             full = torch.where((distance >= learned.length)[:, None], never, full)
             last = position.max(dim=1, keepdim=True).values
             ends = (position == 0) | (position == last)
             full = torch.where(ends[:, None, :, None] | ends[:, None, None, :], always, full)
         elif len(position) == 1:  # all sequences have the same positions
-            full = own[:, learned.entry[:keys, :keys]][None]
+            full = by_entry[:, learned.entry[:keys, :keys]][None]
         else:
             real = position.clamp_min(0)
-            full = own[:, learned.entry[real[:, :, None], real[:, None, :]]].transpose(0, 1)
+            full = by_entry[:, learned.entry[real[:, :, None], real[:, None, :]]].transpose(0, 1)
         if not learned.diagonal:
             full = torch.where(torch.eye(keys, dtype=torch.bool, device=full.device), never, full)
-        # With a cache of keys the queries are the last positions
+        # With a key-value cache, the queries are only the last positions.
         self._cache[key] = full[:, :, -shape[2] :]
         return self._cache[key]
 
     def _positions(self, site: Site, shape: Shape) -> Tensor:
-        """[sequence or 1, key]: each token's position among the tokens that are not padding.
+        """[sequence or 1, key]: each token's position, not counting padding.
 
-        For an unstructured mask one row is enough if padding is on the right, since it is hidden anyway.
+        One row for all sequences is enough if they have the same positions. For an unstructured mask, padding on the
+        right does not matter, since the model hides it anyway.
         """
         device = self.learned.alpha.device
         plain = torch.arange(shape[3], device=device)[None]
@@ -323,16 +341,20 @@ class LearnedMaskEdit(Edit):
 def _count_entries(
     lengths: Counter[int], length: int, *, structured: bool, diagonal: bool
 ) -> tuple[Tensor, Tensor, float, float]:
-    """The index in α of each pair of positions; how often each entry occurs in these texts; always open pairs; all."""
+    """Counts of pairs of positions in texts, by entry. lengths: number of texts of each length.
+
+    Returns [position, position], the entry of each pair; [entry], the number of its pairs in all texts; the number of
+    pairs that are always open; and the number of all pairs.
+    """
     row, column = torch.meshgrid(torch.arange(length), torch.arange(length), indexing="ij")
     low, high = torch.minimum(row, column), torch.maximum(row, column)
-    # Distances; or the lower triangle, row by row.
+    # Entries are distances, or the cells of the lower triangle, row by row.
     entry = high - low if structured else high * (high + 1) // 2 + low
     free = torch.zeros(length if structured else length * (length + 1) // 2, dtype=torch.float64)
     always_open = 0.0
     for size, count in lengths.items():
         is_free = torch.ones(size, size, dtype=torch.bool)
-        if structured:  # the first and last position are open
+        if structured:  # the first and last position are always open
             is_free[[0, -1]] = False
             is_free[:, [0, -1]] = False
             always_open += count * float((~is_free).sum())

@@ -1,4 +1,4 @@
-"""Base class of `gate`, `learn_mask` and `compare_masks`: three splits, the intact model, one training per target."""
+"""Base class of `gate`, `learn_mask` and `compare_masks`: one training per target, and a study of all of them."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ from headscope.training.resumable import (
 )
 
 RESULT, HEADER = "result.json", "header.json"
-# packages that determine the numbers
+# packages whose code determines the results
 CODE = ("model", "data", "tasks", "masks", "training", "ablation", "pruning", "learning")
 StudyWriter = Callable[[Study, Path], None]  # writes figures and page of a study into a directory
 C = TypeVar("C", bound=TrainingConfig)
 
 
 class TrainingTarget(Protocol):
-    """The target of one training; its name is that of its directory."""
+    """The target of one training. Its name is also the name of the training's directory."""
 
     @property
     def name(self) -> str: ...
@@ -77,10 +77,13 @@ def write_nothing(study: Study, folder: Path) -> None:
 
 
 class LearningRuns(ABC, Generic[C]):
-    """The examples and the intact model, and one training after another.
+    """Trains a model for several targets, one after another.
 
-    can_reduce_rate   whether a run whose loss became NaN may be resumed with a smaller learning rate
-    options_of_targets  options that define the trainings, or only how results are shown: a resumed run may have others
+    whole                          the intact model: before training
+    train_on, select_on, report_on  the examples of the three splits
+    can_reduce_rate                whether a run whose loss became NaN may be resumed with a smaller learning rate
+    options_of_targets             options that may differ in a resumed run: they say only which trainings there are, or
+                                   how results are shown
     """
 
     can_reduce_rate: ClassVar[bool] = False
@@ -129,7 +132,7 @@ class LearningRuns(ABC, Generic[C]):
         self.prepare()
 
     def prepare(self) -> None:
-        """What a kind of training needs in addition; errors are raised before anything is trained."""
+        """Prepare what the subclass needs, and check its options: errors are raised before anything is trained."""
 
     @property
     def trains(self) -> bool:
@@ -142,10 +145,10 @@ class LearningRuns(ABC, Generic[C]):
 
     @abstractmethod
     def study(self, results: RunResults, folder: Path) -> Study:
-        """The study of all trainings, whose files are in directories of `folder`."""
+        """The study of all trainings. folder: holds a directory with the files of each training."""
 
     def check_results(self, results: RunResults, folder: Path) -> None:
-        """Raise an error for results that make no study; `folder` is kept as it is."""
+        """Raise an error if no study can be made of the results; their files stay in the folder."""
 
     def _check_model(self) -> None:
         if not isinstance(self.model, AttentionModel):
@@ -161,28 +164,28 @@ class LearningRuns(ABC, Generic[C]):
             )
 
     def _open(self, seed: int, run: Run) -> AttentionModel:
-        """The model before training; a model that was passed in is not copied."""
+        """The model before training. A model object that the user passed in is returned itself, not a copy."""
         torch.manual_seed(seed)  # determines new weights
-        reading = replace(self.reading, open_special=False)  # an option of masks, not of loading
+        reading = replace(self.reading, open_special=False)  # concerns masks, not loading
         kind, labels = self.task.model_class, self.labels
         if self.scratch is None:
             return open_model(self.model, reading, run, model_class=kind, labels=labels)
         assert not isinstance(self.model, AttentionModel)
         source = read_source(self.model, run.revision, run.log)
         model = build_model(Architecture(source, kind, self.scratch, labels), self.texts, run)
-        model.untrained = ()  # new parameters are about to be trained
+        model.untrained = ()  # no warning about new parameters: they will be trained
         model.reading = model.reading.override(reading.pooling, reading.prompt)
         return model
 
     def open_to_train(self, seed: int) -> AttentionModel:
-        """The model with weights of its own, to be trained."""
+        """A new copy of the model before training, which may be changed."""
         model = self._open(seed, replace(self.run, log=no_log))
         return model.copy() if model is self.model else model
 
     def reload(
         self, source: str | Path, reading: TextReading, labels: Sequence[str] = ()
     ) -> AttentionModel:
-        """Another model for the same task, on the device and in the precision of this one."""
+        """Load another model for the same task, on the same device and in the same precision."""
         return load(
             source,
             model_class=self.task.model_class,
@@ -202,7 +205,11 @@ class LearningRuns(ABC, Generic[C]):
         learned: LearnableEdit | None = None,
         frozen: bool = False,
     ) -> Resumable:
-        """A training of the model, restored from its folder. identity: what distinguishes it from the run's others."""
+        """A training of the model, restored from its folder if it was started before.
+
+        identity  what distinguishes this training from the others of the run, for the check of a resumed run
+        learned   gates or a mask to train; with `frozen` without the weights
+        """
         inputs = model, self.task, self.train_on, settings or self.settings
         training = Training(*inputs, learned=learned, frozen=frozen)
         header = {**self.header, **identity}
@@ -212,11 +219,11 @@ class LearningRuns(ABC, Generic[C]):
 
     @cached_property
     def before(self) -> Judged:
-        """The intact model on the split to report on."""
+        """Losses and scores of the intact model on the report split."""
         return evaluate(self.whole, self.task, self.report_on)
 
     def judge_changes(self, after: AttentionModel) -> JudgedChanges:
-        """Columns SELECTION and CHANGE of a table: the model on the split to select on and the split to report on."""
+        """Columns of a table: results on the selection split, and changes from the intact model on the report split."""
         task, is_whole = self.task, after is self.whole
         reported = self.before if is_whole else evaluate(after, task, self.report_on)
         selected = evaluate(after, task, self.select_on)
@@ -227,7 +234,7 @@ class LearningRuns(ABC, Generic[C]):
         }
 
     def _describe_task(self) -> Section:
-        """Name, columns and labels; a `Task` object may have columns that the config does not name."""
+        """Name, columns and labels of the task. They are not in the config if the user passed a `Task` object."""
         task = self.task
         return {"task": task.name, "columns": task.columns, "labels": task.renamed}
 
@@ -261,17 +268,17 @@ class LearningRuns(ABC, Generic[C]):
         return build_record(self.whole, record, command=self.run.typed, seed=self.settings.seed)
 
     def report_progress(self, name: str, done: int, total: int) -> None:
-        """Report the steps of the training of this target."""
+        """Report progress: the number of finished steps of the training with this name."""
         self.run.progress(done, total, f"{name}, steps")
 
     def log_epoch(self, name: str, epoch: EpochRecord, details: str) -> None:
-        """Log an epoch. Call this after the state is saved: an epoch that was logged is not trained again."""
+        """Log an epoch. Call this after the state is saved, so that a logged epoch is never trained again."""
         self.run.log(f"{name}: {describe_epoch(epoch)}, {details}")
 
     def make_study(self, targets: Sequence[TrainingTarget], write: StudyWriter) -> Study:
-        """Train for each target in a directory of its own in `run.out`, and write the study, unless there is no `out`.
+        """Train for each target, and make the study; it is written if there is a `run.out`.
 
-        Trainings that were finished before are not repeated.
+        Each training has a directory in `run.out`. In a resumed run, finished trainings are not repeated.
         """
         run, names = self.run, [target.name for target in targets]
         kept = [HEADER, DIVERGED, *names]
@@ -297,6 +304,7 @@ class LearningRuns(ABC, Generic[C]):
         return study
 
     def _train_once(self, target: TrainingTarget, parent: Path) -> RunResult:
+        """Train for a target unless its result is in its directory already; returns the result."""
         folder = parent / target.name
         if not (folder / RESULT).exists():
             folder.mkdir(exist_ok=True)
@@ -307,7 +315,10 @@ class LearningRuns(ABC, Generic[C]):
         return result
 
     def _write_header(self, folder: Path) -> None:
-        """Write the header of the run. After a loss of NaN it is the same run with a smaller learning rate."""
+        """Check that the header equals the stored one of the run to resume, and write it.
+
+        The learning rate may differ in one case: it may be smaller if the loss became NaN.
+        """
         header, note = self.header, folder / DIVERGED
         if note.exists() and (folder / HEADER).exists():
             divergence: Divergence = json.loads(note.read_text("utf-8"))
@@ -320,7 +331,10 @@ class LearningRuns(ABC, Generic[C]):
         note.unlink(missing_ok=True)
 
     def _note_error(self, folder: Path, error: BaseException) -> None:
-        """After an error, keep what is finished and note how to resume; if nothing is finished, delete everything."""
+        """After an error: if nothing is finished, delete all files; else keep them.
+
+        If the loss became NaN, also write a note that allows a smaller learning rate, and add the remedy to the error.
+        """
         if not any((path / name).exists() for path in folder.iterdir() for name in (RESULT, STATE)):
             self.delete_trainings(folder)
         elif isinstance(error, Diverged) and self.can_reduce_rate:

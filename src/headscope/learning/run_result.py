@@ -1,4 +1,4 @@
-"""What one training of gates or masks leaves, as JSON, until the study is made of all of them."""
+"""The result of one training of gates or masks, as JSON. The study is made when all trainings are finished."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headscope.training.result import History
 
 
 class Collapse(TypedDict, total=False):
-    """A training that was stopped since all gates had closed, and its best epoch before that, if there is one."""
+    """A training that was stopped because all gates had closed, and its best epoch before that, if there is one."""
 
     what: str
     where: str
@@ -22,11 +22,11 @@ class Collapse(TypedDict, total=False):
 
 
 class JudgedChanges(Changes, SelectionColumns):
-    """Columns of tables: the model on the split to select on and the split to report on."""
+    """Columns of tables: results of a model on the selection split and the report split."""
 
 
 class GateRow(FrontRow):
-    """A row of the table `front`, with what the gates were trained for."""
+    """A row of the table `front`, with the target of the gates (`aim`)."""
 
     aim: str
 
@@ -36,7 +36,7 @@ class MaskRow(JudgedChanges):
 
     aim: str
     seed: int
-    sparsity: NotRequired[float]  # not of a soft mask
+    sparsity: NotRequired[float]  # a soft mask has none
 
 
 class RunResult(TypedDict, total=False):
@@ -44,11 +44,11 @@ class RunResult(TypedDict, total=False):
 
     history: History
     learning_rate: float
-    row: Mapping[str, object]  # of the table `front` or `learned_masks`
-    note: str
-    gates: list[float]
+    row: Mapping[str, object]  # a row of the table `front` or `learned_masks`
+    note: str  # for the user; empty if there is none
+    gates: list[float]  # by head
     collapsed: Collapse
-    closed: bool  # whether a mask is closed wherever it may be
+    closed: bool  # whether a penalty has closed every pair of positions that a mask can close
     open: dict[str, float]  # open share of the mask of each group
 
 

@@ -1,4 +1,4 @@
-"""The examples to train on, to select on and to report on: from files, or held out from a corpus."""
+"""The examples of the train, selection and report splits: from files, or held out from a corpus."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from headscope.errors import HeadscopeError
 from headscope.tasks import Task
 from headscope.tasks.items import Item, check_apart, sample_evenly
 
-MAX_SELECTION = 500  # largest number of examples that are evaluated after every epoch
+MAX_SELECTION = 500  # maximum number of examples that are evaluated after every epoch
 HELD_OUT = 0.1  # share of a corpus without splits that is not trained on
 
 
 class Splits(NamedTuple):
-    """The files of a task's data, and the examples to train on, to select on and to report on."""
+    """The files of a task's data, and the examples of the train, selection and report splits."""
 
     files: list[Path]
     train: list[Item]
@@ -26,7 +26,7 @@ class Splits(NamedTuple):
 
 
 def read_splits(task: Task, data: TaskData, *, trains: bool = True) -> Splits:
-    """Read the splits. trains: whether a train file is needed; without one there is only the split to report on."""
+    """Read the splits. trains: whether a model is trained; if not, only the report split is read."""
     assert data.report_on is not None
     if not trains:
         file = find_split(data.data, data.report_on, task=task.name)
@@ -53,7 +53,7 @@ def read_splits(task: Task, data: TaskData, *, trains: bool = True) -> Splits:
 
 
 def _hold_out(task: Task, data: TaskData, file: Path) -> Splits:
-    """Splits of a corpus: of the held-out blocks of texts, one half is to select on and one to report on."""
+    """Splits of a corpus. Half of each held-out block of texts is for selection, the other half for the report."""
     items = task.items(file, "train", limit=None)
     check_held_out(HELD_OUT, len(items), str(file))
     train: list[Item] = []

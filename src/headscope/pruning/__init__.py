@@ -1,1 +1,1 @@
-"""Which heads to cut, what that costs, what it gains, and what can be repaired without training."""
+"""Pruning of heads: searches, plans, the cost in performance, the gain in time, repair and recovery."""

@@ -28,9 +28,10 @@ GROUPS = {
 
 
 def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
-    """For each set of remaining heads and each role: the number of heads with it, compared with chance.
+    """Rows of survivors.csv: for each set and each role, the number of remaining heads with the role.
 
-    p  probability of at least as many if the remaining heads were chosen at random (hypergeometric)
+    expected  that number if the remaining heads were chosen at random
+    p         probability of at least that number if they were chosen at random (hypergeometric)
     """
     from scipy.stats import hypergeom
 
@@ -61,7 +62,10 @@ def survivors(fronts: pd.DataFrame, roles: pd.DataFrame) -> pd.DataFrame:
 
 
 def roles_in(folder: Path, sha256: str) -> pd.DataFrame:
-    """The roles of the heads of the model with this digest, from a study of `headscope analyze`."""
+    """The table of roles in a study of `headscope analyze`; a study of another model is refused.
+
+    sha256  digest of the model's weights
+    """
     study = Study(folder)
     if "roles" not in study.tables:
         raise HeadscopeError(
@@ -73,7 +77,7 @@ def roles_in(folder: Path, sha256: str) -> pd.DataFrame:
 
 
 def find_difference(first: RunRecord, second: RunRecord) -> str | None:
-    """What differs between two studies, so that their fronts cannot be compared; None if nothing."""
+    """The name of what differs between two studies, if their fronts cannot be compared; else None."""
     compared: dict[str, Callable[[RunRecord], Any]] = {
         "model": lambda record: record["model"]["sha256"],
         "task": lambda record: record["pruning"]["task"],
@@ -85,6 +89,7 @@ def find_difference(first: RunRecord, second: RunRecord) -> str | None:
     for name, value_of in compared.items():
         mine, other = value_of(first), value_of(second)
         are_sets = isinstance(mine, set) and isinstance(other, set)
+        # One data file in common is enough: studies may select on different files.
         if not (mine & other if are_sets else mine == other):
             return name
     return None
@@ -95,24 +100,24 @@ def join_fronts(studies: Sequence[tuple[str, Study]]) -> pd.DataFrame:
     import pandas as pd
 
     names = [_search_name(study.record["pruning"]) for _, study in studies]
-    parts = []
+    tables = []
     for name, (folder, study) in zip(names, studies, strict=True):
-        full = f"{name} ({folder})" if names.count(name) > 1 else name
+        full_name = f"{name} ({folder})" if names.count(name) > 1 else name
         table = study.tables["front"]
-        labels = [f"{full}, {repair}" if repair else full for repair in table["repair"]]
-        parts.append(table.assign(search=labels))
-    return TABLES["fronts"].convert(pd.concat(parts, ignore_index=True))
+        labels = [f"{full_name}, {repair}" if repair else full_name for repair in table["repair"]]
+        tables.append(table.assign(search=labels))
+    return TABLES["fronts"].convert(pd.concat(tables, ignore_index=True))
 
 
 def _search_name(pruning: Section) -> str:
-    """The search, with the importance that it goes by."""
+    """The name of the search, with its importance if it uses one: "rank by gradient"."""
     by = pruning.get("by") if pruning["search"] in SEARCHES_BY else None
     return f"{pruning['search']}{f' by {by}' if by else ''}"
 
 
 def lines(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Each search with its sizes in order, random draws averaged."""
-    for name, part in table.groupby("search", sort=False):
+    """(name, rows) of each search, for a line of a figure: sizes in order, mean over random draws."""
+    for name, rows in table.groupby("search", sort=False):
         columns = ["metric", "metric_low", "metric_high", "metric_change"]
-        mean = part.groupby("removed", as_index=False)[columns].mean()
+        mean = rows.groupby("removed", as_index=False)[columns].mean()
         yield str(name), mean.sort_values("removed")

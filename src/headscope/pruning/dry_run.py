@@ -1,4 +1,4 @@
-"""A dry run: the heads a plan removes, the size of the model, what would be measured and written."""
+"""A dry run of pruning: the heads that would be removed, the size of the model, and the files that would be written."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ class Size:
 class DryRun(Result):
     """A plan, and the model and files that it would produce.
 
-    sizes        of the unpruned and of the pruned model
-    measured_on  options of `evaluate`, as words, for the examples it would be measured on; None without a task
-    has_study    whether the plan is from a search, whose study would be written, too
+    form         how the model would be written: small, plain or onnx
+    sizes        sizes of the unpruned and of the pruned model
+    measured_on  options of `headscope evaluate` that select the examples it would be measured on; None without a task
+    has_study    whether a search made the plan; its study would be written, too
     """
 
     plan: Plan
@@ -50,20 +51,20 @@ class DryRun(Result):
 
     @property
     def files(self) -> list[str]:
-        """Files that would be written, besides those of configuration and tokenizer."""
+        """Files that would be written, in addition to those of configuration and tokenizer."""
         files = [WEIGHTS[self.form], "cut.json", "plan.json", "README.md"]
         return [*files, "study/"] if self.has_study else files
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """`sizes`: of the unpruned and the pruned model."""
+        """`sizes`: a row for the unpruned and one for the pruned model."""
         import pandas as pd
 
         return {"sizes": pd.DataFrame([asdict(size) for size in self.sizes])}
 
     @property
     def record(self) -> PruningRecord:
-        """All of it as plain values."""
+        """The plan and the predictions as JSON values."""
         return {
             **self.plan.chosen,
             "heads": str(self.plan.heads),
@@ -74,13 +75,13 @@ class DryRun(Result):
         }
 
     def lines(self) -> list[str]:
-        """All of it as lines of text; the first line holds the heads only."""
+        """The plan and the predictions in words. The first line holds only the heads, so that a script can read it."""
         return [
             str(self.plan.heads),
             self._size_line(),
             *self._selection_lines(),
             *([] if self.measured_on is None else [f"would be measured: {self._flags()}"]),
-            f"would be written: {', '.join(self.files)}, beside configuration and tokenizer",
+            f"would be written: {', '.join(self.files)}, in addition to configuration and tokenizer",
         ]
 
     def _flags(self) -> str:
@@ -94,10 +95,12 @@ class DryRun(Result):
             same = f"{parameters} million parameters, {megabytes} MB"
             return f"size: {heads} would be zeros; the form plain keeps its {same}"
         parameters += f" to {after.parameters / 1e6:.2f} million parameters"
-        return f"size: {heads} would go, {parameters}, {megabytes} to {after.megabytes:.1f} MB"
+        return (
+            f"size: {heads} would be removed, {parameters}, {megabytes} to {after.megabytes:.1f} MB"
+        )
 
     def _selection_lines(self) -> list[str]:
-        """Target, splits and result, if a search made the plan."""
+        """Target, splits and result of the search; empty if the heads were named."""
         chosen = self.plan.chosen
         if "search" not in chosen:
             return []

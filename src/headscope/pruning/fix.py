@@ -1,7 +1,7 @@
-"""Replace heads by fixed attention patterns, and measure the loss: single heads, layers, growing sets, and all heads.
+"""Replace heads by fixed attention patterns, and measure the change: single heads, layers, and sets of growing size.
 
-Patterns and the order of heads are selected on one split, results are reported on another. Fixed heads have no query
-and key weights.
+Patterns and the order of heads are selected on the selection split, results are reported on the report split. The query
+and key weights of fixed heads are removed.
 """
 
 from __future__ import annotations
@@ -60,15 +60,16 @@ from headscope.study.study import Study
 from headscope.tasks import Item, Judged, Prepared, task_of
 from headscope.tasks.inference import evaluate
 
-ALONE, REPORTED = "alone", "reported"  # folders of the two sweeps, until the model is written
+# Temporary directories of the sweeps that fix single heads, on the selection split and on the report split
+ALONE, REPORTED = "alone", "reported"
 TEMPORARY = (ALONE, REPORTED, JOURNAL)
-NAMED = "Patterns were named."  # how they were chosen
-WITHIN = 0.99  # share of the metric to keep, for the reported number of heads
+NAMED = "Patterns were named."  # how the patterns were chosen
+WITHIN = 0.99  # the record says how many heads can be fixed while this share of the metric is kept
 
 
 @dataclass
 class FixedPatternsResult(ModelResult):
-    """A model with fixed heads and its measurements. patterns: of each fixed head."""
+    """A model with fixed heads and its measurements. patterns: the fixed pattern of each head that was fixed."""
 
     patterns: dict[Head, str] = field(kw_only=True)
     among: tuple[Head, ...] = field(kw_only=True, repr=False)  # all heads of the model
@@ -86,7 +87,12 @@ def fix_named(model: AttentionModel, patterns: Patterns | str) -> FixedPatternsR
 
 @dataclass(frozen=True)
 class FixInputs:
-    """The loaded model, the heads that may be fixed, given patterns, and the examples to select and to report on."""
+    """The inputs of `fix`.
+
+    heads     the heads that may be fixed
+    patterns  the patterns that the user named; None: each head gets its nearest pattern
+    items     the examples of the selection split and of the report split
+    """
 
     model: AttentionModel
     heads: list[Head]
@@ -97,10 +103,10 @@ class FixInputs:
 def read_inputs(
     model: ModelSource, config: FixedPatternsConfig, data: TaskData, reading: Reading, run: Run
 ) -> FixInputs:
-    """Read the examples, load the model, and refuse what cannot be fixed."""
+    """Read the examples, load the model, and check that the heads can be fixed."""
     splits = read_both_splits(data)
     loaded = open_for(task_of(data), model, reading, run)
-    loaded.reading.check(loaded.name)  # what cannot be saved is not fixed
+    loaded.reading.check(loaded.name)  # raises an error now if the model could not be saved later
     patterns = None
     if isinstance(config.patterns, str):
         patterns = read_patterns(config.patterns, loaded.heads, where="`patterns`")
@@ -122,7 +128,7 @@ def fix(
     run: Run,
     folder: Path,
 ) -> FixedPatternsResult:
-    """Fix heads and measure the loss. folder: for finished work, from which a stopped run is resumed."""
+    """Fix heads and measure the change. folder: for finished work, from which a stopped run is resumed."""
     started = time.perf_counter()
     fixing = _Fixing(inputs, config, data, reading, run, folder)
     fixing.choose(inputs.patterns)
@@ -138,7 +144,7 @@ def fix(
 
 
 def delete_temporary(folder: Path) -> None:
-    """Delete finished work, once the model is written."""
+    """Delete finished work. Call it only after the model is written."""
     for name in (ALONE, REPORTED):
         shutil.rmtree(folder / name)
     (folder / JOURNAL).unlink()
@@ -169,7 +175,7 @@ def _candidates(
 
 
 class _Fixing:
-    """One run of `fix`."""
+    """One run of `fix`: `choose` first, then `prepare`, `rows`, `choose_size` and `result`."""
 
     def __init__(
         self,
@@ -190,7 +196,10 @@ class _Fixing:
     # One at a time
 
     def choose(self, patterns: Mapping[Head, str] | None) -> None:
-        """Choose each head's pattern, and the order in which heads are fixed: the least important first."""
+        """Choose the pattern of each head, and the order in which heads are fixed: the least important first.
+
+        A head's importance is the change of loss (or metric) on the selection split when it alone is fixed.
+        """
         self.run.log(f"fixing {len(self.heads)} heads one at a time on {self.select_on}, to choose")
         study = self.alone(ALONE, self.select_on, self.data.limit, patterns)
         nearest = study.record["importance"]["patterns"]
@@ -205,7 +214,7 @@ class _Fixing:
     def alone(
         self, name: str, split: str, limit: int | None, patterns: Mapping[Head, str] | None
     ) -> Study:
-        """The exact change by fixing each head alone, on a split."""
+        """The study of fixing each head alone, on a split. name: its directory; patterns: None for the nearest."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         config = ImportanceConfig(
@@ -222,7 +231,7 @@ class _Fixing:
     # Several
 
     def prepare(self, splits: Sequence[list[Item]]) -> None:
-        """Prepare the examples of both splits, the intact model's results on them, and the journal."""
+        """Open the journal, prepare the examples of both splits, and evaluate the intact model on them."""
         header = {
             "model": describe_model(self.model)["sha256"],
             "reading": self.model.reading.record(),
@@ -242,7 +251,7 @@ class _Fixing:
         self.intact = self._evaluate("intact", lambda: self.model)
 
     def rows(self) -> list[FixingRow]:
-        """Rows of fixing.csv: one for each number of heads, in the order of `choose`, and one for each layer."""
+        """Rows of fixing.csv: one for each number of fixed heads, in the order of `choose`, and one for each layer."""
         self.run.log(f"fixing several on {len(self.examples[1].items)} other examples")
         count, reported = len(self.heads), self.config.reported_sizes
         if isinstance(reported, int):
@@ -259,6 +268,8 @@ class _Fixing:
         return rows
 
     def _row(self, kind: str, named: str, heads: list[Head]) -> FixingRow:
+        """The row of a set of fixed heads. kind: "least" for the least important heads, or "layer"."""
+
         @cache
         def make_model() -> AttentionModel:
             if not heads:
@@ -282,15 +293,15 @@ class _Fixing:
             "selection_metric": float(self.task.measure(selection.scores)[self.task.metrics[0]]),
             **changes(self.task, self.intact[1], report, self.draws),
             "heads": str(HeadSet(heads, among=self.model.heads)) if heads else "",
-            "is_front": False,  # set when all rows are known, as is the next
-            "is_chosen": False,
+            "is_front": False,  # set by `rows`
+            "is_chosen": False,  # set by `choose_size`
         }
         metric = f"{self.task.metrics[0]} {row['metric']:.4f}"
         self.run.log(f"{named} fixed: {metric}, change {change_text(row)}")
         return row
 
     def _evaluate(self, key: str, model: Callable[[], AttentionModel]) -> list[Judged]:
-        """Evaluate a model on both splits, once."""
+        """Evaluate a model on both splits, once for each key."""
         task, size = self.task, self.config.batch_size
         return judge_once(
             self.memory,
@@ -299,11 +310,11 @@ class _Fixing:
         )
 
     def _speeds(self, named: str, make_model: Callable[[], AttentionModel]) -> list[Speed]:
-        """Measure the whole model and one with fixed heads, once."""
+        """Measure the speed of the unpruned model and of the one with fixed heads, once for each name."""
         return measure_once(self.memory, f"speeds {named}", self.model, make_model)
 
     def choose_size(self, rows: list[FixingRow]) -> list[Head]:
-        """The heads of the chosen size, whose row is marked."""
+        """The heads to fix: as many as keep the metric on the selection split. Marks the row of this size as chosen."""
         sizes = [row for row in rows if row["kind"] == "least"]
         size, keep = len(self.heads), self.config.keep_metric
         if keep is not None:
@@ -332,7 +343,8 @@ class _Fixing:
         after = self._evaluate(f"least {len(heads)} heads", lambda: fixed)[1]
         before, metrics = (metrics_of(self.task, results) for results in (self.intact[1], after))
         within = _within(rows)
-        margin = Margin(rows[0]["metric"], 1 - WITHIN)  # the first row is the whole model
+        # the first row is the model without new fixed heads
+        margin = Margin(rows[0]["metric"], 1 - WITHIN)
         count = len(self.examples[1].items)
         verdict = verdict_in(within, margin, count)
         record: PruningRecord = {
@@ -356,6 +368,7 @@ class _Fixing:
         return FixedPatternsResult(fixed, record, study, patterns=patterns, among=self.model.heads)
 
     def _sentence(self) -> str:
+        """How patterns and heads were chosen, for the model card."""
         on = f"on {len(self.examples[0].items)} examples of {self.select_on}"
         patterns = "Patterns were named"
         if self.config.patterns is None:
@@ -364,7 +377,7 @@ class _Fixing:
 
 
 def _within(rows: list[FixingRow]) -> FixingRow:
-    """The row of the most heads that keep the metric within 1 % of the whole model's on the selection split."""
+    """The row with the most fixed heads whose metric on the selection split is at least 99 % of the intact model's."""
     sizes = [row for row in rows if row["kind"] == "least"]
     least = WITHIN * sizes[0]["selection_metric"]
     within = [row for row in sizes if row["selection_metric"] >= least]

@@ -1,4 +1,4 @@
-"""Iterative pruning with training between the steps: score, cut a few heads, train, and again (Michel; Prasanna)."""
+"""Iterative pruning: score heads, prune a few, train, and repeat (Michel et al. 2019, Prasanna et al. 2020)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headscope.study.journal import check_or_write_header
 from headscope.study.run_record import describe_files, hash_code
 
 HEADER = "steps.json"
-# Packages that determine the numbers.
+# packages whose code determines the results
 CODE = ("model", "data", "tasks", "ablation", "pruning", "training", "statistics", "study")
 STEPS = tuple(f"step-{number}" for number in range(1, 1000))
 
@@ -39,9 +39,9 @@ def prune_in_steps(
     run: Run,
     folder: Path,
 ) -> tuple[AttentionModel, SearchResult]:
-    """The model after its last step, and all steps as the result of a search.
+    """Prune and train in steps; returns the last model, and all steps as the result of a search.
 
-    Finished steps are kept in the folder, so that a stopped run can be resumed.
+    folder  holds the models of finished steps, so that a stopped run can be resumed
     """
     started = time.perf_counter()
     inputs = read_inputs(model, config, data, reading, run)
@@ -60,12 +60,12 @@ def prune_in_steps(
     result = make_result(inputs, report, front, path[-1], seconds, in_steps)
     run.log(result.plan.chosen["advice"])
     last = steps.model_of(path[-1].removed)
-    last.path = None  # its files are temporary; it is written anew
+    last.path = None  # its files are temporary; the caller writes the model to its final directory
     return last, result
 
 
 class _Steps:
-    """The sets of removed heads on the way, each with the directory of the model that was trained without them."""
+    """The steps: sets of removed heads, and for each the directory of the model that was trained without them."""
 
     def __init__(
         self, inputs: SearchInputs, selection: SubsetEvaluator, folder: Path, config: PruneConfig
@@ -75,14 +75,14 @@ class _Steps:
         self._last: tuple[Removed, AttentionModel] = (frozenset(), inputs.model)
 
     def follow(self, wanted: int) -> list[SubsetState]:
-        """From the unpruned model to the last step."""
+        """Take all steps; returns the states from the unpruned model to the last step. wanted: heads to remove."""
         path = [SubsetState(frozenset(), self.selection.intact)]
         metric, log = self.inputs.task.metrics[0], self.inputs.run.log
         while True:
             removed, outcome = path[-1].removed, path[-1].outcome
-            gone = self.selection.size(removed)
-            log(f"{gone} removed: loss {outcome.loss:.4f}, {metric} {outcome.metric:.4f}")
-            heads = self._next(path[-1], wanted - gone) if gone < wanted else []
+            count = self.selection.size(removed)
+            log(f"{count} removed: loss {outcome.loss:.4f}, {metric} {outcome.metric:.4f}")
+            heads = self._select_next(path[-1], wanted - count) if count < wanted else []
             if not heads:
                 return path
             units = enumerate(self.selection.units)
@@ -92,7 +92,7 @@ class _Steps:
             path.append(SubsetState(after, outcome))
 
     def model_of(self, removed: Removed) -> AttentionModel:
-        """The model that was trained without these; the last one is kept in memory."""
+        """The model that was trained without these units; only the last one is kept in memory."""
         if self._last[0] != removed:
             whole = self.inputs.model
             current = whole
@@ -105,11 +105,17 @@ class _Steps:
                 )
                 assert current.cut is not None
                 history = () if whole.cut is None else whole.cut.history
-                current.cut = replace(current.cut, history=history)  # steps are one cut
+                # All steps together are one pruning, so the record names only prunings before this run.
+                current.cut = replace(current.cut, history=history)
             self._last = removed, current
         return self._last[1]
 
     def _train(self, before: Removed, after: Removed, heads: list[Head], step: Path) -> None:
+        """Prune and train the model of one step, unless its directory exists already.
+
+        before, after  the removed units before and after the step
+        heads          the heads that the step removes
+        """
         self._folders[after] = step
         if not step.is_dir():
             whole, data, run = self.inputs.model, self.inputs.data, self.inputs.run
@@ -117,27 +123,28 @@ class _Steps:
             recover(whole, pruned, self.folder, self.config, data, run).save(step)
             clear(self.folder)
 
-    def _next(self, state: SubsetState, most: int) -> list[Head]:
-        """The heads that go in one step: the least important ones in the current model, at most `most`."""
-        config, everyone = self.config, self.selection
-        largest = max(len(unit) for unit in everyone.units)
-        each = max(round(config.step * len(self.inputs.model.heads)), largest)
+    def _select_next(self, state: SubsetState, most: int) -> list[Head]:
+        """The heads to remove in the next step: the least important ones of the current model, at most `most`."""
+        config = self.config
+        largest = max(len(unit) for unit in self.selection.units)
+        per_step = max(round(config.step * len(self.inputs.model.heads)), largest)
         memory = Memory()
-        memory.add("evaluate []", asdict(state.outcome))  # it was evaluated when it was trained
+        # the model was evaluated after its training
+        memory.add("evaluate []", asdict(state.outcome))
         current = self.inputs.selection(memory, self.model_of(state.removed))
         spent = current.spent
         scores = scores_by(current, config.by, config.relevance_rules)(frozenset())
-        everyone.spent += current.spent - spent
+        self.selection.spent += current.spent - spent
         removed: Removed = frozenset()
         for unit in sorted(range(len(current.units)), key=lambda unit: (scores[unit], unit)):
-            fits = current.size(removed | {unit}) <= min(each, most)
+            fits = current.size(removed | {unit}) <= min(per_step, most)
             if fits and unit in current.candidates(removed):
                 removed |= {unit}
         return list(current.heads(removed))
 
 
 def _check_same(folder: Path, inputs: SearchInputs, config: PruneConfig) -> None:
-    """Refuse to resume the steps of another run."""
+    """Refuse to resume if the folder holds the steps of a run with other options, data or code."""
     training = set(options_of(PruneConfig)) - set(options_of(SearchConfig)) - {"form"}
     header = inputs.header() | {
         "code": hash_code(*CODE),

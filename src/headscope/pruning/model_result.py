@@ -1,4 +1,4 @@
-"""The result of prune and fix: the smaller model, its measurements, and how to write both."""
+"""Base class for the results of `prune` and `fix`: the smaller model and its measurements, written to one directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from headscope.study.study_dir import write_tables
 if TYPE_CHECKING:
     import pandas as pd
 
-WritePage = Callable[[Study, Path], None]  # figures and page of a study, into its folder
+# writes the figures and the page of a study into its directory
+WritePage = Callable[[Study, Path], None]
 
 
 def no_page(study: Study, folder: Path) -> None:
@@ -32,8 +33,8 @@ class ModelResult(Result):
 
     model   the smaller model
     record  how it was made, its metrics and its speed: the entry `chosen` of its cut.json
-    study   everything that was measured on the way; None if heads were named and nothing was searched for
-    form    small, plain or onnx: how the model is written
+    study   the study of the search; None if the heads were named
+    form    how the model is written: small, plain or onnx
     """
 
     model: AttentionModel
@@ -48,7 +49,7 @@ class ModelResult(Result):
         return {} if self.study is None else self.study.tables
 
     def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the model, and the study with its page: whole or not at all."""
+        """Write the model, and the study with its page, to a directory that is complete or absent."""
         with atomic_directory(out, overwrite=overwrite, record=MANIFEST) as folder:
             self.write_into(folder)
         return Path(out)
@@ -63,4 +64,4 @@ class ModelResult(Result):
             self.write_page(self.study, folder / "study")
 
     def write_plan(self, folder: Path) -> None:
-        """Write which heads were changed, for `plan` or `patterns` of another run."""
+        """Write a file with the changed heads, for the option `plan` or `patterns` of another run."""

@@ -1,4 +1,7 @@
-"""Trade-off of every size: metric on the report split, parameters, and measured time."""
+"""The trade-off between size and performance: metric on the report split, parameters and time of every reported set.
+
+A set is on the Pareto front if no other set is at least as good in every respect and better in one.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ if TYPE_CHECKING:
 class Changes(TypedDict):
     """Loss and metric of a changed model, and their changes with intervals: columns of many tables."""
 
-    loss: Any  # a number, as are those of the metric; None if it is undefined
+    # The values of type Any are numbers, or None if undefined.
+    loss: Any
     loss_change: float
     loss_low: float
     loss_high: float
@@ -46,7 +50,7 @@ class Changes(TypedDict):
 
 
 class TimeColumns(TypedDict):
-    """The cut model's time over the whole one's, and its interval."""
+    """Time of a forward pass of the pruned model, divided by that of the unpruned one, and its interval."""
 
     time: float
     time_low: float
@@ -54,7 +58,7 @@ class TimeColumns(TypedDict):
 
 
 class SelectionColumns(TypedDict):
-    """Mean loss and metric on the split that is selected on."""
+    """Mean loss and metric on the selection split."""
 
     selection_loss: float
     selection_metric: float
@@ -74,7 +78,7 @@ class FrontRow(Changes, TimeColumns, SelectionColumns):
 
 
 class FrontMeasures(TimeColumns):
-    """The columns by which rows are compared; rows of other tables have them, too."""
+    """The columns that decide which rows are on the front; rows of several tables have them."""
 
     left: int
     parameters: int
@@ -94,17 +98,17 @@ class FixingRow(Changes, TimeColumns, SelectionColumns):
     is_chosen: bool
 
 
-# The whole model compared with itself
+# The columns of the unpruned model: its time divided by its own time
 UNTIMED: TimeColumns = {"time": 1.0, "time_low": 1.0, "time_high": 1.0}
 
 
 def changes(task: Task, before: Judged, after: Judged, draws: NDArray[np.int64] | None) -> Changes:
-    """Loss and metric of `after`, and their paired changes from `before`."""
+    """Loss and metric of a changed model (`after`), and their paired changes from the model `before`."""
     metrics = metrics_of(task, after)
     name = task.metrics[0]
     loss = delta_of_losses(before.losses, after.losses)
     metric = delta_of_metric(task, before.scores, after.scores, draws)
-    if after is before:  # the whole model itself, whose change from itself is certain
+    if after is before:  # the change of a model from itself is exactly 0, without an interval
         metric = replace(metric, low=metric.value, high=metric.value)
     return {
         "loss": metrics["loss"]["value"],
@@ -127,7 +131,7 @@ def change_text(row: Changes) -> str:
 
 
 def judge_once(memory: Memory, key: str, judge: Callable[[], list[Judged]]) -> list[Judged]:
-    """Losses and scores of a model, from the memory if they were computed before."""
+    """Losses and scores as `judge` computes them, from the memory if they were computed before."""
     stored = memory.compute_once(
         key, lambda: [{"losses": j.losses.tolist(), "scores": j.scores.tolist()} for j in judge()]
     )
@@ -135,7 +139,7 @@ def judge_once(memory: Memory, key: str, judge: Callable[[], list[Judged]]) -> l
 
 
 def speeds_of(model: AttentionModel, cut: AttentionModel) -> list[Speed]:
-    """Measure the speed of the whole and the pruned model, in turns."""
+    """Measure the speed of the unpruned model and the pruned model (`cut`), alternating between them."""
     length = speed.longest_input(model, speed.TIMED[1])
     return speed.measure([model, cut], batch_size=speed.TIMED[0], length=length)
 
@@ -143,13 +147,13 @@ def speeds_of(model: AttentionModel, cut: AttentionModel) -> list[Speed]:
 def measure_once(
     memory: Memory, key: str, model: AttentionModel, cut: Callable[[], AttentionModel]
 ) -> list[Speed]:
-    """The speeds of both models, from the memory if they were measured before."""
+    """`speeds_of` the model and the pruned model, from the memory if they were measured before."""
     stored = memory.compute_once(key, lambda: [asdict(s) for s in speeds_of(model, cut())])
     return [Speed(**fields) for fields in stored]
 
 
 def speed_record(measured: Speed, name: str | None = None) -> SpeedRecord:
-    """The measurements as JSON, under another name if there is one."""
+    """The measurements as JSON. name: replaces the name of the model."""
     return cast("SpeedRecord", asdict(measured) | {"name": name or measured.name})
 
 
@@ -159,13 +163,13 @@ def timing_setup(model: AttentionModel) -> str:
 
 
 def time_columns(speeds: Sequence[Speed]) -> TimeColumns:
-    """The columns of front.csv: the cut model's time over the whole one's, and its interval."""
+    """The time columns of front.csv, from the `speeds_of` both models."""
     cut = speeds[1]
     return {"time": cut.ratio, "time_low": cut.low, "time_high": cut.high}
 
 
 def on_front(rows: Sequence[FrontMeasures]) -> list[bool]:
-    """Which rows are not dominated by another; a row with an undefined metric is not on the front."""
+    """[row]: whether it is on the front: its metric is defined, and no other row dominates it."""
     return [
         bool(np.isfinite(row["metric"]))
         and not any(_dominates(other, row) for other in rows if other is not row)
@@ -174,9 +178,9 @@ def on_front(rows: Sequence[FrontMeasures]) -> list[bool]:
 
 
 def _dominates(row: FrontMeasures, other: FrontMeasures) -> bool:
-    """Whether a row is at least as good in heads, parameters, metric and time, and better in one of them.
+    """Whether `row` dominates `other`: at least as good in heads, parameters, metric and time, and better in one.
 
-    Times differ only if their intervals do not overlap, since they vary from run to run.
+    Times count as different only if their intervals do not overlap, since they vary from run to run.
     """
     growth = row["left"] - other["left"], row["parameters"] - other["parameters"]
     gain = row["metric"] - other["metric"]
@@ -186,11 +190,11 @@ def _dominates(row: FrontMeasures, other: FrontMeasures) -> bool:
 
 
 class Report:
-    """Performance of sets on the report split, and their speed.
+    """Evaluates sets of removed heads on the report split, and measures their speed.
 
-    repairs      each set is reported without and with each of these repairs
-    calibration  the examples that repairs are fitted to
-    cut          returns the model without a set; by default pruned and not trained
+    repairs      each set is reported without repair, and with each of these
+    calibration  the calibration set of the repairs
+    cut          function that returns the model without a set; by default it prunes without training
     """
 
     def __init__(
@@ -212,6 +216,7 @@ class Report:
         self.knows_nothing = chance_note(self.model, self.task, prepared, self.metrics)
 
     def _evaluate(self, model: Callable[[], AttentionModel], key: str) -> Judged:
+        """Evaluate a model on the report split, once for each key."""
         memory, size = self.selection.memory, self.selection.batch_size
         (judged,) = judge_once(
             memory, key, lambda: [evaluate(model(), self.task, self.prepared, batch_size=size)]
@@ -225,7 +230,12 @@ class Report:
         sizes: int | Sequence[int],
         log: Callable[[str], None],
     ) -> list[FrontRow]:
-        """A row for each set and repair. sizes: numbers of removed heads, or how many evenly spaced ones."""
+        """Rows of front.csv: one for each set and repair.
+
+        paths  the paths of a search, each from the unpruned model to its last set
+        best   the set that the search chose
+        sizes  the numbers of removed heads to report, or how many evenly spaced numbers
+        """
         rows = []
         for draw, path in enumerate(paths):
             states = self._select_sizes(path, best, sizes)
@@ -235,17 +245,18 @@ class Report:
                     is_chosen = state.removed == best.removed and not repair
                     row = self._row(state, draw, repair, is_chosen)
                     rows.append(row)
-                    what = f"{row['removed']} removed{', ' + repair if repair else ''}"
-                    log(f"{what}: {self.task.metrics[0]} {row['metric']:.4f} there")
+                    label = f"{row['removed']} removed{', ' + repair if repair else ''}"
+                    log(f"{label}: {self.task.metrics[0]} {row['metric']:.4f} on the report split")
         for row, is_front in zip(rows, on_front(rows), strict=True):
             row["is_front"] = is_front
         return rows
 
     def _repair(self, state: SubsetState, repair: str) -> AttentionModel:
-        """The pruned model after a repair; a copy, since the search continues with the unrepaired one."""
+        """The pruned model after a repair, or without one if `repair` is empty."""
         if not repair:
             return self.cut(state.removed)
         assert self.calibration is not None
+        # A repair changes the model in place, so it needs a copy of its own: `self.cut` may return a cached model.
         cut = prune(self.model, list(self.selection.heads(state.removed)))
         size = self.selection.batch_size
         for method in repair.split("+"):
@@ -253,7 +264,7 @@ class Report:
         return cut
 
     def _row(self, state: SubsetState, draw: int, repair: str, is_chosen: bool) -> FrontRow:
-        """The row of one set, with changes paired with the intact model."""
+        """The row of front.csv of one set; changes are paired with the intact model."""
         cut = self.cut(state.removed)
         judged = self.judge(state, repair)
         return {
@@ -268,18 +279,18 @@ class Report:
             "is_chosen": is_chosen,
             "draw": draw,
             "heads": str(self.selection.heads(state.removed)),
-            "is_front": False,  # set when all rows are known
+            "is_front": False,  # set by `front`, when all rows are known
         }
 
     def judge(self, state: SubsetState, repair: str = "") -> Judged:
-        """Evaluate the model without this set on the report split, once."""
+        """Evaluate the model without this set on the report split; a second call returns the stored result."""
         key = f"report {repair}{sorted(state.removed)}"
         if not state.removed:
             return self.intact
         return self._evaluate(lambda: self._repair(state, repair), key)
 
     def speeds(self, state: SubsetState, cut: AttentionModel | None = None) -> list[Speed]:
-        """Measure the whole model and the one without this set, once, so that all tables show the same numbers."""
+        """Measure the unpruned model and the one without this set, once, so that all tables show the same numbers."""
         key, removed = f"speeds {sorted(state.removed)}", state.removed
         memory = self.selection.memory
         return measure_once(memory, key, self.model, lambda: cut or self.cut(removed))
@@ -287,7 +298,7 @@ class Report:
     def _select_sizes(
         self, path: list[SubsetState], best: SubsetState, sizes: int | Sequence[int]
     ) -> list[SubsetState]:
-        """The states of these sizes, or evenly spaced ones; always the first, the last and the best."""
+        """The states of a path that are reported: those of these sizes, and the first, the last and the best."""
         last = len(path) - 1
         if isinstance(sizes, int):
             if len(path) <= sizes:

@@ -21,7 +21,11 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Plan:
-    """heads: those to remove. model_sha256: digest of the model's weights. chosen: record of the search."""
+    """The heads to remove from one model.
+
+    model_sha256  digest of the model's weights
+    chosen        record of how the heads were chosen; empty if they were named
+    """
 
     heads: HeadSet
     model_name: str
@@ -30,9 +34,9 @@ class Plan:
 
     @staticmethod
     def of(model: AttentionModel, heads: HeadSet, chosen: PruningRecord | None = None) -> Plan:
-        # 4.* counts heads that were removed earlier
-        whole = HeadSet(heads, among=original_heads(model))
-        return Plan(whole, model.name, weights_sha256(model), chosen or {})
+        # Heads are written among the original ones, so that 4.* also means heads that were removed earlier.
+        original = HeadSet(heads, among=original_heads(model))
+        return Plan(original, model.name, weights_sha256(model), chosen or {})
 
     def write(self, path: Path) -> None:
         content = {
@@ -47,7 +51,7 @@ class Plan:
 
 
 def read_plan(path: str | Path, model: AttentionModel) -> Plan:
-    """Read a plan for this model; the plan of another model is refused."""
+    """Read a plan for this model; a plan for another model is refused."""
     expected = "a plan that headscope wrote"
     try:
         content = json.loads(Path(path).read_text("utf-8"))

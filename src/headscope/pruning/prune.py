@@ -1,4 +1,4 @@
-"""Prune a model: find or read the plan, cut its heads, repair and train the model, measure it stage by stage."""
+"""Prune a model: search for a plan or read one, remove its heads, repair and train the model, evaluate every stage."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from headscope.study.study import Study
 from headscope.tasks import Judged, task_of
 from headscope.tasks.inference import describe_unpruned, evaluate
 
-# Finished work, from which a stopped run is resumed
+# Files of finished work, from which a stopped run is resumed
 TEMPORARY = (JOURNAL, HEADER, *TRAINING_FILES, *STEPS)
 
 NAMED = "They were named."  # how the heads were chosen
@@ -51,7 +51,7 @@ NAMED = "They were named."  # how the heads were chosen
 
 @dataclass
 class PruneResult(ModelResult):
-    """A pruned model, and what was measured. plan: the heads that were removed."""
+    """A pruned model and its measurements. plan: the heads that were removed."""
 
     plan: Plan = field(kw_only=True)
 
@@ -115,7 +115,10 @@ def prune(
     run: Run,
     folder: Path,
 ) -> PruneResult:
-    """Prune a loaded model. folder: for temporary files and for finished work, from which a stopped run is resumed."""
+    """Prune a loaded model.
+
+    folder  for temporary files, and for finished work from which a stopped run is resumed
+    """
     opened: list[Journal] = []
 
     def open_journal(header: Mapping[str, object]) -> Journal:
@@ -131,7 +134,8 @@ def prune(
         else:
             plan, searched = _make_plan(model, config, data, reading, run, open_journal)
     except HeadscopeError:
-        if opened:  # another target is another run: there is nothing to resume
+        # a run with corrected options is another run, which could not resume from this journal
+        if opened:
             (folder / JOURNAL).unlink(missing_ok=True)
         raise
     run.log(_announcement(plan, searched))
@@ -197,7 +201,7 @@ def _make_plan(
 
 
 def _announcement(plan: Plan, result: SearchResult | None) -> str:
-    """Log line: the heads to remove, and why if they are not recommended."""
+    """Log line: the heads to remove, and a remark if the set is not recommended."""
     reason, plural = "", "s" if len(plan.heads) > 1 else ""
     if result is not None and not result.is_kept:
         targets = plan.chosen["target"].items()
@@ -224,7 +228,7 @@ def _speeds(
     result: SearchResult | None,
     run: Run,
 ) -> PruningRecord:
-    """Speed of the unpruned and the pruned model, measured unless a search did."""
+    """Speed of the unpruned and the pruned model, taken from the search if there was one, else measured."""
     timed = timing_setup(model) + (", in the form small" if config.form == "plain" else "")
     if result is None:
         run.log(f"timing both models on {timed}")
@@ -280,7 +284,7 @@ class _Stages:
         judged = self._evaluate(model) if judged is None else judged
         change = delta_of_metric(self.task, self.before.scores, judged.scores, self.draws)
         metrics = metrics_of(self.task, judged)
-        # Losses are finite (`Task.judge`).
+        # Losses are finite (`Task.judge`), so `or 0` serves only the type checker.
         losses = [float(s["metrics"]["loss"]["value"] or 0) for s in self.stages.values()]
         verdict = verdict_of(change.value, change.low, change.high, self.margin, change.count)
         interval = f"change of {change.value:+.4f} [{change.low:+.4f}, {change.high:+.4f}]"
@@ -294,10 +298,10 @@ class _Stages:
         )
         loss = float(metrics["loss"]["value"] or 0)
         if losses and loss > losses[-1]:
-            self.log(f"note: the loss rose by it, from {losses[-1]:.4f} to {loss:.4f}")
+            self.log(f"note: this stage raised the loss from {losses[-1]:.4f} to {loss:.4f}")
 
     def record(self) -> PruningRecord:
-        """Metrics before and after each stage, for the manifest and the model card."""
+        """Metrics before pruning and after the last stage, and the results of all stages, for cut.json."""
         last = list(self.stages.values())[-1]
         return {
             "metrics": {name: [self.metrics[name], last["metrics"][name]] for name in self.metrics},
@@ -308,7 +312,7 @@ class _Stages:
 
 
 def _describe(plan: Plan, config: PruneConfig, *, is_judged: bool, is_trained: bool) -> str:
-    """How the heads were chosen and what was done after the cut, in sentences for the model card."""
+    """How the heads were chosen and what was done after pruning, in sentences for the model card."""
     method = plan.chosen.get("search")
     if method is None:
         text = NAMED

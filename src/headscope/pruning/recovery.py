@@ -1,4 +1,4 @@
-"""Train a pruned model again on the train split of its task."""
+"""Recover a pruned model: train it on the train split of its task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ TRAINING_FILES = ("cut", "recovered.partial", "recovered")  # temporary, until t
 
 
 def check_splits(config: PruneConfig, data: TaskData) -> None:
-    """Refuse overlapping splits if a repair or training uses one of them, and training without a train file."""
+    """Refuse splits that cannot be used for repair or training.
+
+    The report split must not overlap with a split that is used for either of them, and training needs a train file.
+    """
     select_on = splits_of(data)[0]
     if config.repair or config.recover:
         check_report_split(data, select_on)
@@ -47,8 +50,8 @@ def check_splits(config: PruneConfig, data: TaskData) -> None:
 def check_report_split(data: TaskData, split: str) -> None:
     """Refuse to report on examples of a split that was used for selection, repair or training."""
     task = task_of(data)
-    learned, reported = (task.items(data.data, name) for name in (split, splits_of(data)[1]))
-    check_apart(learned, reported, "`report_on`")
+    used, reported = (task.items(data.data, name) for name in (split, splits_of(data)[1]))
+    check_apart(used, reported, "`report_on`")
 
 
 def recover(
@@ -59,7 +62,10 @@ def recover(
     data: TaskData,
     run: Run,
 ) -> AttentionModel:
-    """Train the pruned model; resumes a training of the same pruned model in this folder."""
+    """Train the pruned model. An unfinished training of the same pruned model in this folder is resumed.
+
+    model  the unpruned model, from which the pruned one learns if `config.distil`
+    """
     start, out = folder / "cut", folder / "recovered"
     shutil.rmtree(start, ignore_errors=True)
     start.mkdir()
@@ -84,10 +90,12 @@ def recover(
     trained = load(
         out, model_class=task.model_class, device=str(model.device), reading=pruned.reading
     )
-    trained.path = None  # its files are temporary; it is written anew
+    # its files are temporary; the caller writes the model to its final directory
+    trained.path = None
     assert trained.cut is not None
     assert pruned.cut is not None
-    trained.cut = replace(trained.cut, history=pruned.cut.history)  # it was not cut twice
+    # Loading the temporary files added this pruning to the history of earlier ones. It is the same pruning.
+    trained.cut = replace(trained.cut, history=pruned.cut.history)
     return trained
 
 
@@ -106,6 +114,6 @@ def _is_trained(cut: Path, config: FinetuneConfig, data: TaskData, run: Run) -> 
 
 
 def clear(folder: Path) -> None:
-    """Delete temporary files of a training."""
+    """Delete the temporary files of a training."""
     for name in TRAINING_FILES:
         shutil.rmtree(folder / name, ignore_errors=True)

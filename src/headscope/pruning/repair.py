@@ -1,8 +1,10 @@
-"""Repair of a pruned model without training, in closed form, from a few examples.
+"""Repair of a pruned model without training, in closed form, from a calibration set.
 
-fold    adds the mean output of each removed head to the bias of the output projection (mean ablation at no cost)
-refit   fits each output projection by least squares, so that the pruned layer's output is nearest to the whole
-        model's; from the bottom up, each layer after those below it are repaired
+fold    adds the mean output of each removed head to the bias of the output projection. The result equals mean ablation
+refit   fits the output projection of each layer by least squares, so that the pruned layer's output is nearest to the
+        unpruned model's. Layers are fitted from the bottom up, each with the inputs that the repaired ones below give
+
+In this module `whole` is the unpruned model and `cut` the pruned one.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from headscope.model.tokens import Batch
 from headscope.tasks.base import Task
 from headscope.tasks.prepared import Prepared, batch_of, plan_batches
 
-RIDGE = 1e-3  # relative to the mean square of the inputs: keeps fits to few tokens near the original weights
+RIDGE = 1e-3  # penalty relative to the mean square of the inputs: fits to few tokens stay near the original weights
 
 
 def repair_inplace(
@@ -52,10 +54,13 @@ def fold(
     means: dict[Head, Tensor],
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Add the mean outputs of removed heads to the biases; layers that share a bias add their average."""
+    """Add the mean outputs of removed heads to the biases of output projections.
+
+    If several layers share a bias (ALBERT), the mean over these layers is added.
+    """
     removed = [head for head in whole.heads if head not in set(cut.heads) and head in means]
     parts = anatomy(whole)
-    shares: dict[str, list[Tensor]] = {}
+    offsets: dict[str, list[Tensor]] = {}  # by projection: the vector to add for each of its sites
     for site in dict.fromkeys(head.site for head in removed):
         name = parts[site].projection
         if name is None:
@@ -66,17 +71,17 @@ def fold(
             columns = torch.split(weight, width, dim=1)  # [width, head width] for each head
             heads = [head for head in removed if head.site == site]
             terms = [columns[whole.index_of(head)] @ means[head].to(weight) for head in heads]
-            shares.setdefault(name, []).append(torch.stack(terms).sum(dim=0))
-    without = 0
-    for name, terms in shares.items():
+            offsets.setdefault(name, []).append(torch.stack(terms).sum(dim=0))
+    without_bias = 0
+    for name, vectors in offsets.items():
         bias = cut.model.get_submodule(name).bias
         if bias is None:
-            without += 1
+            without_bias += 1
             continue
         with torch.no_grad():
-            bias += torch.stack(terms).mean(dim=0)
-    if without:
-        say(f"note: {without} output projections have no bias to fold the means into")
+            bias += torch.stack(vectors).mean(dim=0)
+    if without_bias:
+        say(f"note: {without_bias} output projections have no bias to fold the means into")
 
 
 def refit(
@@ -88,10 +93,10 @@ def refit(
     batch_size: int = 32,
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[Site, tuple[float, float]]:
-    """Fit the output projections of the sites that lost heads, in the order of calls.
+    """Fit the output projections of the sites that lost heads, in the order in which the model calls them.
 
-    Returns the squared errors of each before and after. In a layer without heads only the bias is fitted (not in GPT-2,
-    where fold does it).
+    Returns for each site the mean squared error per token before and after. In a layer without heads only the bias is
+    fitted. GPT-2 does not call such a layer; use `fold` there.
     """
     parts = anatomy(whole)
     calls = [site for sites in whole.attention_modules.values() for site in sites]
@@ -110,7 +115,7 @@ def refit(
         done.add(part.projection)
         regression = _RidgeRegression(cut.model.get_submodule(part.projection))
         times = sum(parts[call].projection == part.projection for call in calls)
-        # The residual stream at the block's input is what its first attention is added to, but not a later one.
+        # The first attention of a block is added to the residual stream at the block's input, a later one is not.
         is_first = next(call for call in calls if parts[call].block == part.block) == site
         if not after[site] and not _record_calls(cut, task, batches[0], part, times):
             say(
@@ -122,8 +127,8 @@ def refit(
             sides = batch.layout.sides(site.stack)
             assert sides is not None
             for (_, target, residual), (context, _, new) in zip(targets, inputs, strict=True):
-                # Layers below were changed: the fit also makes up for the difference in the residual stream, so that
-                # the sum of stream and output is the whole model's.
+                # The layers below are pruned too, so the residual stream differs from the unpruned model's. The fit
+                # also corrects this difference: its target is the sum of stream and output.
                 shift = residual - new if is_first and residual.shape == target.shape else 0.0
                 regression.add(context, target + shift, sides[0].real)
         errors[site] = regression.solve()
@@ -131,7 +136,7 @@ def refit(
 
 
 class _Stop(Exception):
-    """Ends a forward pass when everything is recorded."""
+    """Ends a forward pass when all calls are recorded."""
 
 
 def _record_calls(
@@ -162,7 +167,12 @@ def _record_calls(
 
 
 class _RidgeRegression:
-    """Least squares with a ridge penalty on the change of the weights, from sums over tokens in float64."""
+    """Least squares with a ridge penalty on the change of the weights, from sums over tokens in float64.
+
+    before  [out, in + 1]: weights and bias before the fit
+    gram    [in + 1, in + 1]: X'X, where X [token, in + 1] are the inputs and a column of ones
+    cross   [out, in + 1]: R'X, where R [token, out] are the residuals of the weights before the fit
+    """
 
     def __init__(self, projection: nn.Module) -> None:
         self.projection = projection
@@ -174,8 +184,8 @@ class _RidgeRegression:
         self.before = torch.cat([weight, offset], dim=1)
         size = self.before.shape[1]
         self.gram = torch.zeros(size, size, dtype=torch.float64)
-        self.against = torch.zeros(len(weight), size, dtype=torch.float64)
-        self.squares, self.count = 0.0, 0
+        self.cross = torch.zeros(len(weight), size, dtype=torch.float64)
+        self.squares, self.count = 0.0, 0  # sum of squared residuals, number of tokens
 
     def add(self, context: Tensor, target: Tensor, real: Tensor) -> None:
         """context [sequence, token, in], target [sequence, token, out], real [sequence, token]."""
@@ -183,9 +193,8 @@ class _RidgeRegression:
         ones = torch.full((len(inputs), 1), float(self.has_bias), dtype=torch.float64)
         inputs = torch.cat([inputs, ones], dim=1)
         residual = target[real.to(target.device)].double().cpu() - inputs @ self.before.T
-        # With inputs X and residuals R of the present weights, the best change D solves D (X'X + ridge) = R'X.
         self.gram += inputs.T @ inputs
-        self.against += residual.T @ inputs
+        self.cross += residual.T @ inputs
         self.squares += float(residual.square().sum())
         self.count += len(inputs)
 
@@ -193,14 +202,14 @@ class _RidgeRegression:
         """Set the fitted weights; returns the mean squared error per token before and after."""
         ridge = RIDGE * float(self.gram.diagonal().mean()) + 1e-12  # solvable if all inputs are 0
         eye = torch.eye(len(self.gram), dtype=torch.float64)
-        change = torch.linalg.solve(self.gram + ridge * eye, self.against.T).T
+        # The best change D of the weights solves D (X'X + ridge I) = R'X.
+        change = torch.linalg.solve(self.gram + ridge * eye, self.cross.T).T
         fitted = self.before + change
-        # |R - X D'|² = |R|² - 2 <D, R'X> + <D X'X, D>, from the sums alone
-        explained = 2 * float((change * self.against).sum())
+        # Squared error after the fit, from the sums alone: |R - X D'|² = |R|² - 2 <D, R'X> + <D X'X, D>
+        explained = 2 * float((change * self.cross).sum())
         after = self.squares - explained + float(((change @ self.gram) * change).sum())
-        from transformers.pytorch_utils import (
-            Conv1D,
-        )  # GPT-2's linear layer, whose weight is [in, out]
+        # GPT-2's linear layer, whose weight is [in, out]
+        from transformers.pytorch_utils import Conv1D
 
         with torch.no_grad():
             weight: Tensor = self.projection.weight  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Importance of every unit after some are removed, for the searches that go by one."""
+"""Importance of every unit in a model without some units, for searches that use an importance."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 def scores_by(
     selection: SubsetEvaluator, importance: str, rules: Rules = "voita"
 ) -> Callable[[Removed], NDArray[np.float64]]:
-    """A function of the removed units that computes the importance of every unit, the sum of its heads'.
+    """A function of the removed units that returns [unit]: the importance of every unit, summed over its heads.
 
-    rules  of relevance
+    rules  rules of the importance `relevance`
     """
     check_choice(importance, SCORES, "`by`", "is not an importance")
     is_exact, has_rules = importance == "ablation", SCORES[importance] == "relevance"
-    # Exact ablations are counted by `selection`
+    # `selection` counts the cost of exact ablations itself.
     cost = 0.0 if is_exact else cost_of(SCORES[importance])
     name = f"{importance} {rules}" if has_rules else importance
 
@@ -48,6 +48,7 @@ def scores_by(
 
 
 def _by_ablation(selection: SubsetEvaluator, removed: Removed) -> list[float]:
+    """[unit]: the loss if the unit is removed in addition; infinite if it may not be removed."""
     states = selection.children(removed, selection.candidates(removed))
     losses = {next(iter(state.removed - removed)): state.outcome.loss for state in states}
     return [losses.get(number, np.inf) for number in range(len(selection.units))]
@@ -56,7 +57,7 @@ def _by_ablation(selection: SubsetEvaluator, removed: Removed) -> list[float]:
 def _by_estimate(
     selection: SubsetEvaluator, removed: Removed, importance: str, rules: Rules | None
 ) -> list[float]:
-    """The estimate on the model from which the units are cut."""
+    """[unit]: the estimate on the model that is pruned by the removed units."""
     model, name = selection.cut_model(removed), SCORES[importance]
     estimate = compute_estimate(
         name,

@@ -18,11 +18,11 @@ from headscope.pruning.target import StoppingRule
 from headscope.study.journal import Journal
 from headscope.tasks.inference import describe_unpruned
 
-OpenJournal = Callable[[Mapping[str, object]], Journal]  # given the header of the run
+OpenJournal = Callable[[Mapping[str, object]], Journal]  # opens the journal for the header of a run
 
 
 class JournalMemory(Memory):
-    """Finished work that outlives the process."""
+    """Results that are also written to a journal, so that a resumed run need not compute them again."""
 
     def __init__(self, journal: Journal) -> None:
         super().__init__()
@@ -42,7 +42,10 @@ def search(
     run: Run,
     open_journal: OpenJournal | None = None,
 ) -> SearchResult:
-    """Find the heads that a task can do without. open_journal: keeps finished work, so that the run can be resumed."""
+    """Find the heads that a task can do without.
+
+    open_journal  opens a journal of finished work; None: the run cannot be resumed
+    """
     started = time.perf_counter()
     inputs = read_inputs(model, config, data, reading, run)
     examples = len(inputs.selection_set.items)
@@ -51,15 +54,15 @@ def search(
     selection = inputs.selection(memory)
     run.log(describe_unpruned(selection.task, selection.intact.metric, examples))
     run.log(f"search: {config.search}")
-    pursuit = StoppingRule(selection, config, run)
+    rule = StoppingRule(selection, config, run)
     calibration = calibration_set(inputs.model, data) if config.try_repairs else None
     report = Report(
         selection, inputs.report_set, repairs=config.try_repairs, calibration=calibration
     )
     if report.knows_nothing is not None:
         run.log(f"note: {report.knows_nothing}")
-    paths = [pursuit.follow(path) for path in searches.paths(selection, config, run.seed)]
-    best = pursuit.choose(paths[0])
+    paths = [rule.follow(path) for path in searches.paths(selection, config, run.seed)]
+    best = rule.choose(paths[0])
     front = report.front(paths, best, config.front_sizes, run.log)
     result = make_result(inputs, report, front, best, time.perf_counter() - started)
     if warning := result.plan.chosen["warning"]:

@@ -1,4 +1,4 @@
-"""Inputs of a search: a loaded model, its task, and the examples of the selection and the report split."""
+"""Inputs of a search: a loaded model, its task, and the examples of the selection split and the report split."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from headscope.study.schema.record import FileRecord, ModelRecord, Section
 from headscope.tasks import Item, Prepared, Task, task_of
 from headscope.tasks.items import check_apart, two_files
 
-# packages that determine the numbers
+# packages whose code determines the results
 CODE = ("model", "data", "statistics", "tasks", "ablation", "pruning")
 CALIBRATION = 256  # examples that a repair is fitted to
 
 
 @dataclass(frozen=True)
 class SearchInputs:
-    """The inputs of a search. selection_set, report_set: examples to select on, and to report on."""
+    """The inputs of a search. selection_set, report_set: the examples of the two splits."""
 
     model: AttentionModel
     task: Task
@@ -56,17 +56,17 @@ class SearchInputs:
 
     @property
     def options(self) -> Section:
-        """The options of the search by name; not those of what is done after it (repair, training, form)."""
+        """The options of the search by name, without options for later work: repair, training and form."""
         values = record_options(self.config, self.data, self.reading, self.run)
         later = set(options_of(type(self.config))) - set(options_of(SearchConfig))
         return {name: value for name, value in values.items() if name not in later}
 
     def header(self) -> dict[str, object]:
-        """What must be equal for a run to be resumed."""
+        """Header of the journal: a run can be resumed only if its header is equal."""
         return resume_header(self.model_record, CODE, config=self.options, data=self.files)
 
     def selection(self, memory: Memory, model: AttentionModel | None = None) -> SubsetEvaluator:
-        """The evaluator of sets of heads, for the model or for what has become of it."""
+        """The evaluator of sets of heads. model: a pruned and trained version of the model, instead of the model."""
         config, among = self.config, self.config.candidates
         options = EvaluationOptions(
             self.objective,
@@ -80,7 +80,7 @@ class SearchInputs:
 
 
 def calibration_set(model: AttentionModel, data: TaskData) -> Prepared:
-    """A few examples of the selection split, for repairs."""
+    """The calibration set of repairs: a few examples of the selection split."""
     task = task_of(data)
     items = task.items(data.data, splits_of(data)[0], limit=CALIBRATION)
     return task.prepare(model, items, max_length=data.max_length)
@@ -96,7 +96,7 @@ def describe_splits(data: TaskData, selection_set: Prepared, report_set: Prepare
 
 
 def read_both_splits(data: TaskData) -> tuple[list[Item], list[Item]]:
-    """The examples to select on and to report on; splits that overlap are refused."""
+    """The examples of the selection split and the report split; splits that overlap are refused."""
     task = task_of(data)
     select_on, report_on = splits_of(data)
     to_select = task.items(data.data, select_on, limit=data.limit)

@@ -30,19 +30,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Front = list[FrontRow]
-CLOCK = (*UNTIMED, "is_front")  # columns that depend on measured times and differ between runs
+# columns that depend on measured times, so that they differ between equal runs
+CLOCK = (*UNTIMED, "is_front")
 
 
 @dataclass
 class SearchResult(Result):
     """The result of a search.
 
-    plan        the heads to remove, with how they were chosen
-    study       all of it as a study, with `cut` (1 removed, 0 kept) as a statistic of every head
-    speeds      of the unpruned and the pruned model, as measured for the table `front`
+    plan        the heads to remove, and how they were chosen
+    study       a study with the tables and the record of the search; its statistic `cut` is 1 for removed heads, else 0
+    speeds      speeds of the unpruned and the pruned model, as in the table `front`
     report_set  the examples of the report split
-    judged      the unpruned and the pruned model on them
-    is_kept     whether the set is shown to stay within the allowed loss there
+    judged      losses and scores of the unpruned and the pruned model on the report split
+    is_kept     whether the change on the report split is shown to be within the allowed loss
     """
 
     plan: Plan
@@ -64,7 +65,7 @@ class SearchResult(Result):
 
     @property
     def front(self) -> pd.DataFrame:
-        """A row for every size that was reported: what is lost on the other split, what is gained."""
+        """A row for every set that was reported: its performance on the report split, its size and its time."""
         return self.study.tables["front"]
 
     @property
@@ -88,13 +89,18 @@ def make_result(
     seconds: float,
     in_steps: dict[str, Any] | None = None,
 ) -> SearchResult:
-    """The chosen set as a plan and as a study. in_steps: options of the training between steps, if there was any."""
+    """The result of a search.
+
+    front     rows of front.csv
+    best      the set that was chosen
+    in_steps  options of the training between the steps of iterative pruning; None if nothing was trained
+    """
     selection = report.selection
     heads = selection.heads(best.removed)
     record = _record(inputs, report, front, best)
     if in_steps is not None:
         record["in_steps"] = in_steps
-    timeless = deepcopy(record)  # equal for every run: no times
+    timeless = deepcopy(record)  # without measured times, so that equal runs write equal plans
     timeless["config"] = inputs.options
     row = record["after"]["report"]
     timeless["after"]["report"] = {key: row[key] for key in row if key not in CLOCK}
@@ -106,6 +112,7 @@ def make_result(
 
 
 def _record(inputs: SearchInputs, report: Report, front: Front, best: SubsetState) -> PruningRecord:
+    """How the heads were chosen, and the results on both splits."""
     selection, model = report.selection, inputs.model
     heads = selection.heads(best.removed)
     row = next(row for row in _plain(front) if row["removed"] == len(heads))
@@ -135,7 +142,7 @@ def _record(inputs: SearchInputs, report: Report, front: Front, best: SubsetStat
 
 
 def warning_of(config: SearchConfig, front: Front, report_on: str) -> str | None:
-    """A set that keeps the metric where it was chosen may not keep it elsewhere."""
+    """A warning if the chosen set keeps the metric on the selection split, but not on the report split; else None."""
     if config.keep_metric is None:
         return None
     intact = {row["removed"]: row["metric"] for row in _plain(front)}[0]
@@ -154,6 +161,7 @@ def _plain(front: Front) -> Front:
 
 
 def _margin(inputs: SearchInputs, front: Front) -> Margin:
+    """The allowed loss of the metric on the report split."""
     intact = next(row["metric"] for row in front if not row["removed"])
     return Margin.of(intact, inputs.config.keep_metric)
 
@@ -161,6 +169,7 @@ def _margin(inputs: SearchInputs, front: Front) -> Margin:
 def _study(
     inputs: SearchInputs, selection: SubsetEvaluator, heads: HeadSet, front: Front, pruning: Section
 ) -> Study:
+    """The study of a search, with the tables `front` and `search`. pruning: a section of its run record."""
     rows = [
         Row.without_interval(head, CUT, float(head in heads), selection.count)
         for head in inputs.model.heads

@@ -1,8 +1,10 @@
-"""Effect of removing sets of heads on a task, on the selection split.
+"""Effect of removing sets of heads on the performance at a task, on the selection split.
 
-The children of a set (the set and one more head) are evaluated on the model that is pruned to the set, by the fast
-sweep: layers below the head are computed once for all of them. If only the best few children are needed, the others are
-dropped early, after an eighth, a quarter or a half of the examples.
+The children of a set are the sets with one more head. They are evaluated by exact ablation (`ablation.sweep`) on the
+model that is pruned to the set, where the layers below an ablated head are computed once for all children. If only the
+best few children are needed, others are dropped after an eighth, a quarter or a half of the examples.
+
+Searches remove units: a head, or heads that share weights and can only be pruned together.
 """
 
 from __future__ import annotations
@@ -32,15 +34,15 @@ if TYPE_CHECKING:
 
 Objective = Literal["loss", "metric"]
 OBJECTIVES = ("loss", "metric")
-Removed = frozenset[int]  # of units, by number
-STANDARD_ERRORS = 2.0  # a candidate that is worse by more is dropped
-FEWEST = 32  # examples before candidates are dropped
-GUIDE = 128  # examples for predictions, which only order the candidates
+Removed = frozenset[int]  # indices of the removed units
+STANDARD_ERRORS = 2.0  # a candidate that is worse by more standard errors is dropped
+FEWEST = 32  # no candidate is dropped before this number of examples
+GUIDE = 128  # examples for predictions; few are enough, since predictions only select candidates
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Effect of a set: mean loss in nats, metric, and the number of examples they were measured on."""
+    """Performance without a set of heads: mean loss in nats, metric, and the number of examples evaluated."""
 
     loss: float
     metric: float
@@ -49,20 +51,20 @@ class Outcome:
 
 @dataclass(frozen=True)
 class SubsetState:
-    """A set of removed units and its effect."""
+    """A set of removed units, and the performance without it."""
 
     removed: Removed
     outcome: Outcome
 
 
 class Memory:
-    """Results by name, each computed once; kept for the life of the process."""
+    """Results by key, each computed once. This class keeps them in memory; `JournalMemory` also writes them."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
 
     def compute_once(self, key: str, compute: Callable[[], Any]) -> Any:
-        """The stored value; computed and stored if there is none."""
+        """The stored value. If there is none, it is computed and stored."""
         if key not in self._values:
             self.add(key, compute())
         return self._values[key]
@@ -75,9 +77,10 @@ class Memory:
 class EvaluationOptions:
     """Which sets of heads may be removed, and how they are evaluated.
 
+    objective   what a set of heads should keep: the loss or the metric
     at_least    minimum number of heads to keep per layer
     among       the heads that may be removed; None: all
-    max_length  of the examples for predictions
+    max_length  maximum length of examples, in tokens
     """
 
     objective: Objective = "loss"
@@ -94,10 +97,11 @@ class EvaluationOptions:
 class SubsetEvaluator:
     """Evaluates sets of removed heads on the selection split.
 
-    units      the heads that can be removed, alone or together, among those that the task uses
-    intact     outcome of the whole model
-    tried      the last outcome of every evaluated set, in order
-    spent      evaluations of one set on all examples so far; a backward pass counts as three
+    units   the units that can be removed, among those that the task uses
+    intact  the outcome of the unpruned model
+    guide   a sample of the examples, for predictions
+    tried   the outcome of every evaluated set, on the most examples, in order of first evaluation
+    spent   cost so far, in evaluations of one set on all examples; a backward pass counts as three
     """
 
     def __init__(
@@ -132,7 +136,7 @@ class SubsetEvaluator:
             )
         self.tried: dict[Removed, Outcome] = {}
         self.spent = 0.0
-        self._method: str | None = None  # of the sweep, chosen once
+        self._method: str | None = None  # method of the sweep, chosen at its first use
         self._predictions: dict[Removed, NDArray[np.float64]] = {}
         self._cut: tuple[Removed, AttentionModel] = (frozenset(), model)
         self.intact = self.evaluate(frozenset())
@@ -144,15 +148,17 @@ class SubsetEvaluator:
     # Sets
 
     def heads(self, removed: Iterable[int]) -> HeadSet:
+        """The heads of these units."""
         return HeadSet(
             [head for unit in removed for head in self.units[unit]], among=self.model.heads
         )
 
     def size(self, removed: Iterable[int]) -> int:
+        """The number of heads of these units."""
         return sum(len(self.units[unit]) for unit in removed)
 
     def candidates(self, removed: Removed) -> list[int]:
-        """The units that may be removed next: not the last `at_least` heads of a layer, nor the model's last head."""
+        """The units that may be removed next: every layer keeps `at_least` heads, and the model keeps one."""
         remaining = Counter(head.site for head in self.model.heads)
         for unit in removed:
             remaining.subtract(head.site for head in self.units[unit])
@@ -165,7 +171,7 @@ class SubsetEvaluator:
         return [i for i, unit in enumerate(self.units) if i not in removed and is_candidate(unit)]
 
     def cost(self, outcome: Outcome) -> float:
-        """Lower is better: the loss, or minus the metric; an undefined metric is worst."""
+        """The loss, or minus the metric, by the objective: lower is better. Infinite if undefined."""
         value = outcome.loss if self.objective == "loss" else -outcome.metric
         return value if np.isfinite(value) else np.inf
 
@@ -197,7 +203,7 @@ class SubsetEvaluator:
     ) -> list[SubsetState]:
         """The sets with one more unit, best first.
 
-        keep  number of sets that are needed; the others may be dropped early. None: all are evaluated on all examples
+        keep  number of sets that are needed; others may be dropped before all examples are evaluated. None: none are
         """
         if not candidates:
             return []
@@ -212,16 +218,17 @@ class SubsetEvaluator:
             states.append(state)
 
         def rank(state: SubsetState) -> tuple[int, float, list[int]]:
-            # Dropped sets come last, whatever their few examples show.
+            # Sets that were dropped come last, whatever their cost on a few examples.
             examples = state.outcome.examples
             return -examples, self.cost(state.outcome), sorted(state.removed)
 
         return sorted(states, key=rank)
 
     def predict_changes(self, removed: Removed) -> NDArray[np.float64]:
-        """[unit]: predicted change of loss by switching each on or off, to second order, on a few examples.
+        """[unit]: predicted change of loss if the unit is removed or, if it is removed already, restored.
 
-        First-order predictions misjudge the heads that matter most, for which the loss is strongly curved.
+        Predicted to second order, on the examples of `guide`. The first order alone is wrong for the most important
+        heads, for which the loss is strongly curved.
         """
         if removed not in self._predictions:
             changes = self.memory.compute_once(
@@ -249,6 +256,7 @@ class SubsetEvaluator:
         return self._outcome(evaluate(model, self.task, self.prepared, batch_size=self.batch_size))
 
     def _note(self, removed: Removed, outcome: Outcome, cost: float) -> Outcome:
+        """Record the outcome of a set and its cost; returns the outcome."""
         self.spent += cost
         if removed not in self.tried or outcome.examples >= self.tried[removed].examples:
             self.tried[removed] = outcome
@@ -259,7 +267,10 @@ class SubsetEvaluator:
         return Outcome(float(judged.losses.mean()), metric, len(judged.losses))
 
     def _test(self, removed: Removed, candidates: Sequence[int], keep: int | None) -> list[Outcome]:
-        """Sequential test of the candidates: those that cannot be among the first `keep` drop out early."""
+        """The outcome of removing each candidate in addition to `removed`.
+
+        Candidates that are unlikely to be among the best `keep` are dropped early.
+        """
         size, inputs = self.batch_size, (self.task, self.prepared)
         if self._method is None:
             self._method = Sweep(self.model, *inputs, batch_size=size).method
@@ -281,28 +292,29 @@ class SubsetEvaluator:
         return [self._outcome(_concatenate(judged[unit])) for unit in candidates]
 
     def _blocks(self, sweep: Sweep, keep: int | None) -> tuple[list[list[int]], set[int]]:
-        """The examples in random order, and the blocks after which candidates may be dropped.
+        """The blocks of examples in random order, and the indices of those after which candidates may be dropped.
 
-        These are at an eighth, a quarter and a half of the examples, however few fit into memory at a time.
+        Candidates are dropped after an eighth, a quarter and a half of the examples. The blocks of the sweep, which are
+        as large as memory allows, are split there.
         """
-        whole = sweep.blocks()
+        unsplit = sweep.blocks()
         if keep is None or self.task.is_coupled:
-            return whole, set()
-        order = [item for block in whole for item in block]
+            return unsplit, set()
+        order = [item for block in unsplit for item in block]
         ends = [end for end in (len(order) // 8, len(order) // 4, len(order) // 2) if end >= FEWEST]
         blocks: list[list[int]] = []
         looks: set[int] = set()
-        size = len(whole[0])
-        for part in np.split(np.array(order), ends):
-            blocks += [part[i : i + size].tolist() for i in range(0, len(part), size)]
+        size = len(unsplit[0])
+        for items in np.split(np.array(order), ends):
+            blocks += [items[i : i + size].tolist() for i in range(0, len(items), size)]
             looks.add(len(blocks) - 1)
         return blocks, looks - {len(blocks) - 1}
 
     def _drop_behind(self, live: list[int], parts: dict[int, list[Judged]], keep: int) -> list[int]:
-        """The candidates that may still be among the first `keep`.
+        """The candidates that remain, since they may still be among the best `keep`.
 
-        By the loss: those that are not worse than the last of them by two standard errors of the paired difference. By
-        the metric: the better half.
+        If the objective is the loss: those that are not worse than the `keep`-th best one by more than two standard
+        errors of the paired difference. If it is the metric: the better half.
         """
         judged = {unit: _concatenate(parts[unit]) for unit in live}
         costs = {unit: self.cost(self._outcome(judged[unit])) for unit in live}
@@ -311,10 +323,10 @@ class SubsetEvaluator:
             return live
         if self.objective == "metric":
             return [unit for unit in live if unit in set(order[: max(keep, -(-len(order) // 2))])]
-        last = judged[order[keep - 1]].losses
+        last_kept = judged[order[keep - 1]].losses
 
         def is_behind(unit: int) -> bool:
-            difference = judged[unit].losses - last
+            difference = judged[unit].losses - last_kept
             error = float(difference.std(ddof=1)) / np.sqrt(len(difference))
             return bool(difference.mean() > STANDARD_ERRORS * error)
 

@@ -1,4 +1,4 @@
-"""When a search stops, and which state of its path is chosen."""
+"""The target of a search: when the search stops, and which set of its path is chosen."""
 
 from __future__ import annotations
 
@@ -15,31 +15,35 @@ if TYPE_CHECKING:
     from headscope.model.latency import LayerTimes
     from headscope.pruning.subset_evaluator import SubsetEvaluator, SubsetState
 
-FEWER = 256  # examples that an estimate of the duration suggests
-PATIENCE = 3  # a search stops after so many sizes in a row below the metric to keep
+FEWER = 256  # number of examples that the log suggests if a search will take long
+PATIENCE = 3  # a search stops after this number of sizes in a row that are below the metric to keep
 
 
 def heads_to_remove(config: SearchConfig, selection: SubsetEvaluator) -> int | None:
-    """The number of heads to remove, if that is the target."""
-    everyone = selection.size(range(len(selection.units)))
+    """The number of heads to remove, from `remove` or `sparsity`; None if the target is another one."""
+    removable = selection.size(range(len(selection.units)))
     wanted: int | None = (
-        config.remove if config.sparsity is None else max(1, round(config.sparsity * everyone))
+        config.remove if config.sparsity is None else max(1, round(config.sparsity * removable))
     )
     if wanted is None:
         return None
     option = "`remove`" if config.sparsity is None else "`sparsity`"
-    check_reachable(wanted, everyone, _reachable(selection), option, selection.at_least)
+    check_reachable(wanted, removable, _reachable(selection), option, selection.at_least)
     smallest = min(len(unit) for unit in selection.units)
     if wanted < smallest:
-        expected = f"{smallest} or more: so many share their weights"
-        raise HeadscopeError(f"{wanted} cannot go alone", where=option, expected=expected)
+        expected = f"{smallest} or more: heads that share weights are removed together"
+        raise HeadscopeError(f"{wanted} cannot be removed alone", where=option, expected=expected)
     return wanted
 
 
 def check_reachable(
     wanted: int, count: int, reachable: int, option: str, at_least: int = 0
 ) -> None:
-    """Refuse to remove more heads than can be removed. count: of the heads that may go."""
+    """Raise an error if more heads are to be removed than a search can reach.
+
+    count     number of heads that may be removed
+    at_least  minimum number of heads per layer, for the message
+    """
     if wanted > reachable:
         what = f"{wanted} of {count} heads cannot go"
         kept = f", as {at_least} stay in each layer" if at_least else ""
@@ -55,7 +59,7 @@ def _reachable(selection: SubsetEvaluator) -> int:
 
 
 def estimate(seconds: float, steps: int, examples: int) -> str:
-    """Upper limit of a search's duration, from its first step, in words; empty below two minutes."""
+    """The longest that a search can take, in words; empty if less than two minutes. seconds: of its first step."""
     minutes = seconds * steps / 60
     if minutes < 2:
         return ""
@@ -66,14 +70,18 @@ def estimate(seconds: float, steps: int, examples: int) -> str:
 
 
 class StoppingRule:
-    """Follows a search until its target is reached."""
+    """Follows the path of a search until its target is reached, and chooses a state of it.
+
+    most    number of heads to remove, if that is the target
+    layers  measured times of layers with fewer heads, if the target is a speedup
+    """
 
     def __init__(self, selection: SubsetEvaluator, target: SearchConfig, run: Run) -> None:
         self.selection, self.target, self.run = selection, target, run
         name, intact = selection.task.metrics[0], selection.intact.metric
         if target.keep_metric is not None and not intact > 0:
             raise HeadscopeError(
-                f"{name} of the whole model is {intact:.4f}: no share of it can be kept",
+                f"{name} of the unpruned model is {intact:.4f}: no share of it can be kept",
                 where="`keep_metric`",
                 expected="a model that can do the task, or `remove=N`",
             )
@@ -90,13 +98,14 @@ class StoppingRule:
                     speed.measure_layers(model, batch_size=size, length=length, repeats=6)
                 )
 
-            times = selection.memory.compute_once("layers", measure)  # kept by a resumed run
+            # a resumed run uses the same times
+            times = selection.memory.compute_once("layers", measure)
             self.layers = speed.LayerTimes(tuple(times["share"]), tuple(times["time"]))
             if target.speedup > self.layers.bound:
                 raise HeadscopeError(
                     f"{target.speedup:g} times is more than head pruning can give here",
                     where="`speedup`",
-                    expected=f"at most {self.layers.bound:.2f}: that is the time without any attention head",
+                    expected=f"at most {self.layers.bound:.2f}, the speedup without any attention head",
                 )
         self.reachable = self.most or _reachable(selection)
 
@@ -111,7 +120,8 @@ class StoppingRule:
             reached, size = size, self.selection.size(state.removed)
             if self.most is not None and size > self.most:
                 log(
-                    f"note: {reached} heads instead of {self.most}: the next share their weights and go together"
+                    f"note: {reached} heads instead of {self.most}: the next ones share weights and can only be "
+                    "removed together"
                 )
                 break
             states.append(state)
@@ -128,10 +138,12 @@ class StoppingRule:
         return states
 
     def _keeps(self, state: SubsetState) -> bool:
+        """Whether the state keeps the target share of the metric; True if that is not the target."""
         share = self.target.keep_metric
         return share is None or state.outcome.metric >= share * self.selection.intact.metric
 
     def _is_fast(self, state: SubsetState) -> bool:
+        """Whether the state reaches the target speedup; False if that is not the target."""
         if self.layers is None or self.target.speedup is None:
             return False
         return 1 / self.predict_time(state) >= self.target.speedup
@@ -146,7 +158,7 @@ class StoppingRule:
         """The last state of the path that meets the target."""
         if len(path) == 1:
             raise HeadscopeError(
-                "no head may go", where="prune", expected="a smaller `min_heads_per_layer`"
+                "no head may be removed", where="prune", expected="a smaller `min_heads_per_layer`"
             )
         if self.target.keep_metric is not None:
             good = [state for state in path[1:] if self._keeps(state)]

@@ -1,1 +1,1 @@
-"""Training a model on a task: a plain loop that can be stopped at any step and resumed to the same result."""
+"""Training of models on tasks, with a loop that can be stopped at any step and resumed with the same result."""

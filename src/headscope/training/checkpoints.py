@@ -1,4 +1,4 @@
-"""Models kept during a training: at which steps, writing them and finding them again."""
+"""Checkpoints: models that are saved during a training. Which steps are saved, writing and finding them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _NAME = re.compile(r"step-(\d{6,})")
 
 
 def steps_to_keep(total: int, count: int) -> list[int]:
-    """`count` steps: 0, then geometrically spaced from a hundredth of all steps to the last.
+    """`count` steps: 0, and steps with geometric spacing from a hundredth of the training to its last step.
 
-    Steps that would coincide are moved to the next free ones.
+    Steps that coincide after rounding are moved to the next free ones.
     """
     if not 2 <= count <= total + 1:
         what = f"a training of {total} steps can keep 2 to {total + 1} checkpoints, got {count}"
@@ -28,13 +28,13 @@ def steps_to_keep(total: int, count: int) -> list[int]:
     first = max(1.0, EARLIEST * total) if count > 2 else float(total)
     steps = [0]
     for index, step in enumerate(np.geomspace(first, total, count - 1)):
-        latest = total - (count - 2 - index)  # each of the others needs a step
+        latest = total - (count - 2 - index)  # leaves a step for each of the remaining checkpoints
         steps.append(min(max(steps[-1] + 1, round(step)), latest))
     return steps
 
 
 def write_checkpoint(model: AttentionModel, folder: Path, step: int) -> None:
-    """Write the model directory of a step, complete or not at all."""
+    """Write the model to the directory of this step, which is complete or absent."""
     final = folder / FOLDER / f"step-{step:06d}"
     temporary = final.with_name(f".{final.name}")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -45,7 +45,7 @@ def write_checkpoint(model: AttentionModel, folder: Path, step: int) -> None:
 
 
 def drop_checkpoints(folder: Path, after: int) -> None:
-    """Delete the checkpoints of later steps: a resumed run writes them again."""
+    """Delete the checkpoints of steps later than `after`; a resumed run writes them again."""
     for step, path in _find_checkpoints(folder):
         if step > after:
             shutil.rmtree(path)

@@ -1,4 +1,4 @@
-"""finetune: train a model on a task and keep its best epoch."""
+"""Finetune: train a model on a task and keep the weights of its best epoch."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ from headscope.training.resumable import BEST, resumable_run, save_atomically
 def finetune(
     model: ModelSource, config: FinetuneConfig, data: TaskData, reading: Reading, run: Run
 ) -> TrainingResult:
-    """Train a model on the train split of a task and keep its best epoch on `data.select_on`.
+    """Train a model on the train split of a task, and keep the weights of the epoch that is best on `data.select_on`.
 
-    A loaded model is not changed: a copy is trained.
+    If `model` is a loaded model, a copy is trained.
     """
     started = time.perf_counter()
     task = task_of(data)
@@ -93,7 +93,7 @@ def finetune(
                 if is_best(epochs) and is_main:
                     save_atomically(loaded.model.state_dict(), best)
                 resumable.save()
-                # After saving: an epoch that was logged is kept.
+                # Logged only after saving, so that a logged epoch is never trained again.
                 run.log(describe_epoch(epochs[-1]))
         content: TrainingRecord = {"epochs": epochs, "best": max(epochs, key=_goodness)}
         record = training_record(run, header, content, resumable.history, started)
@@ -112,7 +112,7 @@ def _open(
     reading: Reading,
     run: Run,
 ) -> AttentionModel:
-    """The model to train, with the classes of the training examples."""
+    """The model to train. A new classifier has the classes of the training examples."""
     kind, labels = task.model_class, task.labels(items)
     if config.from_scratch:
         texts = (text for item in items for text in item.texts)
@@ -123,12 +123,14 @@ def _open(
         check_loaded(reading, run)
         loaded = _copy_for(task, model, labels)
     else:
-        unmasked = replace(reading, mask=None, open_special=False)  # heads are fixed before
+        # The mask is applied below, after heads are fixed.
+        unmasked = replace(reading, mask=None, open_special=False)
         loaded = open_model(model, unmasked, run, model_class=kind, labels=labels)
-    loaded.reading.check(loaded.name)  # refuse now what could not be saved after the training
+    # raises an error now if the model could not be saved after training
+    loaded.reading.check(loaded.name)
     if config.fix is not None:
         loaded = fix(loaded, read_patterns(config.fix, loaded.heads))
-    loaded.untrained = ()  # new weights are trained now
+    loaded.untrained = ()  # no warning about new weights: they will be trained
     if reading.mask is not None:
         loaded.edit_permanently(Masked(reading.mask, open_special=reading.open_special))
     elif isinstance(model, AttentionModel):
@@ -137,7 +139,7 @@ def _open(
 
 
 def _source(model: ModelSource) -> str | Path:
-    """The files that the architecture of a model is read from."""
+    """The name or directory from which the architecture of a model is read."""
     if not isinstance(model, AttentionModel):
         return model
     if model.path is None:
@@ -149,7 +151,7 @@ def _source(model: ModelSource) -> str | Path:
 
 
 def _copy_for(task: Task, model: AttentionModel, labels: Sequence[str]) -> AttentionModel:
-    """A copy of a loaded model with the task's head: written to a temporary directory and loaded."""
+    """A copy of a loaded model with the classifier of the task: written to a temporary directory and loaded."""
     kind, device, reading = task.model_class, str(model.device), model.reading
     with TemporaryDirectory() as folder:
         write_model(model, Path(folder))
@@ -159,7 +161,7 @@ def _copy_for(task: Task, model: AttentionModel, labels: Sequence[str]) -> Atten
 
 
 def _files(task: Task, data: str | Path, select_on: str) -> list[Path]:
-    """The files to train on and to validate on."""
+    """The files of the train split and the selection split."""
     expected = "a directory with a train file and a dev file"
     if two_files(data) is not None:
         fix = "Put each split into one file, with a tab between: paste train.en train.fr > data/train.tsv"
@@ -171,7 +173,7 @@ def _files(task: Task, data: str | Path, select_on: str) -> list[Path]:
 
 
 def evaluate_epoch(model: AttentionModel, task: Task, dev: Prepared, step: Step) -> EpochRecord:
-    """Loss and metrics after an epoch."""
+    """Loss and metrics after an epoch. step: the last step of the epoch."""
     judged = evaluate(model, task, dev)
     metrics = metrics_of(task, judged)
     name = task.metrics[0]
@@ -186,14 +188,14 @@ def evaluate_epoch(model: AttentionModel, task: Task, dev: Prepared, step: Step)
 
 
 def describe_epoch(epoch: EpochRecord) -> str:
-    """A log line."""
+    """A log line with the loss and the metric of an epoch."""
     value = epoch["value"]
     metric = "undefined (one answer to all)" if value is None else f"{value:.4f}"
     return f"epoch {epoch['epoch']}: dev loss {epoch['dev_loss']:.4f}, {epoch['metric']} {metric}"
 
 
 def _goodness(epoch: EpochRecord) -> tuple[float, float]:
-    """Key by which epochs are ranked: the metric, then the lower loss; an undefined metric is below all."""
+    """Sort key of epochs: a higher metric is better, then a lower loss. An undefined metric is worst."""
     return -math.inf if epoch["value"] is None else epoch["value"], -epoch["dev_loss"]
 
 

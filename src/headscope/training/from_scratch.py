@@ -1,4 +1,4 @@
-"""Models with new weights: an architecture, with a given or a new tokenizer."""
+"""Models with random weights, made from an architecture and an existing or a new tokenizer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headscope.model.new_model import Architecture, new_model, read_source
 def build_model(
     new: Architecture, texts: Iterable[str], run: Run, tokenizer: str | Path | None = None
 ) -> AttentionModel:
-    """A model with random weights, determined by torch's seed.
+    """A model with random weights, which depend on torch's current random state.
 
     texts      texts from which a tokenizer is learned, if `new.sizes.vocabulary` is set
     tokenizer  the model whose tokenizer is used instead of the configuration's own

@@ -11,33 +11,33 @@ from torch import Tensor, nn
 
 from headscope.model.edits import Edit
 
-RAMP = 0.5  # share of the steps in which the open share falls from its start to its target
-MOVED = 1.0  # logits that moved less than this, or are no further apart, are hardly trained
-FARTHEST, HALVINGS = 64.0, 32  # range and number of bisection steps of `TargetShare.shift`
+RAMP = 0.5  # share of the training steps in which the open share falls to its target
+MOVED = 1.0  # logits count as trained if they moved, or differ, by at least this much
+FARTHEST, HALVINGS = 64.0, 32  # largest shift and number of bisection steps of `TargetShare.shift`
 
 
 class LearnableEdit(nn.Module):
-    """Gates on heads, or a mask on positions.
+    """Base class of gates on heads and masks on positions. Its values are settled (fixed at 0 or 1) during training.
 
     rate    learning rate of its parameters, constant after the warm-up
-    settle  share of the steps after which its values are fixed at 0 or 1
+    settle  share of the steps after which its values are settled
     """
 
     rate: float
     settle: float
-    fixed: Tensor  # the values once settled; below 0 before
-    undertrained: Tensor  # whether it was settled before it had moved
+    fixed: Tensor  # 0 or 1 once settled, -1 before
+    undertrained: Tensor  # whether its logits had hardly moved when it was settled
 
     def edit(self) -> Edit:
-        """The edit of attention with the current values."""
+        """The edit that applies the current values to attention."""
         raise NotImplementedError
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Its parameters, for an optimizer."""
+        """Its parameters, as parameter groups of an optimizer."""
         return [{"params": list(self.parameters()), "lr": self.rate, "weight_decay": 0.0}]
 
     def binarize(self) -> Tensor:
-        """1 where it is to be open, else 0."""
+        """The values as 1 (open) or 0 (closed), without noise."""
         raise NotImplementedError
 
     @property
@@ -45,7 +45,7 @@ class LearnableEdit(nn.Module):
         return bool(self.fixed.flatten()[0] >= 0)
 
     def settling_step(self, total: int) -> int:
-        """The step after which it is settled, of a total number of steps."""
+        """The number of the step after which it is settled. total: number of steps."""
         return math.ceil(self.settle * total)
 
     def is_due(self, progress: float) -> bool:
@@ -53,18 +53,23 @@ class LearnableEdit(nn.Module):
         return progress >= self.settle and not self.is_settled
 
     def draw(self, progress: float) -> None:
-        """New noise and temperature, before every step. progress: from 0 at the first step to 1 after the last.
+        """Compute the values for the next step, with new noise; settle them if it is time.
 
-        Also called in evaluation mode before the model is evaluated: then without noise.
+        Also called in evaluation mode, before the model is evaluated; then there is no noise.
+
+        progress  share of the steps that are done: 0 before the first step, 1 after the last
         """
 
     def cost(self, progress: float) -> Tensor:
-        """The penalty that is added to the loss, after `draw`."""
+        """The penalty that is added to the loss. Called after `draw`."""
         raise NotImplementedError
 
 
 def is_undertrained(logits: Tensor, start: float, is_open: Tensor | None = None) -> bool:
-    """Whether logits are near their start; with `is_open`, whether the open ones are near the others."""
+    """Whether all logits are still near their start.
+
+    is_open  which logits are open, if they competed: then whether the mean of the open ones is near that of the others
+    """
     if is_open is None:
         return bool((logits - start).abs().max() < MOVED)
     kept, closed = logits[is_open > 0], logits[is_open == 0]
@@ -77,10 +82,10 @@ def short_training_note(what: str, steps: int, option: str) -> str:
 
 
 class TargetShare:
-    """Holds the open share at a target by adding one number to all logits, so that logits compete.
+    """Keeps the open share at a target by adding one number to all logits. So logits compete.
 
-    share    the share at the end; it falls to that linearly in the first half of the steps
-    initial  the share before the first step
+    initial  the open share before the first step
+    share    the open share at the end: it falls linearly in the first half of the steps, and then stays the same
     """
 
     def __init__(self, share: float, initial: float) -> None:
@@ -89,7 +94,10 @@ class TargetShare:
     def shift(
         self, logits: Tensor, share_of: Callable[[Tensor], Tensor], progress: float
     ) -> Tensor:
-        """The number, with its gradient by the logits. share_of: the open share of logits, rising in each of them."""
+        """The number to add, as a differentiable function of the logits.
+
+        share_of  function from logits to the open share, increasing in every logit
+        """
         target = self.initial + (self.share - self.initial) * min(progress / RAMP, 1.0)
         low, high = -FARTHEST, FARTHEST
         with torch.no_grad():
@@ -100,5 +108,6 @@ class TargetShare:
         with torch.enable_grad():
             (slope,) = torch.autograd.grad(share_of(logits.detach() + shift), shift)
         share = share_of(logits + shift.detach())
-        # The value is that of `shift`; by the implicit function theorem its gradient keeps the share constant.
+        # The result has the value of `shift`, since the other term is 0. Its gradient is that of the implicit function
+        # theorem: the shift changes with the logits such that the share stays constant.
         return shift.detach() - (share - share.detach()) / slope.clamp_min(1e-12)

@@ -1,7 +1,7 @@
 """The training loop: AdamW, warm-up and linear decay, clipped gradients, batches of similar length.
 
-Every step follows from the seed, the number of the step and the state, which can be saved after any step. A run that
-was killed and is resumed from its last state ends with the same weights, bit for bit, on the same machine.
+Every step is determined by the seed, the number of the step and the state, which can be saved after any step. If a
+stopped run is resumed from its last state, it ends with the same weights, bit for bit, on the same machine.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from headscope.tasks.inference import report_out_of_memory
 from headscope.tasks.prepared import Prepared, batch_of, sequences_of
 from headscope.training.learnable_edit import LearnableEdit
 
-POOL = 50  # examples of this number of batches are sorted by length together: little padding, still a good shuffle
-_UNDECAYED = ("bias", "norm", "LayerNorm")  # parts of names of parameters without weight decay
+POOL = 50  # batches whose examples are sorted by length together: little padding, but still well shuffled
+# parameters with one of these in their name have no weight decay
+_UNDECAYED = ("bias", "norm", "LayerNorm")
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class LoopSettings:
     """Settings of the loop; `TrainingConfig` checks their values.
 
     warmup  share of the steps in which the learning rate rises
-    clip    maximum norm of the gradients
-    steps   number of steps, instead of epochs
+    clip    maximum norm of the gradients of all weights together
+    steps   number of steps; None: given by `epochs`
     """
 
     epochs: int = 3
@@ -66,18 +67,18 @@ class Step:
 
     @property
     def ends_epoch(self) -> bool:
-        """Whether it is the last step of an epoch, or of all."""
+        """Whether it is the last step of an epoch, or of the training."""
         return self.number % self.in_epoch == 0 or self.number == self.total
 
 
 class Diverged(HeadscopeError):
-    """The loss, or its gradient, is no longer a number; the weights are still those of the step before."""
+    """The loss or its gradient is NaN or infinite. The weights are those of the previous step."""
 
 
 class TrainingState(TypedDict):
     """The state that the next steps depend on. run: header and history of the run, as JSON."""
 
-    number: int  # of steps
+    number: int  # of steps that are done
     model: dict[str, Tensor]
     optimizer: dict[str, Any]
     rng: Tensor
@@ -86,7 +87,7 @@ class TrainingState(TypedDict):
 
 
 class Training:
-    """A model being trained on a task's examples."""
+    """Trains a model on the examples of a task. Iterate over it to train; it yields every step."""
 
     def __init__(
         self,
@@ -100,8 +101,9 @@ class Training:
     ) -> None:
         """Prepare the optimizer.
 
-        teacher  a model to distil from in addition to the labels
-        learned  gates or a mask, trained in addition to the weights; with `frozen` instead of them
+        teacher  a model to distil from, in addition to the labels
+        learned  gates or a mask, trained in addition to the weights
+        frozen   whether the weights are not trained, but only `learned`
         """
         self.model, self.task, self.train, self.settings = model, task, train, settings
         self.teacher, self.learned, self.frozen = teacher, learned, frozen
@@ -118,16 +120,18 @@ class Training:
                 parameters[not any(part in name for part in _UNDECAYED)].append(parameter)
             groups.append({"params": parameters[True], "weight_decay": settings.weight_decay})
             groups.append({"params": parameters[False], "weight_decay": 0.0})
-        self._decaying = len(groups)  # the rate of later groups is constant after the warm-up
+        # The learning rate of the first groups (weights) decays after the warm-up, that of the later ones (learned)
+        # stays constant.
+        self._decaying = len(groups)
         groups += [] if learned is None else learned.parameter_groups()
         self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate)
         self._rates = [group["lr"] for group in self.optimizer.param_groups]
-        # Every process has its own dropout.
+        # Every process has its own seed, so that dropout differs between processes.
         torch.manual_seed(settings.seed + self.accelerator.process_index)
         self._batches: tuple[int, list[list[int]]] = (-1, [])  # epoch and its batches
 
     def __iter__(self) -> Iterator[Step]:
-        """Train to the end, step by step, from the current state."""
+        """Train from the current state to the end; yields every step."""
         while self.number < self.total:
             epoch, index = divmod(self.number, self.in_epoch)
             loss = self._step(self._epoch(epoch)[index])
@@ -135,7 +139,7 @@ class Training:
             yield Step(self.number, self.total, epoch, loss, self.in_epoch)
 
     def _step(self, items: list[int]) -> float:
-        """One update from these examples; with several processes each takes its share."""
+        """Update the weights once, from these examples; returns the mean loss. Processes divide the examples."""
         processes = self.accelerator.num_processes
         mine = items[self.accelerator.process_index :: processes]
         decaying, constant = self._rate_factors()
@@ -173,23 +177,25 @@ class Training:
         return value
 
     def _rate_factors(self) -> tuple[float, float]:
-        """Factors of the learning rates of weights (warm-up, then linear decay) and of `learned` (warm-up only)."""
+        """Factors of the learning rates: for weights (warm-up, then linear decay) and for `learned` (warm-up only)."""
         warmup = self.settings.warmup * self.total
         rising = (self.number + 1) / max(warmup, 1)
         falling = (self.total - self.number) / max(self.total - warmup, 1)
         return min(rising, falling), min(rising, 1.0)
 
     def _set_training(self, is_training: bool) -> None:
-        """Switch dropout and noise on or off; frozen weights are never under dropout."""
+        """Switch dropout and noise on or off. A frozen model is trained without dropout."""
         self.model.model.train(is_training and not self.frozen)
         if self.learned is not None:
             self.learned.train(is_training)
 
     @property
     def progress(self) -> float:
+        """The share of the steps that are done, from 0 to 1."""
         return self.number / self.total
 
     def _loss(self, items: list[int]) -> Tensor:
+        """The mean loss of these examples; with a teacher, the mean of this and the distillation loss."""
         train, items = self.task.training_examples(self.train, items, self.number // self.in_epoch)
         batch = batch_of(self.model, train, sequences_of(train, items))
         answers = self.task.extract_answers(self.task.call(self.model, batch), batch, train)
@@ -201,7 +207,7 @@ class Training:
         return (loss + self.task.imitation(answers, teacher).mean()) / 2
 
     def _epoch(self, epoch: int) -> list[list[int]]:
-        """The batches of an epoch: examples shuffled, sorted by length in pools, the batches shuffled again."""
+        """The batches of an epoch: examples are shuffled, sorted by length within pools, and batches shuffled again."""
         if self._batches[0] == epoch:
             return self._batches[1]
         rng = np.random.default_rng([self.settings.seed, epoch])
@@ -214,13 +220,14 @@ class Training:
         return self._batches[1]
 
     def _length(self, item: int) -> int:
+        """Number of source tokens in the longest sequence of an example."""
         sequences = self.train.sequences
         return max(len(sequences[number].source.ids) for number in self.train.parts[item])
 
     # State
 
     def state(self) -> TrainingState:
-        """The state that the next steps depend on; with several processes all must call it."""
+        """The state that the next steps depend on. With several processes, all of them must call this method."""
         state: TrainingState = {
             "number": self.number,
             "model": self.model.model.state_dict(),
@@ -240,6 +247,6 @@ class Training:
             self.learned.load_state_dict(state["learned"])
 
     def any_process(self, is_due: bool) -> bool:
-        """Whether it is due in any process: their clocks differ, but all must save together."""
+        """Whether saving is due in any process. Their clocks differ, but all must save at the same step."""
         due = torch.tensor(float(is_due), device=self.accelerator.device)
         return bool(self.accelerator.reduce(due, reduction="sum") > 0)

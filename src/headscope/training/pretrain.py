@@ -1,4 +1,4 @@
-"""pretrain: masked language modelling from new weights on a text corpus, with dynamic masking."""
+"""Pretrain: masked language modelling on a text corpus, from new weights, with new masked tokens in every epoch."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ from headscope.training.result import (
 )
 from headscope.training.resumable import Resumable, resumable_run
 
-SMALL = {"layers": 4, "heads": 4, "hidden": 128, "intermediate": 512}
-TOKENIZER = "minilm"  # of a model without a configuration
-# With few epochs there is no overfitting.
+SMALL = {"layers": 4, "heads": 4, "hidden": 128, "intermediate": 512}  # default sizes
+TOKENIZER = "minilm"  # model whose tokenizer is used by default
+# Dropout is not needed: in few epochs there is no overfitting.
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-MAX_HELD_OUT = 500  # sequences: ten thousand masked tokens
+MAX_HELD_OUT = 500  # held-out sequences to evaluate on; they have about ten thousand masked tokens
 MOMENTS = 10  # number of evaluations on the held-out texts, in addition to those at checkpoints
 
 
@@ -104,9 +104,9 @@ def pretrain(config: PretrainConfig, data: TextData, reading: Reading, run: Run)
 def _architecture(
     config: PretrainConfig, run: Run, max_length: int
 ) -> tuple[Architecture, str | Path | None]:
-    """The architecture, by default that of a small BERT, and the model whose tokenizer is used.
+    """The architecture, by default a small BERT, and the model whose tokenizer is used.
 
-    Without the latter, it is the architecture's own or a new one.
+    The second is None if the tokenizer is the architecture's own, or a new one.
     """
     from transformers import BertConfig
 
@@ -141,7 +141,7 @@ class _Texts:
 
     @property
     def held_out_share(self) -> float:
-        """The share that is held out in whole blocks."""
+        """The share of the texts that is held out. It differs a little from `share`, since blocks are held out."""
         total = self.corpus.total
         return sum(is_held_out(number, self.share) for number in range(total)) / total
 
@@ -153,7 +153,7 @@ class _Texts:
         return (text for number, text in texts if is_held_out(number, self.share) == held_out)
 
     def pack(self, model: AttentionModel, max_length: int, *, held_out: bool) -> Prepared:
-        """One of the parts as sequences of `max_length` tokens."""
+        """The texts of one part, concatenated and split into sequences of `max_length` tokens."""
         sequences, counts = pack(model, self._texts(held_out), max_length=max_length)
         if not sequences:
             what = "a corpus must have texts with tokens, got none"
@@ -174,9 +174,10 @@ def _limit(held_out: Prepared) -> Prepared:
 
 
 def unigram(train: Prepared, held_out: Prepared, model: AttentionModel) -> dict[str, float]:
-    """Accuracy and loss of a baseline that knows only the token frequencies of the training texts.
+    """Accuracy and loss of a baseline that uses only the token frequencies of the training texts.
 
-    It always predicts the most frequent token; the loss is that of add-one smoothed frequencies.
+    Its accuracy is that of always predicting the most frequent token. Its loss, in nats, is that of predicting the
+    token frequencies with add-one smoothing.
     """
     assert held_out.labels is not None
     counts = Counter(token for sequence in train.sequences for token in sequence.source.ids)
@@ -191,7 +192,7 @@ def unigram(train: Prepared, held_out: Prepared, model: AttentionModel) -> dict[
 
 
 def _train(resumable: Resumable, task: DynamicMasking, held_out: Prepared, run: Run) -> None:
-    """Train to the end; evaluate on the held-out texts at a few steps."""
+    """Train to the end; evaluates on the held-out texts before training, at MOMENTS steps and at checkpoints."""
     moments = resumable.history.setdefault("moments", [])
     model, total = resumable.training.model, resumable.training.total
 

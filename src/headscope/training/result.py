@@ -26,7 +26,7 @@ Metrics = dict[str, dict[str, float | None]]  # value, low and high of the loss 
 
 
 class EpochRecord(TypedDict):
-    """An epoch, evaluated on the split to select on."""
+    """An epoch and the performance after it, on the selection split."""
 
     epoch: int  # from 1
     train_loss: float
@@ -38,7 +38,7 @@ class EpochRecord(TypedDict):
 
 
 class MomentRecord(TypedDict):
-    """A pre-training step, evaluated on the held-out texts."""
+    """A step of pre-training and the performance after it, on the held-out texts."""
 
     step: int
     train_loss: float | None
@@ -56,7 +56,7 @@ class Divergence(TypedDict):
 
 
 class History(TypedDict, total=False):
-    """What a training recorded so far. It is saved with every state, as JSON."""
+    """Losses and metrics recorded during a training. It is saved with every state, as JSON."""
 
     epochs: list[EpochRecord]
     moments: list[MomentRecord]
@@ -116,7 +116,7 @@ class TrainingResult(Result):
         }
 
     def write(self, out: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the model and its record to a directory, with the checkpoints if there are some."""
+        """Write the model, its record and its checkpoints, if any, to a directory."""
         with atomic_directory(out, overwrite=overwrite, record=RECORD) as folder:
             write_training(self.model, self.record, folder)
             if self.path is not None and (self.path / FOLDER).is_dir():
@@ -127,7 +127,7 @@ class TrainingResult(Result):
 def training_record(
     run: Run, header: TrainingRecord, content: TrainingRecord, history: History, started: float
 ) -> TrainingRecord:
-    """The content of training.json. started: time by `time.perf_counter`."""
+    """The content of training.json. started: value of `time.perf_counter` at the start."""
     record = {
         "schema": SCHEMA,
         "command": run.typed,

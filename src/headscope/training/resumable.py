@@ -1,4 +1,4 @@
-"""Training that can be stopped at any step: its state in a folder, from which it goes on to the same result."""
+"""Training that can be stopped at any step. Its state is saved in a folder; a resumed run ends with the same result."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from headscope.training.loop import Diverged, Step, Training
 from headscope.training.result import RECORD, Divergence, History
 
 STATE, BEST = "state.pt", "best.pt"
-DIVERGED = "diverged.json"  # written if the loss becomes NaN after the saved state
-EVERY = 120.0  # seconds between saved states: at most this much work is lost
+DIVERGED = "diverged.json"  # written if the loss became NaN after the last saved state
+EVERY = 120.0  # seconds between saved states: at most the work of this time is lost
 
 
 class Resumable:
-    """A training with its folder.
+    """A training whose state is saved in a folder.
 
-    history      what was recorded so far; saved with every state
+    header       options and inputs of the run; a run is resumed only if its header is equal
+    history      losses and metrics that were recorded so far; saved with every state
     checkpoints  number of models to keep during the training
-    may_slow     after a loss of NaN the run may go on from its last state with a smaller learning rate
+    may_slow     whether a run whose loss became NaN may resume from its last state with a smaller learning rate
     """
 
     def __init__(
@@ -68,14 +69,14 @@ class Resumable:
             drop_checkpoints(self.folder, after=-1 if self._saved is None else self._saved)
 
     def _read_divergence(self, rate: float) -> Divergence | None:
-        """The note that this run wrote when its loss became NaN. rate: that of the saved state."""
+        """The note that this run wrote when its loss became NaN, if it did. rate: learning rate of the saved state."""
         if not (self.folder / DIVERGED).exists():
             return None
         note: Divergence = json.loads((self.folder / DIVERGED).read_text("utf-8"))
         return note if note["learning_rate"] == rate else None
 
     def _check(self, saved: dict[str, Any], divergence: Divergence | None) -> None:
-        """Refuse another run. After a loss of NaN, a smaller learning rate is the same run."""
+        """Raise an error if the saved state is of another run. After a loss of NaN, the rate may be smaller."""
         header = self.header
         if divergence is not None:
             check_smaller_rate(self._rate, divergence)
@@ -83,15 +84,15 @@ class Resumable:
         check_same_run(saved, header, self.folder / STATE)
 
     def _restart(self, divergence: Divergence) -> None:
-        """Record the divergence; from here on this is the run with the smaller rate."""
+        """Add the divergence to the history, and save the state with the smaller learning rate."""
         note: Divergence = {**divergence, "resumed_from": self.training.number}
         self.history.setdefault("diverged", []).append(note)
-        self.save()  # when this is done, every process has read the note
+        self.save()  # processes wait for each other here: afterwards all have read the note
         if self._is_main:
             (self.folder / DIVERGED).unlink()
 
     def steps(self) -> Iterator[Step]:
-        """The steps, with the state saved every two minutes; the caller saves at the end of an epoch."""
+        """Train step by step; saves the state every two minutes. At the end of an epoch the caller must save it."""
         last = time.monotonic()
         self._write_checkpoint(self.training.number)
         try:
@@ -114,7 +115,7 @@ class Resumable:
             write_checkpoint(self.training.model, self.folder, step)
 
     def _note_divergence(self, error: Diverged) -> None:
-        """Name the saved state in the error and in a note; the state is from before the divergence."""
+        """Add to the error how to resume from the saved state, and write the note that allows a smaller rate."""
         error.fix = (
             f"The state of step {self._saved} is kept: go on from it with `resume=True` and a smaller `learning_rate` "
             f"than {self._rate:g}"
@@ -133,20 +134,20 @@ class Resumable:
 
 
 def check_smaller_rate(rate: float, divergence: Divergence) -> None:
-    """Refuse to resume a run whose loss became NaN with the same or a larger learning rate."""
+    """Raise an error if a run whose loss became NaN is resumed with the same or a larger learning rate."""
     if rate >= divergence["learning_rate"]:
         what = f"{divergence['what']} with a rate of {divergence['learning_rate']:g}"
         raise HeadscopeError(what, where="`learning_rate`", expected="a smaller one")
 
 
 def write_divergence(error: Diverged, rate: float, folder: Path) -> None:
-    """Write the note by which a resumed run may have a smaller learning rate."""
+    """Write the note that allows a resumed run to have a smaller learning rate."""
     note: Divergence = {"what": error.what, "learning_rate": rate}
     (folder / DIVERGED).write_text(json.dumps(note), "utf-8")
 
 
 def _without_rate(header: Any) -> Any:
-    """A header without its learning rate, wherever it is nested."""
+    """The header without its learning rate, which may be nested."""
     if not isinstance(header, dict):
         return header
     return {name: _without_rate(value) for name, value in header.items() if name != "learning_rate"}
@@ -156,9 +157,10 @@ def _without_rate(header: Any) -> Any:
 def resumable_run(
     training: Training, run: Run, header: Mapping[str, object], checkpoints: int | None
 ) -> Iterator[Resumable]:
-    """A training with its folder, restored with `run.resume`. The folder becomes `run.out`, or is temporary without it.
+    """Open a folder for a training; with `run.resume` its state is restored.
 
-    With several processes only the first creates and fills it. The files of the training state are deleted at the end.
+    At the end the files of the state are deleted, and the folder becomes `run.out`; without `run.out` it is deleted.
+    With several processes, only the first one creates the folder and writes to it.
     """
     accelerator = training.accelerator
 
@@ -169,7 +171,7 @@ def resumable_run(
         return resumable
 
     if not accelerator.is_main_process:
-        accelerator.wait_for_everyone()  # the first process deletes what an earlier run left, before it is read
+        accelerator.wait_for_everyone()  # until the first process has deleted files of an earlier run
         yield open_in(Path(f"{run.out}.partial"))
         return
     states = (STATE, BEST, DIVERGED)
@@ -182,7 +184,7 @@ def resumable_run(
 
 
 def save_atomically(content: Any, path: Path) -> None:
-    """Save with torch; a process killed while it writes leaves the previous file."""
+    """Save with torch. If the process is killed while it writes, the previous file is still there."""
     temporary = path.with_suffix(".tmp")
     torch.save(content, temporary)
     temporary.replace(path)

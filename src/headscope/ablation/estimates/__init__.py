@@ -1,12 +1,12 @@
-"""Estimates of head importance that cost less than exact ablation: one per file, found by itself.
+"""Estimates of head importance that cost less than exact ablation. One per file; files need no registration.
 
 A file defines
 
-estimate(inputs)  the scores of all heads, an `Estimate`
+estimate(inputs)  the function that scores all heads and returns an `Estimate`
 DEFINITIONS       the statistics that it adds to heads.csv, by name
-COST              passes over the examples that it takes, for the budget of a search
+COST              its cost in forward passes over the examples, which a search adds to its evaluations
 
-The name of the file is the name of the estimate, for `importance --by` and `prune --by`; `config/names` lists the files
+The name of the file is the name of the estimate in `importance --by` and `prune --by`. `config/names` lists the files
 without importing them.
 """
 
@@ -40,8 +40,8 @@ class EstimateInputs:
     """Model, examples and options that an estimate is computed from.
 
     heads  the heads that the task uses
-    units  heads that are pruned together: signed terms are added up within a unit before any absolute value
-    terms  gradients that were computed already, for a sequential test
+    units  heads that can only be pruned together: their signed terms are summed before absolute values are taken
+    terms  gradient terms, if they were computed already for a sequential test
     """
 
     model: AttentionModel
@@ -57,7 +57,7 @@ class EstimateInputs:
     _measured: list[Row] | None = field(default=None, init=False)
 
     def measure(self, name: str) -> list[Row]:
-        """The rows of a statistic of attention; all statistics among the estimates share one pass."""
+        """Rows of a statistic of attention. The first call measures all statistics in `config.by` in one pass."""
         if self._measured is None:
             names = [name for name in self.config.by if name in statistics_of_texts()]
             self.log(" and ".join(names))
@@ -74,9 +74,11 @@ class EstimateInputs:
 class Estimate:
     """Scores of heads.
 
-    heads        the columns of the importances
-    importances  by statistic, larger means more important; the first is the one that pruning knows by the estimate's
-                 name. Empty if the estimate is not defined for the model
+    heads        the heads, in the order of the last axis of the importances
+    rows         rows of heads.csv
+    importances  by statistic; larger means more important. `prune --by` uses the statistic with the estimate's name, or
+                 else the first. Empty if the estimate is not defined for the model
+    tables       rows of other tables, by name of the table
     """
 
     heads: tuple[Head, ...]
@@ -85,7 +87,7 @@ class Estimate:
     tables: dict[str, list[TableRow]] = field(default_factory=dict)
 
     def importances_of(self, heads: tuple[Head, ...]) -> dict[str, Importance]:
-        """The importances with these heads as columns: exact ablation with fixed patterns has no cross-attention."""
+        """The importances of these heads only: exact ablation may have fewer heads, e.g. no cross-attention."""
         if heads == self.heads:
             return self.importances
         columns = [self.heads.index(head) for head in heads]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headscope.ablation.estimates import FORWARD, Estimate, EstimateInputs, confidence
 from headscope.statistics.base import Definition
 
-DEFINITIONS: dict[str, Definition] = {}  # the statistic `entropy` has its own
+DEFINITIONS: dict[str, Definition] = {}  # it is defined as a statistic: `statistics/entropy.py`
 COST = FORWARD
 
 

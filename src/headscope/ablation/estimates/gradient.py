@@ -1,16 +1,18 @@
 """Gradient importances (Michel et al. 2019), from one backward pass over the data.
 
-Every head's output is multiplied by a gate of 1, separate for each example and token. `term` is the derivative of an
-example's loss with respect to the gates, summed over tokens. All statistics follow from these terms:
+Every head's output is multiplied by a gate with the value 1, one for each example and token. The `term` of an example
+is the derivative of its loss with respect to the head's gates, summed over tokens. All statistics follow from these
+terms:
 
-gradient           minus the mean term: the first-order prediction of the change of loss when the head is removed
+gradient           minus the mean term: the first-order prediction of the change of loss when the head is ablated
 gradient-absolute  the mean over examples of |term| (Michel's paper)
-gradient-tokens    the mean over tokens that the loss depends on of the absolute derivative (Michel's code)
+gradient-tokens    the mean of the absolute derivative, over the tokens that the loss depends on (Michel's code)
 gradient-fisher    half the mean of term² (Kwon et al. 2022)
 gradient-second    gradient + gradient-fisher: the diagonal second-order expansion
 gradient-batch     the mean over batches of |mean term| (TextPruner)
 
-Signed predictions can be compared with exact ablation; absolute ones measure sensitivity, not damage.
+Signed statistics predict the change by an exact ablation. Absolute ones measure how sensitive the loss is to a head;
+they cannot tell whether ablating it raises or lowers the loss.
 """
 
 from __future__ import annotations
@@ -70,12 +72,12 @@ DEFINITIONS = {
 COST = BACKWARD
 
 Progress = Callable[[int, int], None]
-GROUP = 32  # examples in one of gradient-batch's batches
+GROUP = 32  # examples per batch of the statistic gradient-batch
 
 
 @dataclass
 class Terms:
-    """Derivatives of the loss by the gates, for every item and head.
+    """Derivatives of the loss with respect to the gates, for every item and head.
 
     signed    [item, head]: summed over tokens
     absolute  [item, head]: absolute values, summed over tokens
@@ -88,7 +90,7 @@ class Terms:
     tokens: NDArray[np.float64]
 
     def importances(self, *, normalized: bool = False) -> dict[str, Importance]:
-        """Every variant. normalized: divided by the l2 norm of its layer's importances (Michel's option)."""
+        """All statistics. normalized: divide by the l2 norm of the layer's importances, an option of Michel's code."""
         result: dict[str, Importance] = {
             name: values / (self._layer_norms(values.mean(axis=0)) if normalized else 1.0)
             for name, values in self._by_item().items()
@@ -98,7 +100,7 @@ class Terms:
         return result
 
     def _by_item(self) -> dict[str, NDArray[np.float64]]:
-        """[item, head] of the variants whose importance is the mean over items."""
+        """[item, head]: the statistics whose importance is the mean over items."""
         return {
             "gradient": -self.signed,
             "gradient-absolute": np.abs(self.signed),
@@ -108,7 +110,7 @@ class Terms:
         }
 
     def _by_batch(self, items: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """[batch, head]: |mean term| of each GROUP of these items, in their order."""
+        """[batch, head]: |mean term| in each batch of GROUP consecutive items; all items by default."""
         signed = self.signed if items is None else self.signed[items]
         starts = range(0, len(signed), GROUP)
         return np.stack([np.abs(signed[start : start + GROUP].mean(axis=0)) for start in starts])
@@ -120,7 +122,10 @@ class Terms:
         return np.asarray(np.maximum(norms, 1e-20))
 
     def sum_over_units(self, units: Sequence[tuple[Head, ...]]) -> Terms:
-        """Terms of units that are pruned together, each under its first head; units without a term are left out."""
+        """Terms summed over units of heads that are pruned together, in the column of the unit's first head.
+
+        Units whose first head has no term are left out.
+        """
         index = {head: i for i, head in enumerate(self.heads)}
         present = [unit for unit in units if unit[0] in index]
         columns = [[index[head] for head in unit if head in index] for unit in present]
@@ -131,7 +136,7 @@ class Terms:
         return Terms(tuple(unit[0] for unit in present), signed, absolute, tokens)
 
     def rows(self, *, normalized: bool = False) -> list[Row]:
-        """Rows of heads.csv: every variant with its interval over items, of gradient-batch over batches."""
+        """Rows of heads.csv: all statistics with intervals over items; those of gradient-batch are over batches."""
         rows = []
         for name, values in (self._by_item() | {"gradient-batch": self._by_batch()}).items():
             moments = Moments((len(self.heads),))
@@ -141,7 +146,7 @@ class Terms:
 
 
 class _Gates(Edit):
-    """Multiplies outputs by gates with gradients: 1 for every sequence, token and head, 0 for removed heads."""
+    """Multiplies head outputs by gates that require gradients: [sequence, token, head], 1, or 0 for removed heads."""
 
     def __init__(self, removed: Collection[Head] = ()) -> None:
         self.gates: dict[Site, Tensor] = {}
@@ -171,15 +176,16 @@ def gradient_terms(
 ) -> Terms:
     """The terms of all items.
 
-    self_labels  take the model's own predictions as labels
-    removed      heads that are switched off; their terms predict the effect of switching them on
+    self_labels  use the model's own predictions as labels
+    removed      heads that are ablated; their terms predict the effect of switching them on again
     """
     model.check_evaluating()
     if self_labels:
         prepared = task.with_predicted_labels(
             answers(model, task, prepared, batch_size=batch_size), prepared
         )
-    # Chain rule through the answers, so that the sequences of an example need not be in one batch
+    # If an example has several sequences, these need not be in one batch: the gradient is computed by the chain rule
+    # through the answers, from dLoss/dAnswer of all sequences and dAnswer/dGate of one batch at a time.
     outer = None if prepared.is_one_to_one else _answer_gradients(model, task, prepared, batch_size)
     sites = sites_in_use(model, task, prepared)
     heads = tuple(head for head in model.heads if head.site in sites)
@@ -215,7 +221,7 @@ def gradient_terms(
 def _answer_gradients(
     model: AttentionModel, task: Task, prepared: Prepared, batch_size: int
 ) -> Tensor:
-    """[sequence, …]: the derivative of the total loss by each answer, if examples consist of several sequences."""
+    """[sequence, …]: the derivative of the total loss with respect to the answer of each sequence."""
     answer = answers(model, task, prepared, batch_size=batch_size).clone().requires_grad_()
     items = range(len(prepared.items))
     with torch.enable_grad():
@@ -229,7 +235,8 @@ def _sum_over_tokens(
 ) -> tuple[NDArray[np.float64], ...]:
     """[sequence, head] of one batch: gradients summed over tokens, signed and absolute, and the number of tokens.
 
-    Tokens that the loss does not depend on at a site are not counted: all but the first in a classifier's last layer.
+    Tokens that the loss does not depend on at a site are not counted, e.g. all except the first in the last layer of a
+    classifier that reads [CLS].
     """
     gradients = {site: g.double().cpu().numpy() for site, g in by_site.items()}
     counts = {site: (g != 0).any(axis=2).sum(axis=1) for site, g in gradients.items()}
@@ -242,7 +249,7 @@ def _sum_over_tokens(
 
 
 def _sum_over_sequences(terms: Terms, prepared: Prepared) -> Terms:
-    """Terms of items; a sequence that several items use is divided equally among them."""
+    """Terms of items, as sums over their sequences. A sequence's terms are divided equally among its items."""
     if prepared.is_one_to_one:
         return terms
     users = np.bincount(
@@ -257,7 +264,7 @@ def _sum_over_sequences(terms: Terms, prepared: Prepared) -> Terms:
 
 
 def estimate(inputs: EstimateInputs) -> Estimate:
-    """All variants of the gradient's prediction."""
+    """All gradient statistics."""
     config = inputs.config
     result = compute_terms(inputs, self_labels=config.self_labels)
     if inputs.units:
@@ -267,7 +274,7 @@ def estimate(inputs: EstimateInputs) -> Estimate:
 
 
 def compute_terms(inputs: EstimateInputs, *, self_labels: bool = False) -> Terms:
-    """Terms of the inputs; those that a sequential test needed are not computed again."""
+    """The gradient terms; not computed again if a sequential test has computed them."""
     if inputs.terms is not None and not self_labels:
         return inputs.terms
     inputs.log("gradients")

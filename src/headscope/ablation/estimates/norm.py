@@ -1,4 +1,4 @@
-"""Output norm: the mean length of what a head adds to the residual stream, over real tokens."""
+"""Output norm: the mean length of the vector that a head adds to the residual stream, over tokens except padding."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def output_norms(
     heads: Sequence[Head],
     batch_size: int = 32,
 ) -> NDArray[np.float64] | None:
-    """[item, head]: the mean norm after the output projection over an item's real tokens.
+    """[item, head]: the mean norm after the output projection over an item's tokens, without padding.
 
-    None if the family's output projection is not a module.
+    None if no attention module has an output projection of its own.
     """
     modules = dict(model.model.named_modules())
     parts = anatomy(model)

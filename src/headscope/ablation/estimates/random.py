@@ -1,4 +1,4 @@
-"""The control: an importance drawn at random."""
+"""A random importance, as the control for the other estimates."""
 
 from __future__ import annotations
 

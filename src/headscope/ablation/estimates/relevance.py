@@ -1,13 +1,14 @@
 """Layer-wise relevance of heads, by the rules of Voita et al. (2019) or of AttnLRP.
 
-One output per sequence (its largest logit, say) is redistributed to everything that contributed to it, in one backward
-pass under the rules of `model.relevance.rules`. A head's relevance is the part that passes through its output at all
-tokens: what would be missing without the head if nothing else changed.
+One output per sequence, e.g. its largest logit, is redistributed to everything that contributed to it, in one backward
+pass under the rules of `model.relevance.rules`. A head's relevance is the part that passes through its output, summed
+over tokens. It is what the output would lose without the head if nothing else changed.
 
-relevance         the mean over sequences of a head's share of its layer's relevance, by absolute values
-relevance-signed  its mean relevance, divided by the mean absolute output; below 0: the head counts against the output
+relevance         the head's share of its layer's relevance, by absolute values; mean over sequences
+relevance-signed  the head's mean relevance, divided by the mean absolute output; below 0 if it works against the output
 
-The heads of a layer do not add up to the output: the rest bypasses the layer in the residual stream (see `layers`).
+The relevances of a layer's heads do not add up to the output: the rest bypasses them in the residual stream. The table
+relevance_layers.csv shows all parts.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ DEFINITIONS = {
     "relevance": Definition(
         "share",
         "Relevance",
-        "The head's share of its layer's relevance for what the model says, by absolute values.",
+        "The head's share of its layer's relevance for the model's strongest output, by absolute values.",
     ),
     "relevance-signed": Definition(
         "number",
         "Signed relevance",
-        "How much of what the model says came through the head; below 0: against it.",
+        "The part of the model's strongest output that came through the head; negative: it works against the output.",
     ),
 }
 COST = BACKWARD
@@ -61,8 +62,8 @@ class Relevances:
 
     outputs  [sequence]: the output that is redistributed
     signed   [sequence, head]: the part of it that passes through each head
-    layers   {(stack, layer, part): [sequence]}: by part of each layer (docs/explanation/relevance.md)
-    parts    the sequences of each item
+    layers   {(stack, layer, part): [sequence]}: relevance of each of the PARTS (docs/explanation/relevance.md)
+    parts    the indices of the sequences of each item
     """
 
     heads: tuple[Head, ...]
@@ -87,7 +88,10 @@ class Relevances:
         return np.asarray(size / np.maximum(size @ same_site, 1e-300))
 
     def sum_over_units(self, units: Sequence[tuple[Head, ...]]) -> Relevances:
-        """Relevances of units that are pruned together, each under its first head at every site."""
+        """Relevances summed over units of heads that are pruned together, in the column of the unit's first head.
+
+        A unit with heads at several sites has a column at each of them.
+        """
         unit_of = {head: unit for unit in units for head in unit}
         columns: dict[Head, list[int]] = {}
         for i, head in enumerate(self.heads):
@@ -107,19 +111,22 @@ class Relevances:
         return rows
 
     def layer_rows(self) -> list[TableRow]:
-        """Rows of relevance_layers.csv: each part divided by the mean absolute output, with the interval of a ratio."""
+        """Rows of relevance_layers.csv: the mean of each part divided by the mean absolute output, with intervals."""
         rows: list[TableRow] = []
         size = np.abs(self.outputs) / max(np.abs(self.outputs).mean(), 1e-300)
         for (stack, layer, part), values in self.layers.items():
             relative = self._relative_to_output(values[:, None])[:, 0]
             moments = Moments((1,))
-            # Delta method for the ratio of two means
+            # Interval of a ratio of two means by the delta method
             moments.add((relative - relative.mean() * (size - 1))[:, None])
             rows.append({"stack": stack, "layer": layer, "part": part} | moments.summary((0,)))
         return rows
 
     def _relative_to_output(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Divided by the mean absolute output, since one sequence with an output near 0 would outweigh all others."""
+        """The table with the sign of each sequence's output, divided by the mean absolute output of all sequences.
+
+        Not by each sequence's own output: a sequence with an output near 0 would outweigh all others.
+        """
         scale = max(np.abs(self.outputs).mean(), 1e-300)
         return np.asarray(table * np.sign(self.outputs)[:, None] / scale)
 
@@ -134,9 +141,9 @@ def compute_relevances(
     seed: int = 0,
     progress: Progress = lambda done, total: None,
 ) -> Relevances:
-    """Relevances of all sequences of a task, each for one output of the model.
+    """Relevances of all sequences of a task, for one output of each sequence.
 
-    seed  of the position that is chosen in sequences with several outputs
+    seed  random seed for the choice of a position, in sequences with an output at every position
     """
     model.check_evaluating()
     check_supported(model)
@@ -171,9 +178,14 @@ def compute_relevances(
 
 
 def balance(sums: RelevanceSums, output: Tensor) -> dict[tuple[str, int, str], Tensor]:
-    """{(stack, layer, part): [sequence]}: the relevance that leaves each layer, and where it came from.
+    """{(stack, layer, part): [sequence]}: the relevance at each layer, by where it comes from.
 
-    leaves = enters + biases + source + lost; heads (and cross-heads) are the part that passed through attention
+    leaves       the relevance of the layer's output; equal to enters + biases + source + lost
+    enters       the part that comes from the layer's input
+    biases       the part that comes from what is added independently of the input
+    source       the part that comes from the encoder's output, through cross-attention
+    lost         the rest: rounding errors, and with AttnLRP what its rule for the softmax drops
+    heads, cross-heads  the part that passed through the outputs of attention heads
     """
     result: dict[tuple[str, int, str], Tensor] = {}
     zero = torch.zeros(sums.sequences, dtype=torch.float64)

@@ -1,6 +1,6 @@
-"""What replaces the output of an ablated head: one mode per file, found by itself.
+"""Ablation modes: what replaces the output of an ablated head. One mode per file; files need no registration.
 
-A file defines `MODE`, a subclass of `AblationMode`. The name of the file is the name for `importance --mode`;
+A file defines `MODE`, a subclass of `AblationMode`. Its name is the name of the mode in `importance --mode`.
 `config/names` lists the files without importing them.
 """
 
@@ -23,30 +23,31 @@ from headscope.tasks.prepared import Prepared
 
 
 class AblationMode(ABC):
-    """What replaces the heads of one model on one set of examples.
+    """Replaces ablated heads of one model, on one set of examples.
 
-    is_zero   the heads add nothing
+    is_zero   whether ablated heads add nothing to the residual stream
     stacks    the stacks whose heads can be replaced; None: all
-    patterns  the fixed pattern of each head, if heads are replaced by patterns
+    patterns  the fixed pattern of each head, if the mode uses patterns
     """
 
     is_zero: ClassVar[bool] = False
     stacks: ClassVar[tuple[str, ...] | None] = None
 
     def __init__(self, patterns: Mapping[Head, str]) -> None:
-        """patterns: those chosen on other examples, if any."""
+        """patterns: the fixed pattern of each head, if these were chosen on other examples; else empty."""
         self.patterns = dict(patterns)
 
     def prepare(  # noqa: B027 (optional)
         self, model: AttentionModel, task: Task, prepared: Prepared, batch_size: int
     ) -> None:
-        """Compute what the mode needs from the examples."""
+        """Compute statistics that the mode needs from the examples, such as mean outputs."""
 
     def replaces(self, head: Head) -> bool:
+        """Whether the mode can replace this head."""
         return True
 
     def constant(self, head: Head) -> Tensor | None:
-        """[head width]: the new output if it is the same for all inputs, else None."""
+        """[head width]: the output, before projection, that replaces the head's; None if it depends on the input."""
         return None
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Fixed: an ablated head attends by the fixed pattern that is nearest to it."""
+"""Fixed: the attention weights of an ablated head are replaced by a fixed pattern, such as "previous token"."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FixedMode(AblationMode):
 def nearest_patterns(
     model: AttentionModel, task: Task, prepared: Prepared, batch_size: int
 ) -> dict[Head, str]:
-    """The fixed pattern that each head of a self-attention is nearest to on this data, by Jensen-Shannon divergence."""
+    """For each self-attention head the fixed pattern with the least Jensen-Shannon divergence from its weights."""
     statistic = FixedPatterns()
     with torch.inference_mode(), model.watched(statistic.update), report_out_of_memory(batch_size):
         for numbers in plan_batches(prepared, batch_size):

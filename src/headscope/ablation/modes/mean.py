@@ -1,4 +1,4 @@
-"""Mean: an ablated head has its average output over all tokens of the examples."""
+"""Mean: the output of an ablated head is replaced by its mean over all tokens of the examples."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MeanMode(AblationMode):
 def mean_results(
     model: AttentionModel, task: Task, prepared: Prepared, batch_size: int
 ) -> dict[Head, Tensor]:
-    """Each head's average result [head width] over all real tokens of the data."""
+    """Each head's mean output [head width], before projection, over all tokens except padding."""
     sums = _Sums()
     with torch.inference_mode(), model.edited(sums), report_out_of_memory(batch_size):
         for numbers in plan_batches(prepared, batch_size):
@@ -45,7 +45,7 @@ def mean_results(
 
 
 class _Sums(Edit):
-    """Changes nothing; sums the heads' results over real tokens."""
+    """Changes nothing; sums the heads' outputs over all tokens except padding."""
 
     def __init__(self) -> None:
         self.batch: Batch | None = None

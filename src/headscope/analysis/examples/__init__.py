@@ -1,17 +1,20 @@
 """Examples and counter examples of roles in texts.
 
-Three typical and three counter examples for every head with a role, from the first texts of each kind of data. An
-example is one row of attention with the position of its largest weight. It is typical if this position agrees with the
-role's rule, else a counter example; of each kind those with the largest weights are kept, one per text. Roles of tokens
-(previous token, separators …) are shown with tokens, and only content tokens are queries; roles of words (relations,
-antecedents, rare words) with words, without special tokens.
+For every head with a role, three typical and three counter examples are taken from the first texts of each kind of
+data. An example is one row of attention with the position of its largest weight. It is typical if this position agrees
+with the role, else it is a counter example. Of each kind, the examples with the largest weights are kept, at most one
+per text.
 
-These are the clearest cases, not typical frequencies: how often the rule holds is in roles.csv.
+Roles of tokens (e.g. previous token, separators) are shown with tokens; queries are content tokens. Roles of words
+(relations, antecedents, rare words) are shown with words, without special tokens.
 
-What they need is recorded in the pass that computes the statistics (`_recording`), before any role is known.
+Examples are the clearest cases. They do not show how often a role's rule holds; this is in roles.csv.
 
-To give another role examples, add a file to this package whose name does not begin with an underscore, with a function
-`among_words` or `among_tokens` that returns where the largest weight should be (`_question`).
+The model does not run again for examples: the pass that computes the statistics records what they need (`_recording`),
+before any role is known.
+
+To add examples for another role, add a file to this package whose name does not begin with an underscore. It has a
+function `among_words` or `among_tokens`, which returns where the largest weight should be (`_question`).
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ __all__ = [
     "readable_sentences",
 ]
 
-FEWEST_WORDS = 4  # with MOST_WORDS: sentences that are short to read
+FEWEST_WORDS = 4  # sentences of this length up to MOST_WORDS are preferred: they are easy to read
 
 
 def readable_sentences(sentences: Iterable[Sentence]) -> list[int]:
@@ -67,7 +70,7 @@ def examples_of(
     of_tokens: TokenRecorder | None,
     of_words: Iterable[WordRecorder] = (),
 ) -> pd.DataFrame:
-    """Examples for the roles in study.tables["roles"], from what was recorded."""
+    """The table examples.csv: examples for the roles in study.tables["roles"], from what was recorded."""
     heads_by_role = heads_with_roles(study)
     cases = ClearestCases()
     for recorder in of_words:

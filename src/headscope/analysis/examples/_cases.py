@@ -1,4 +1,4 @@
-"""The clearest cases of each head and role, and the words that are shown with them."""
+"""The clearest examples of each head and role, and the words that are shown with them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,24 @@ from headscope.tables import TableRow
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-EACH = 3
-MOST_WORDS = 30  # of a text that is shown whole
-REACH = 8  # words shown around query and key in a longer text
-FEW_PLACES = 3  # right positions in a row, up to which one is shown as expected
-LONGEST_TEXT = 4000  # characters of a text that is stored whole
+EACH = 3  # examples of each kind per head and role
+MOST_WORDS = 30  # longer texts are not shown completely
+REACH = 8  # number of words shown on each side of query and key in a longer text
+# A counter example shows an expected position if there are at most this number of right ones.
+FEW_PLACES = 3
+LONGEST_TEXT = 4000  # longer texts (in characters) are not stored
 BETWEEN = "‖"  # separates the two texts of a cross attention
 
 
 @dataclass(order=True)
 class ExampleCase:
-    """One row of attention and its maximum; the larger the rank, the clearer.
+    """One row of attention and its maximum.
 
-    earlier      minus the number of the example: of equally clear ones the first is kept
-    is_mirrored  whether query and key are exchanged, so that `expected` is a query
+    rank         how clear it is as an example: larger is clearer
+    earlier      minus the number of the example, so that the first one is kept if ranks are equal
+    expected     a key at which the maximum should be, in a counter example; None if there are many or none
+    arcs         (query, key, weight) of the largest weight of every row of the text
+    is_mirrored  whether query and key are exchanged; then `expected` is a query
     """
 
     rank: float
@@ -51,16 +55,17 @@ class ExampleCase:
     is_mirrored: bool = field(compare=False, default=False)
 
     def mirror(self) -> ExampleCase:
-        """The case with query and key exchanged, for a maximum along a column."""
+        """The case with query and key exchanged, for a maximum over queries (`WordQuestion.by_column`)."""
         arcs = [(key, query, weight) for query, key, weight in self.arcs]
         return replace(self, query=self.key, key=self.query, arcs=arcs, is_mirrored=True)
 
 
 @dataclass(frozen=True)
 class NumberedExample:
-    """An example with its number, and a function that returns the words or tokens of queries and of keys.
+    """An example with its number.
 
-    They are the same list if it is one text. `positions` are those of the rows and columns that are asked about.
+    labels     returns the words or tokens of the queries, and of the keys; the same list object if they are of one text
+    positions  of the rows and columns of the map in these lists; None if the map has all of them
     """
 
     number: int
@@ -70,7 +75,7 @@ class NumberedExample:
 
 
 class ClearestCases:
-    """The clearest cases of each head, role and kind, one per example."""
+    """The EACH clearest cases of each head, role and kind (typical or counter), at most one per text."""
 
     def __init__(self) -> None:
         self._cases: dict[tuple[Head, ExampleRole, str], list[ExampleCase]] = {}
@@ -83,7 +88,7 @@ class ClearestCases:
         maps: NDArray[np.float32],
         text: NumberedExample,
     ) -> None:
-        """Add the rows of one example. heads: by their index in maps [head, query, key]"""
+        """Add the clearest row of each kind of one text. heads: by their index in maps [head, query, key]."""
         right, allowed = question.right, question.allowed
         if question.by_column:
             maps, right, allowed = maps.transpose(0, 2, 1), right.T, allowed.T
@@ -98,7 +103,7 @@ class ClearestCases:
         maxima: RowMaxima,
         text: NumberedExample,
     ) -> None:
-        """Add the rows of one example. heads: by their index in the maxima"""
+        """Add the clearest row of each kind of one text. heads: by their index in the maxima."""
         index = list(heads)
         entropy = (
             maxima.entropy[index] if question.is_broad and maxima.entropy is not None else None
@@ -115,7 +120,7 @@ class ClearestCases:
         text: NumberedExample,
         is_mirrored: bool = False,
     ) -> None:
-        """Add the rows of one example. right [row, key]; maxima of these heads."""
+        """Add the clearest row of each kind of one text. right: [row, key]; maxima: of these heads."""
         rows: NDArray[np.bool_] = np.any(right, axis=1)
         if not rows.any():
             return
@@ -147,9 +152,12 @@ class ClearestCases:
 def _ranks(
     maxima: RowMaxima, rows: NDArray[np.bool_], holds: NDArray[np.bool_]
 ) -> list[tuple[str, NDArray[np.float64]]]:
-    """[head, row]: how clear each row is as a typical and as a counter example; -inf if it is none.
+    """(kind, [head, row]): how clear each row is as a typical and as a counter example; -inf if it is not one.
 
-    With an entropy the rule is that no weight is large: then every row is both.
+    With an entropy, the rule is that no weight is large: then every row is both.
+
+    rows   [row]: rows for which the question has an answer
+    holds  [head, row]: whether the maximum is at a right position
     """
     largest = maxima.largest
     if maxima.entropy is None:
@@ -194,7 +202,7 @@ def _case(
 
 
 def _columns(case: ExampleCase) -> TableRow:
-    """Columns of examples.csv: the words around query and key with their new numbers; two texts are joined."""
+    """Columns of examples.csv: the words that are shown, and positions among these words. Two texts are joined."""
     queries, keys = case.text.labels()
     shift = 0 if queries is keys else len(queries) + 1
     words = queries if queries is keys else [*queries, BETWEEN, *keys]
@@ -220,8 +228,8 @@ def _columns(case: ExampleCase) -> TableRow:
 
 
 def stretch(count: int, places: list[int]) -> list[int]:
-    """The numbers of the words to show, those near `places`; -1 stands for words that are left out."""
-    if count <= MOST_WORDS + 2:  # special tokens at both ends
+    """Indices of the words to show: all in a short text, else those near `places`. -1 stands for omitted words."""
+    if count <= MOST_WORDS + 2:  # 2 for special tokens at both ends
         return list(range(count))
     near = [i for i in range(count) if any(abs(i - place) <= REACH for place in places)]
     shown: list[int] = [-1] if near[0] > 0 else []

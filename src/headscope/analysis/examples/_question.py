@@ -1,4 +1,4 @@
-"""The heads with a role, and where the largest weight of their rows should be."""
+"""The question whether a row of attention agrees with a role: where its largest weight should be."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExampleRole:
-    """A role; that of a relation has the relation's name and direction."""
+    """A role. relation, direction: name and direction of the relation, for roles of relations."""
 
     name: str
     relation: str = ""
@@ -82,12 +82,12 @@ class WordQuestion:
 
 @dataclass(frozen=True)
 class Text:
-    """A text with its words and annotations; None if it has none.
+    """A text with its annotations; those that it does not have are None.
 
-    reader       the stack that reads it: encoder, or the decoder of a model without one
-    sentence     related words
-    window       mentions
-    frequencies  frequencies of words, if examples of rare words may come from this text
+    reader       the stack that reads it: the encoder, or the decoder of a model without an encoder
+    sentence     the sentence with its related words
+    window       the window of a document with its mentions
+    frequencies  word frequencies, if the text may be used for examples of rare words
     """
 
     example: Example
@@ -132,7 +132,7 @@ Questions = dict[ExampleRole, WordQuestion]
 
 
 def heads_with_roles(study: Study) -> HeadsByRole:
-    """The heads with each role. Heads whose sink is not the first token have no examples as sinks."""
+    """The heads with each role. The role "sink" is left out for heads whose sink is not the first token."""
     table = study.tables.get("relation_heads")
     relations = set() if table is None else set(table["relation"])
     sinks = study.tables.get("sinks")
@@ -156,6 +156,6 @@ def heads_with_roles(study: Study) -> HeadsByRole:
 
 
 def content_rows(query: Tokens, key: Tokens) -> NDArray[np.bool_]:
-    """[query, key]: all cells of the rows of content tokens, of one sequence."""
+    """[query, key] of one sequence: True if the query is a content token."""
     is_content = query.content[0].cpu().numpy()
     return np.broadcast_to(is_content[:, None], (len(is_content), key.length))

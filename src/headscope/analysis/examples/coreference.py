@@ -1,4 +1,8 @@
-"""A mention's head word should attend to that of an earlier mention of the same entity, among all earlier mentions."""
+"""The role `coreferential`: the head word of a mention should attend to an antecedent.
+
+An antecedent is the head word of an earlier mention of the same entity. The maximum is taken over the head words of all
+earlier mentions.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Roles of tokens of one kind: the largest weight of a content token should be on a separator, on punctuation …"""
+"""Roles of one kind of token: the largest weight of a content token should be on a token of this kind."""
 
 from __future__ import annotations
 
 from headscope.analysis.examples._question import TokenQuestion, content_rows
 from headscope.model.tokens import Tokens
 
-MARKED = {
+MARKED = {  # role: attribute of `Tokens`
     "classification token": "classification",
     "separators": "separator",
     "special tokens": "special",

@@ -16,7 +16,7 @@ def among_tokens(role: str, query: Tokens, key: Tokens) -> TokenQuestion | None:
         return None
     right = content_rows(query, key)
     if (offset := RoleName.parse(role).offset) is not None:
-        # The statistic only counts content keys.
+        # The statistic of positional roles counts only keys that are content tokens.
         right = right & key.content[0].cpu().numpy()
         return TokenQuestion(np.eye(len(right), k=offset, dtype=bool) & right, among_content=True)
     if role not in OFFSETS:

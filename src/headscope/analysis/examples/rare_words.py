@@ -1,4 +1,7 @@
-"""Rare words: words should attend to the two rarest of a text, if the rarest is not a common word."""
+"""The role `rare words`: other words should attend to one of the two rarest words of a text.
+
+Texts without a rare word have no examples.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from headscope.analysis.examples._question import ExampleRole, Questions, Text, 
 from headscope.data.frequency import Frequencies
 from headscope.heads import Site
 
-COMMON = 500  # as in the statistic: a word among the 500 most frequent is not rare
+COMMON = 500  # the most frequent words, which are not rare; the statistic uses the same number
 
 
 def among_words(text: Text, site: Site, roles: Iterable[ExampleRole]) -> Questions:

@@ -1,4 +1,4 @@
-"""A relation between words: the largest weight should be at the related word."""
+"""Roles of relations between words: the largest weight of a word should be on the related word."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The role `sink`: the largest weight of a content token should be on the first token of the sequence.
 
-The first row is left out: in a causal stack it has no other key. Heads whose sink is another token have no examples
-(`_question`), as the right position differs between heads.
+The first query is left out: in a causal stack it can attend only to itself. Heads whose sink is another token have no
+examples (`_question.heads_with_roles`), since the right position would differ between heads.
 """
 
 from __future__ import annotations

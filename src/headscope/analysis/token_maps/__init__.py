@@ -1,8 +1,11 @@
-"""How much the tokens of one input draw on each other: one map per file, found by itself.
+"""Token maps: how much every token of one input contributes to every other. One per file; files need no registration.
 
-A file has a function `compute_map(text)`; its name is the name of the map, with hyphens for underscores. Lines of a
-file that `config/names` reads without importing it: `TAKES_TARGET = True` (the map depends on the option `target`),
-`TAKES_POOLING = True` (on how texts are pooled), `ONE_PASS_PER_TOKEN = True` (it takes a pass per token and layer).
+A file has a function `compute_map(text)`. The name of the file is the name of the map, with hyphens for underscores. A
+file may have the following lines, which `config/names` reads without importing it:
+
+TAKES_TARGET = True        the map depends on the option `target`
+TAKES_POOLING = True       the map depends on how texts are pooled
+ONE_PASS_PER_TOKEN = True  the map needs a forward pass for each token and layer
 """
 
 from __future__ import annotations
@@ -33,20 +36,21 @@ def token_map(
     target: int | None = None,
     max_length: int | None = None,
 ) -> TokenMap:
-    """How much the tokens of one text or pair (for an encoder-decoder: a source and its target) draw on each other.
+    """How much every token of a text or pair contributes to every other, through all heads together.
 
     Parameters
     ----------
     model
         A loaded model, or the name, directory or hub id of one.
     first, second
-        A text, or a pair of texts.
+        A text, or a pair of texts. For an encoder-decoder, a source and its target.
     by
         rollout, flow, gradient-rollout, relevance, value-zeroing or knock-out.
     target
-        For gradients of the output: the token whose output is explained; by default all tokens, or the whole output.
+        Index of the token whose output is explained, for maps that depend on an output. By default the outputs of all
+        tokens are explained, or the model's output as a whole.
     max_length
-        Maximum number of tokens; a longer text is refused.
+        Maximum number of tokens. A longer text is an error.
 
     Returns
     -------
@@ -72,7 +76,7 @@ def token_map(
 
 
 def check_token_lens(by: str, where: str = "by") -> None:
-    """Refuse a name that is not a token map, with the list of names."""
+    """Raise an error if there is no token map with this name."""
     if by not in TOKEN_LENSES:
         raise HeadscopeError(
             f'"{by}" is not a token map', where=where, expected=choices(by, TOKEN_LENSES)
@@ -82,7 +86,7 @@ def check_token_lens(by: str, where: str = "by") -> None:
 def encode_input(
     model: AttentionModel, first: str, second: str | None, *, max_length: int | None = None
 ) -> Batch:
-    """One text or pair as the model reads it; longer than `max_length` is refused."""
+    """The batch of one text or pair; an error if it has no tokens, or more than `max_length`."""
     if not isinstance(first, str) or not isinstance(second, str | None):
         raise HeadscopeError(
             "not a text", where="look", expected='a text, or two: look(model, "a text", "another")'

@@ -1,4 +1,4 @@
-"""Attention flow: the largest flow from each token down to each input token."""
+"""Attention flow: the maximum flow from each token through the layers down to each input token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headscope.model.token_map import TokenMap
 
 
 def compute_map(text: OneInput) -> TokenMap:
-    """Flow of one input, as shares of each row."""
+    """Flow of one input; each row is divided by its sum."""
     maps = flow.flow(text.weights, text.model.sites)
     how = flow.HOW.format(sums=rollout.ACROSS if "cross" in maps else rollout.WITHIN)
     return TokenMap("flow", maps, how, text.tokens(maps))

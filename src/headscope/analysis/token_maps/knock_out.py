@@ -1,4 +1,4 @@
-"""Knock-out: how far last states turn when no token attends to a token in a layer."""
+"""Knock-out: how far the last states turn if no token can attend to a given token in a layer."""
 
 from __future__ import annotations
 

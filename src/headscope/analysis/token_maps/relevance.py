@@ -1,4 +1,4 @@
-"""Layer-wise relevance of tokens by both sets of rules."""
+"""Layer-wise relevance of tokens, by the rules of Voita and of AttnLRP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention rollout, next to that of even attention where some tokens do not see all others."""
+"""Attention rollout. If a mask hides tokens from others, also the rollout of uniform attention, as a baseline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headscope.model.token_map import TokenMap
 
 
 def compute_map(text: OneInput) -> TokenMap:
-    """Rollout of one input; two forms if a mask shapes it."""
+    """Rollout of one input; with two forms (rollout, baseline) if a mask hides tokens."""
     maps = rollout.rollout(text.weights, text.model.sites)
     how = rollout.HOW.format(sums=rollout.ACROSS if "cross" in maps else rollout.WITHIN)
     if not rollout.is_masked(text.weights):

@@ -1,4 +1,4 @@
-"""Value zeroing: how far states turn in a layer without the values of a token."""
+"""Value zeroing: how far the states after a layer turn if the values of a token are set to zero in it."""
 
 from __future__ import annotations
 

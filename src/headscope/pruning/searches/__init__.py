@@ -1,9 +1,11 @@
-"""Search methods: paths through sets of removed heads, from none to many; one search per file, found by itself.
+"""Search methods: paths through sets of removed heads, from none to many. One per file; files need no registration.
 
-A file has a function `paths(selection, config, seed)`. It returns iterators over states, one for every number of
-removed heads: the best set that the search knows. The caller stops when it has enough.
-Several iterators are several runs. `TAKES_BY = True` says that the search goes by the importance of the option `by`.
-The name of the file is the name of the search; `config/names` lists the files without importing them.
+A file has a function `paths(selection, config, seed)`. It returns one iterator per run of the search; a random search
+has several runs. An iterator yields a state for every number of removed heads: the best set of this size that the
+search has found. The caller stops iterating when its target is reached.
+
+`TAKES_BY = True` says that the search uses the importance of the option `by`. The name of the file is the name of the
+search; `config/names` lists the files without importing them.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from headscope.pruning.subset_evaluator import SubsetEvaluator, SubsetState
 def paths(
     selection: SubsetEvaluator, config: SearchConfig, seed: int
 ) -> list[Iterator[SubsetState]]:
-    """The paths of the search that the config names."""
+    """The paths of the search `config.search`: one iterator over states per run."""
     search = import_module(f"{__name__}.{config.search.replace('-', '_')}")
     result: list[Iterator[SubsetState]] = search.paths(selection, config, seed)
     return result

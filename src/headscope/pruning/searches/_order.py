@@ -1,4 +1,4 @@
-"""Shared by searches that remove heads in one order."""
+"""Removal of units in a fixed order, for the searches `rank` and `random`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from headscope.pruning.subset_evaluator import Removed, SubsetEvaluator, SubsetS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# The importance of every unit after these are removed.
+# A function of the removed units that returns [unit]: the importance of every unit in the model without them
 Scores = Callable[[Removed], "NDArray[np.float64]"]
 
 
 def in_order(selection: SubsetEvaluator, order: Sequence[int]) -> Iterator[SubsetState]:
-    """Remove units in this order, as far as possible."""
+    """Remove units in this order; a unit that may not be removed (`min_heads_per_layer`) is skipped."""
     removed: Removed = frozenset()
     for unit in order:
         if unit in selection.candidates(removed):

@@ -1,7 +1,7 @@
 """Beam search with a greedy path inside the beam, and swaps.
 
-Candidates are the heads with the least predicted change of loss at the set, and those with the least cost when last
-evaluated. A swap restores one head and removes another.
+To expand a set, only promising heads are evaluated: those with the least predicted change of loss for this set, and
+those with the least cost when they were last evaluated. A swap restores one removed head and removes another one.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ def paths(
 def beam(
     selection: SubsetEvaluator, width: int = WIDTH, expansion: int = EXPANSION, swaps: int = SWAPS
 ) -> Iterator[SubsetState]:
-    """The best `width` sets of each size, grown from those of the size before, and swaps of the best of them.
+    """Yields the best set of each size. The beam has the best `width` sets of a size; their children are the next size.
 
-    A greedy path is always among the expanded sets: the best child of its own last set, whatever else the beam
-    contains. It evaluates every head at the first step, afterwards the `expansion` heads with the least prediction and
-    about half as many with the least cost when last evaluated, all on all examples. So it is the same path for every
-    width and number of swaps: that of a beam of width 1 without swaps, and that of `greedy` if `expansion` is at least
-    the number of heads. The yielded sets are never worse.
+    In addition to the beam there is a greedy path. Each of its sets is the best child of the set before, whatever the
+    beam contains. So the path does not depend on the width or the number of swaps: it is that of a beam of width 1
+    without swaps. The yielded sets are never worse than the path.
 
-    The other sets are expanded with fewer candidates, the first with `expansion` and the n-th with an n-th of that.
+    - At its first step the greedy path evaluates every head. Later it evaluates the `expansion` heads with the least
+      predicted change, and about half as many with the least last cost; all of them on all examples. If `expansion` is
+      at least the number of heads, the path is that of the search `greedy`.
+    - The other sets of the beam are expanded with fewer candidates: the best set with `expansion`, the n-th best with
+      `expansion / n`. Candidates that fall behind are dropped before all examples are evaluated.
     """
     path = SubsetState(frozenset(), selection.intact)
     states = [path]
-    # Of each unit, when last evaluated on the greedy path
+    # {unit: (change of cost, change of loss)} when the unit was last evaluated on the greedy path
     costs: dict[int, tuple[float, float]] = {}
     while True:
         children = _path_children(selection, path, costs, expansion)
@@ -64,14 +66,14 @@ def _path_children(
     costs: dict[int, tuple[float, float]],
     expansion: int,
 ) -> list[SubsetState]:
-    """The children of the greedy path, best first, all evaluated on all examples; their costs are stored."""
+    """The children of the greedy path's last set, best first, evaluated on all examples. Updates `costs`."""
     candidates = selection.candidates(path.removed)
     if path.removed and expansion < len(candidates):
         predicted = _by_prediction(selection, path.removed)[:expansion]
         candidates = sorted({*predicted, *_promising(selection, path.removed, costs)[:expansion]})
     children = selection.children(path.removed, candidates)
     before = selection.cost(path.outcome)
-    # Any defined metric is better than an undefined one
+    # The cost of an undefined metric is infinite, and no difference from it is finite.
     before = before if np.isfinite(before) else 0.0
     for child in children:
         (unit,) = child.removed - path.removed
@@ -81,7 +83,7 @@ def _path_children(
 
 
 def _by_prediction(selection: SubsetEvaluator, removed: Removed) -> list[int]:
-    """The candidates at a set, by predicted change of loss."""
+    """The units that may be removed next, those with the least predicted change of loss first."""
     changes = selection.predict_changes(removed)
     return sorted(selection.candidates(removed), key=lambda unit: (changes[unit], unit))
 
@@ -89,10 +91,10 @@ def _by_prediction(selection: SubsetEvaluator, removed: Removed) -> list[int]:
 def _promising(
     selection: SubsetEvaluator, removed: Removed, costs: dict[int, tuple[float, float]]
 ) -> list[int]:
-    """The candidates at a set, alternately by their last measured cost and by the prediction at the set.
+    """The units that may be removed next, most promising first: alternately by last measured cost and by prediction.
 
-    Predictions take the set into account, but they are of the loss even if the objective is the metric, and they
-    misjudge important heads. Measured costs are exact, but for a smaller set.
+    Both are needed. Predictions are for this set, but they predict the loss even if the objective is the metric, and
+    they are wrong for important heads. Measured costs are exact, but were measured for a smaller set.
     """
     predicted = _by_prediction(selection, removed)
     measured = sorted(predicted, key=lambda unit: (costs[unit], unit))
@@ -103,11 +105,10 @@ def _promising(
 def _best(
     selection: SubsetEvaluator, states: Iterable[SubsetState], width: int
 ) -> list[SubsetState]:
-    """The best sets among those evaluated on all examples."""
-    whole = [state for state in states if state.outcome.examples == selection.count]
-    return sorted(whole, key=lambda state: (selection.cost(state.outcome), sorted(state.removed)))[
-        :width
-    ]
+    """The best `width` sets among those evaluated on all examples, best first."""
+    complete = [state for state in states if state.outcome.examples == selection.count]
+    complete.sort(key=lambda state: (selection.cost(state.outcome), sorted(state.removed)))
+    return complete[:width]
 
 
 def _best_swap(selection: SubsetEvaluator, state: SubsetState, swaps: int) -> SubsetState | None:

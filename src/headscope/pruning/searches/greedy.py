@@ -1,4 +1,4 @@
-"""Greedy search: evaluate every remaining head, and remove the one with the least cost."""
+"""Greedy search: evaluate the removal of every remaining head, remove the one with the least cost, and repeat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def paths(
 
 
 def greedy(selection: SubsetEvaluator) -> Iterator[SubsetState]:
-    """One path; all candidates are evaluated on all examples."""
+    """The greedy path; at every step all candidates are evaluated on all examples."""
     removed: Removed = frozenset()
     while candidates := selection.candidates(removed):
         best = selection.children(removed, candidates)[0]

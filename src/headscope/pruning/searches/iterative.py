@@ -1,4 +1,4 @@
-"""Removal by importance, with new scores after every step (Michel et al. 2019)."""
+"""Removal in order of importance, which is computed again after every step (Michel et al. 2019)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def paths(
 
 
 def iterative(selection: SubsetEvaluator, scores: Scores, step: float) -> Iterator[SubsetState]:
-    """Remove the least important heads; after a share `step` of all heads, score the remaining ones again."""
+    """Remove the least important units. After each step, the remaining ones are scored again.
+
+    step  share of all units that are removed between two scorings
+    """
     units_per_step = max(1, round(step * len(selection.units)))
     removed: Removed = frozenset()
     while candidates := selection.candidates(removed):

@@ -1,4 +1,4 @@
-"""Removal in random orders: the control."""
+"""Removal in random orders, as the control for the other searches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def paths(
 
 
 def random(selection: SubsetEvaluator, seed: int) -> Iterator[SubsetState]:
-    """One random order."""
+    """Remove the units in a random order."""
     yield from in_order(
         selection, np.random.default_rng(seed).permutation(len(selection.units)).tolist()
     )

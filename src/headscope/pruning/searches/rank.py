@@ -1,4 +1,4 @@
-"""Removal in one order of importance."""
+"""Removal in order of importance, computed once on the unpruned model."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ def paths(
 
 
 def rank(selection: SubsetEvaluator, scores: Scores) -> Iterator[SubsetState]:
-    """The least important heads first, by scores of the whole model."""
+    """Remove the least important units first, by their scores in the unpruned model."""
     yield from in_order(selection, ascending(scores(frozenset())))
 
 
 def ascending(scores: NDArray[np.float64]) -> list[int]:
+    """The units in order of their scores, lowest first."""
     return sorted(range(len(scores)), key=lambda unit: (scores[unit], unit))
