@@ -1,4 +1,4 @@
-"""BERT and the models that are BERT with another vocabulary, training or position count."""
+"""BERT and models with its attention: they differ in vocabulary, training or the numbering of positions."""
 
 from headscope.model.families.family import Family, encoder, encoder_layers
 
