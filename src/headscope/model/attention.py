@@ -288,13 +288,14 @@ class Attention(RowQuantities):
 
     @cached_property
     def alike_mass(self) -> Tensor:
-        """[sequence, head]: mass of content rows on content keys, times the share of pairs alike at the same offset.
+        """[sequence, head]: the mass within one text of a pair that would be expected from the offsets alone.
 
-        A baseline: the mass that would fall on pairs alike if it depended on the offset only.
+        The mass of content rows on content keys at each offset, times the share of pairs of content tokens at this
+        offset that are in the same text (`Segments.alike`).
         """
         n, alike = self.length, segments_of(self.key, self.weights.dtype).alike
         positions = torch.arange(n, device=alike.device)
-        # [sequence, query, key]
+        # The share of the offset of every cell: [sequence, query, key]
         shares = alike[:, positions[None, :] - positions[:, None] + n - 1]
         content = self.key.content.to(self.weights.dtype)
         shares = shares * content[:, None, :] * content[:, :, None]
