@@ -316,7 +316,7 @@ def head_mask(site: Site, heads: Collection[int], cells: Tensor) -> Tensor:
 
 
 def masked_score(dtype: torch.dtype) -> float:
-    """The score of a masked key: low enough for a weight of exactly 0, but above the score of padding (XLNet: -1e30)."""
+    """The score of a masked key: low enough for a weight of exactly 0, but above that of padding (XLNet: -1e30)."""
     return max(torch.finfo(dtype).min / 2, -1e9)
 
 
