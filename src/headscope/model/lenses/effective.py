@@ -9,7 +9,8 @@ columns of V. Cells may be negative, and rows do not sum to 1 (`row_totals` are 
 The basis is computed from the small Gram matrix V'V in float64. If a bound shows that every singular value of V is
 above the tolerance, its Cholesky factor is used, otherwise its eigenvectors. The tolerance is that of values computed
 in float32: max(keys, width)·2⁻²³ of the largest singular value. Its square is well above float64 rounding. V and V·W_O
-have the same left null space if W_O has full rank. If it does not, V is first multiplied by a root of W_O·W_O' (`_root`).
+have the same left null space if W_O has full rank. If it does not, V is first multiplied by a root of W_O·W_O'
+(`_root`).
 
 Attention is called identified if a sequence has no more keys than the basis can have columns. No component has to be
 removed then: the map is that of the raw weights, and no rank is computed.
@@ -120,7 +121,7 @@ def column_basis(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def row_by_row(weights: Tensor, values: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
-    """The map [head, query, key] of one sequence whose rows see different keys, and the largest rank of its rows [head].
+    """The map [head, query, key] of one sequence whose rows see different keys, and the largest rank of rows [head].
 
     weights, allowed  [head, query, key]
     values            [head, key, width] in float64
@@ -241,7 +242,7 @@ def _append_ones(values: Tensor) -> Tensor:
 def _root(blocks: Tensor) -> Tensor | None:
     """[head, width, width]: R with R·R' = block'·block, if a block [head, out, width] lacks full rank; else None.
 
-    V·R has the same left null space as the values multiplied by the block, with fewer columns.
+    V·R has the same left null space as the values multiplied by the block.
     """
     exact = blocks.double()
     squares, vectors = torch.linalg.eigh(exact.transpose(1, 2) @ exact)

@@ -1,9 +1,9 @@
 """The norm lens (Kobayashi et al. 2020): attention weights times the length of the vectors that they weight.
 
-A head adds α_ij f(x_j) to token i, where f(x_j) = (x_j W_V + b_V) W_O is the value multiplied by the head's block of the
-output projection. The map is the length of this vector, ‖α_ij f(x_j)‖ = α_ij ‖f(x_j)‖, divided by the sum of its row.
-`row_totals` are these sums. No vectors f(x_j) are stored: ‖f(x_j)‖² = v_j' (W_O W_O') v_j needs only one small square
-matrix per head.
+A head adds α_ij f(x_j) to token i, where f(x_j) = (x_j W_V + b_V) W_O is the value multiplied by the head's block of
+the output projection. The map is the length of this vector, ‖α_ij f(x_j)‖ = α_ij ‖f(x_j)‖, divided by the sum of its
+row. `row_totals` are these sums. No vectors f(x_j) are stored: ‖f(x_j)‖² = v_j' (W_O W_O') v_j needs only one small
+square matrix per head.
 """
 
 from __future__ import annotations
