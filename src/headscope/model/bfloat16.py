@@ -1,8 +1,8 @@
 """Test once, in a child process, whether bfloat16 products work on this CPU.
 
-Some virtualised CPUs report AMX or AVX-512 bfloat16 instructions that fault when oneDNN uses them. The fault is a signal
-that ends the process and cannot be handled as an exception, so the test runs in a child process. Its result is stored
-in the cache directory:
+Some virtualised CPUs report AMX or AVX-512 bfloat16 instructions that fault when oneDNN uses them. The fault is a
+signal that ends the process and cannot be handled as an exception, so the test runs in a child process. Its result is
+stored in the cache directory:
 
     <cache>/bfloat16.json    {"key": sha256 of CPU, torch version and oneDNN variables, "state": "works"}
 

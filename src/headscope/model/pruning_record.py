@@ -1,4 +1,4 @@
-"""Types of the record of a pruning run, in plan.json, cut.json and model cards: how heads were chosen, and the effect."""
+"""Types of the record of a pruning run (in plan.json, cut.json, model cards): how heads were chosen, and the effect."""
 
 from __future__ import annotations
 
