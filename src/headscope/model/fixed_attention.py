@@ -71,9 +71,8 @@ def set_fixed_heads(core: nn.Module, fixed: FixedHeads) -> None:
     if not fixed.names:  # all fixed heads have been pruned
         delattr(core, ATTRIBUTE)
         return
-    config: Any = copy.copy(
-        core.config
-    )  # modules share the configuration; only this one is changed
+    # Modules share the configuration; only this one is changed.
+    config: Any = copy.copy(core.config)
     config._attn_implementation_internal = IMPLEMENTATION
     core.config = config
     if not fixed.learned:

@@ -31,9 +31,8 @@ def gradient_rollout(
     own: dict[str, NDArray[np.float64]] = {  # relevance within the encoder and within the decoder
         stack: np.eye(lengths[stack][0]) for stack in ("encoder", "decoder") if stack in lengths
     }
-    across = (
-        np.zeros(lengths["cross"]) if "cross" in lengths else None
-    )  # [decoder token, encoder token]
+    # [decoder token, encoder token]
+    across = np.zeros(lengths["cross"]) if "cross" in lengths else None
     by_stack: dict[str, list[NDArray[np.float64]]] = {}
     for site in in_forward_order(sites, lengths):
         mean = np.zeros(lengths[site.stack])

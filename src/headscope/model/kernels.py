@@ -109,9 +109,8 @@ def _combine(
             allowed = allowed & mask
         else:
             allowed = allowed & (mask.detach() > lowest)
-            finite = mask.to(like.dtype).clamp_min(
-                lowest
-            )  # the sum of several minima must not overflow
+            # The sum of several minima must not overflow.
+            finite = mask.to(like.dtype).clamp_min(lowest)
             bias = finite if bias is None else bias + finite
     queries, keys = shape[-2:]
     # The softmax of a row without any allowed key would be uniform over all keys, including padding. Such a row gets

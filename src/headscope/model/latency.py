@@ -220,9 +220,8 @@ def peak_bytes(run: Callable[[], Any], device: torch.device) -> int:
         run()
     events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
     events.sort(key=lambda event: event.start_ns())
-    allocated = np.cumsum(
-        [event.nbytes() for event in events]
-    )  # nbytes is negative if memory is freed
+    # nbytes is negative if memory is freed
+    allocated = np.cumsum([event.nbytes() for event in events])
     return int(allocated.max(initial=0))
 
 

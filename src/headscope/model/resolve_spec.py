@@ -61,9 +61,8 @@ def find_folder(
         return _from_hub(name, str(spec).partition("@")[0], revision, say), name, revision
     if (cached := zoo.find(name)) is None:
         return zoo.fetch(name, say), name, None
-    if zoo.is_damaged(
-        name
-    ):  # damaged weights would give wrong results; hashing 100 MB takes 0.2 seconds
+    # Checked on every load, because damaged weights would give wrong results; hashing 100 MB takes 0.2 seconds.
+    if zoo.is_damaged(name):
         zoo.verify(name)  # raises the error that names the damaged file
     return cached, name, None
 

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
 
 TOKENS = 9  # length of the inputs
-USUAL_IDS = range(
-    3, 40
-)  # token ids that exist in nearly every vocabulary; most of them are not special
+# Token ids that exist in nearly every vocabulary; most of them are not special.
+USUAL_IDS = range(3, 40)
 
 
 def sample_inputs(model: AttentionModel, batch: int) -> dict[str, Tensor]:

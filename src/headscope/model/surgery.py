@@ -31,13 +31,9 @@ from headscope.model.weights import cast, in_float32, weights_sha256
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Attributes of attention modules in transformers that depend on the number of heads
-COUNTS = ("num_attention_heads", "num_heads", "n_heads", "n_head")  # the number of heads
-WIDTHS = (
-    "all_head_size",
-    "inner_dim",
-    "split_size",
-)  # the number of heads times the width of a head
+# Names of attributes of attention modules in transformers: the number of heads, and that number times the head width
+COUNTS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
+WIDTHS = ("all_head_size", "inner_dim", "split_size")
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}  # relative to the largest output
 
 

@@ -64,7 +64,6 @@ XLNET = Family(
     dry_inputs=two_streams,
     time_major=True,
     axes=AXES,
-    silence=lambda core: (
-        None
-    ),  # XLNet's own code runs without heads: einsum over no heads gives zeros
+    # Nothing to do: XLNet's own code runs without heads, since einsum over no heads gives zeros.
+    silence=lambda core: None,
 )

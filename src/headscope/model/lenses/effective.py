@@ -132,9 +132,8 @@ def row_by_row(weights: Tensor, values: Tensor, allowed: Tensor) -> tuple[Tensor
     cells = weights.clone()
     largest = torch.zeros(heads, dtype=torch.long, device=values.device)
     gram = values.new_zeros(heads, width, width)  # V'V of the keys that all rows of a block see
-    before = torch.zeros_like(
-        allowed[:, 0]
-    )  # [head, key]: the keys that all rows of the block before saw
+    # [head, key]: the keys that all rows of the block before saw
+    before = torch.zeros_like(allowed[:, 0])
     for start in range(0, weights.shape[1], ROW_BLOCK):
         rows = slice(start, start + ROW_BLOCK)
         seen = allowed[:, rows]  # [head, row, key]
@@ -219,9 +218,8 @@ def _whitening(gram: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     doubtful = ~((bound < 1) & (failed == 0))
     rank = torch.full(gram.shape[:-2], width, device=gram.device)
     if bool(doubtful.any()):
-        squares, vectors = torch.linalg.eigh(
-            gram[doubtful]
-        )  # squares of the singular values of V, ascending
+        # `squares` are the squared singular values of V, ascending.
+        squares, vectors = torch.linalg.eigh(gram[doubtful])
         is_above = squares > tolerance[doubtful][..., None] ** 2 * squares[..., -1:]
         scales = torch.where(is_above, squares, 1.0).rsqrt() * is_above
         inverse[doubtful] = vectors * scales[..., None, :]

@@ -80,9 +80,8 @@ def relevance_map(
 
 
 Inputs = Mapping[str, Tensor]
-Predict = Callable[
-    [Inputs, Sequence[int]], Tensor
-]  # (inputs, a position per sequence) -> [sequence]
+# (inputs, a position per sequence) -> [sequence]
+Predict = Callable[[Inputs, Sequence[int]], Tensor]
 
 
 def _prediction(model: AttentionModel) -> tuple[str, Predict]:

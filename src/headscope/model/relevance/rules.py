@@ -40,12 +40,8 @@ _ACTIVATIONS |= {"relu", "relu_", "relu6", "leaky_relu"}
 _GATES = {"rsqrt", "sigmoid", "erf"}
 _PRODUCTS = {"mul", "__mul__", "__rmul__", "matmul", "__matmul__", "bmm", "einsum"}
 _SUMS = {"add", "__add__", "__radd__", "__iadd__", "add_"}
-_DIFFERENCES = {
-    "sub": 1,
-    "__sub__": 1,
-    "rsub": -1,
-    "__rsub__": -1,
-}  # 1: left - right, -1: right - left
+# 1: left - right, -1: right - left
+_DIFFERENCES = {"sub": 1, "__sub__": 1, "rsub": -1, "__rsub__": -1}
 
 
 class Ledger(Protocol):
@@ -187,9 +183,8 @@ def with_fixed_ratio(
     At 0 the ratio is the slope of the function, which must map 0 to 0 (as GELU does).
     """
     with torch.no_grad():
-        result = function(
-            states.detach().clone(), *args, **kwargs
-        )  # cloned: it may write into its argument
+        # Cloned, because the function may write into its argument.
+        result = function(states.detach().clone(), *args, **kwargs)
         ratio = result / states
         if bool((states == 0).any()):
             # 1e-4 is small enough to approximate the slope, and large enough for the precision of float32.

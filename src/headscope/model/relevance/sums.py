@@ -127,9 +127,8 @@ class RelevanceSums(Edit):
 
         def add(gradient: Tensor) -> None:
             if isinstance(constant, Tensor) and constant.dim() == 1 and gradient.dim() > 1:
-                product = (gradient @ constant)[
-                    ..., None
-                ]  # summed over the last axis, without a tensor of all products
+                # The sum of gradient * constant over the last axis, without a tensor of all products
+                product = (gradient @ constant)[..., None]
             else:  # where a mask adds -inf, the gradient is 0, and the product would be NaN
                 product = torch.where(gradient == 0, 0.0, gradient * constant)
             self.biases[step] = self.biases[step] + self._by_sequence(product)

@@ -142,9 +142,8 @@ def publish(work: Path, made: Path, name: str) -> Path:
     for path in made.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
-                os.fsync(
-                    file
-                )  # otherwise a power failure could keep the rename but lose the content
+                # Otherwise a power failure could keep the rename but lose the content.
+                os.fsync(file)
     target = cache_directory() / "models" / name
     target.parent.mkdir(exist_ok=True)
     if target.exists() or target.is_symlink():

