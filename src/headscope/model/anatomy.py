@@ -60,15 +60,13 @@ class _PartFinder(Edit):
     def __init__(self, model: AttentionModel) -> None:
         self.model = model
         self.names = {module: name for name, module in model.model.named_modules()}
-        self.linear_outputs: list[
-            tuple[str, Tensor]
-        ] = []  # (module name, output), in the order of calls
+        # (module name, output), in the order of calls
+        self.linear_outputs: list[tuple[str, Tensor]] = []
         # A site and its result [batch, query, head * head width] that was not yet the input of a linear layer
         self.waiting: tuple[Site, Tensor] | None = None
         self.scaling: dict[Site, float] = {}
-        self.sources: dict[
-            Site, dict[str, str | None]
-        ] = {}  # {query, key, value: the layer that computed it}
+        # {query, key, value: the layer that computed it}
+        self.sources: dict[Site, dict[str, str | None]] = {}
         self.projections: dict[Site, str] = {}  # the output projection
 
     def changes_output(self, site: Site) -> bool:

@@ -347,7 +347,7 @@ class AttentionModel(ModelStructure):
                 self._seam.inspector = None
 
     def edit_permanently(self, *edits: Edit | Heads) -> AttentionModel:
-        """Apply edits to this model for the rest of its life.
+        """Apply edits that stay in effect in every later use of this model.
 
         Parameters
         ----------

@@ -211,9 +211,8 @@ def _load_pretrained(
             expected="tensors",
             fix="Get the model as safetensors",
         ) from cause
-    except (
-        Exception
-    ) as cause:  # for wrong values in config.json, every class raises other exceptions
+    except Exception as cause:
+        # For wrong values in config.json, every class raises other exceptions.
         raise _load_error(cause, weights, getattr(cls, "__name__", str(cls))) from cause
     for name, in_file, in_model in sorted(info["mismatched_keys"]):
         raise HeadscopeError(

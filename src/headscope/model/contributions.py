@@ -75,9 +75,8 @@ def additions(model: AttentionModel) -> dict[Site, Addition]:
     projections = {site_parts.projection for site_parts in parts.values()}
     entered: list[tuple[str, Tensor]] = []  # (block, its input), in the order of calls
     norm_inputs: list[Tensor] = []  # of the current block
-    projected: list[
-        Tensor
-    ] = []  # outputs of output projections that were not yet added to a norm's input
+    # Outputs of output projections that are not yet found in the input of a norm
+    projected: list[Tensor] = []
     norms: list[_NormOfSum] = []
 
     def enter(module: nn.Module, args: Any, kwargs: Any) -> None:

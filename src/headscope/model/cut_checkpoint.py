@@ -88,9 +88,8 @@ def _build_model(cls: Any, folder: Path, labels: Sequence[str]) -> PreTrainedMod
             model: PreTrainedModel = (
                 cls.from_config(config) if hasattr(cls, "from_config") else cls(config)
             )
-    except (
-        Exception
-    ) as cause:  # for wrong values in config.json, every class raises other exceptions
+    except Exception as cause:
+        # For wrong values in config.json, every class raises other exceptions.
         raise HeadscopeError(
             f"no {getattr(cls, '__name__', cls)} can be built from it ({reason(cause)})",
             where=folder / "config.json",

@@ -79,9 +79,8 @@ def _config(fields: dict[str, Any], path: Path) -> PreTrainedConfig:
     try:
         with silence_transformers():
             return AutoConfig.for_model(**{**fields, "dtype": "float32"})
-    except (
-        Exception
-    ) as cause:  # for wrong values, every configuration class raises other exceptions
+    except Exception as cause:
+        # For wrong values, every configuration class raises other exceptions.
         what = f"no configuration can be made of it ({reason(cause)})"
         raise HeadscopeError(
             what, where=path, expected="a configuration as transformers writes it"

@@ -156,9 +156,8 @@ class Replay:
         Runs the model from its first block up to this site; stored outputs are not used.
         """
         parts = self.parts[site]
-        contexts: list[
-            Tensor
-        ] = []  # one per call of the projection; layers of ALBERT share one projection
+        # One per call of the projection, up to the call of this site; layers of ALBERT share one projection
+        contexts: list[Tensor] = []
 
         def store_and_stop(module: nn.Module, args: tuple[Tensor]) -> None:
             contexts.append(args[0])
@@ -185,10 +184,9 @@ class Replay:
     def _run_first_pass(self) -> Any:
         """Run the model, and store what later passes return instead of computing it."""
         calls: Counter[str] = Counter()  # by block
-        core_outputs: dict[str, Any] = {}  # output of the last call of each attention module
-        projected: dict[
-            str, tuple[Tensor, Tensor]
-        ] = {}  # input and output of its output projection
+        # By attention module, from its last call: its output, and (input, output) of its output projection
+        core_outputs: dict[str, Any] = {}
+        projected: dict[str, tuple[Tensor, Tensor]] = {}
 
         def store_block(name: str) -> Callable[..., None]:
             def hook(module: nn.Module, args: Any, output: Any) -> None:

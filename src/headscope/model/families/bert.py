@@ -1,4 +1,4 @@
-"""BERT and models with its attention: they differ in vocabulary, training or the numbering of positions."""
+"""BERT and models with the same kind of attention."""
 
 from headscope.model.families.family import Family, encoder, encoder_layers
 
