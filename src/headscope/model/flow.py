@@ -21,9 +21,8 @@ from headscope.model.one_input import Weights
 from headscope.model.rollout import RolloutStep, Sides, rollout_steps, stack_blocks
 
 UNIT = 2**30  # capacity 1 as an integer, as scipy requires: capacities are rounded to 1e-9
-MOST_WORK = (
-    4e8  # limit of the number of edges that all maximum flows together visit: about two minutes
-)
+# Limit of the number of edges that all maximum flows together visit: about two minutes
+MOST_WORK = 4e8
 HOW = (
     "Attention flow (Abnar 2020): the maximum flow from a token after the layer to an input token, in a graph whose "
     "edges have the weights of rollout as capacities; divided by the sum of its row{sums}."

@@ -29,7 +29,7 @@ from headscope.model.anatomy import Parts, weight_of
 from headscope.model.attention_model import AttentionModel
 from headscope.model.patch_forward import Patch, patch_forward, patch_once, return_zeros
 
-Forward = Callable[[], Any]  # runs the whole model on one batch
+Forward = Callable[[], Any]  # runs the model on one batch
 
 
 @dataclass

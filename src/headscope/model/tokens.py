@@ -237,7 +237,10 @@ def pattern_over_layout(
 
 
 def pattern_over_tokens(real: Tensor, make: Callable[[int], Tensor]) -> Tensor:
-    """The same for keys of which `real` [sequence, key] is known; [1, …, key, key] if there is no padding."""
+    """[sequence or 1, …, key, key]: as `pattern_over_layout`, for keys whose padding is known.
+
+    real  [sequence, key], False at padding
+    """
     batch, keys = real.shape
     if bool(real.all()):
         return make(keys)[None]
@@ -267,15 +270,16 @@ def _chunks(query: Tokens, key: Tokens, heads: int) -> list[Chunk]:
         ):
             continue
         rows, query_index, key_index = slice(start, stop), queries[start], keys[start]
-        query_part = query.select(rows, query_index)
+        query_tokens = query.select(rows, query_index)
         # If both sides are one object, statistics may compare positions of queries and keys (within_one_text).
-        key_part = query_part if key is query else key.select(rows, key_index)
-        chunks.append(Chunk(rows, query_index, key_index, query_part, key_part))
+        key_tokens = query_tokens if key is query else key.select(rows, key_index)
+        chunks.append(Chunk(rows, query_index, key_index, query_tokens, key_tokens))
         start = stop
     return chunks
 
 
 def _are_same_slice(first: slice | Tensor, second: slice | Tensor) -> bool:
+    """Whether two sequences have their real tokens in the same slice."""
     return isinstance(first, slice) and first == second
 
 

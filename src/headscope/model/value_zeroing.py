@@ -28,9 +28,8 @@ from headscope.model.edits import Edit
 from headscope.model.knockout import KnockOut
 from headscope.model.tokens import Batch, Layout, Tokens
 
-ROW_TOKENS = (
-    4096  # tokens per batch of trials; larger batches need more memory and are hardly faster
-)
+# Tokens per batch of trials; larger batches need more memory and are hardly faster.
+ROW_TOKENS = 4096
 STACKS = ("encoder", "decoder", "cross")
 T = TypeVar("T")
 

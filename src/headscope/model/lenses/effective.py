@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from headscope.model.one_input import OneInput
 
 FLOAT32_ROUNDING = 2.0**-23
-ROW_BLOCK = (
-    16  # rows that share a factorisation of V'V, if the keys that they all see have full rank
-)
+# Rows that share a factorisation of V'V, if the keys that they all see have full rank
+ROW_BLOCK = 16
 # V'V has clearly full rank if the bound is below this (1 is the limit of full rank): updating the shared factorisation
 # for the other keys of a row loses precision in proportion to the square of the bound.
 SAFE_BOUND = 1e-2

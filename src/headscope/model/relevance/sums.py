@@ -29,7 +29,7 @@ Step = tuple[str, int]  # (stack, layer)
 class RelevanceSums(Edit):
     """The relevance sums of one batch, filled by its backward pass.
 
-    It is the `Ledger` of the rules, and an `Edit` without effect: as an edit it gets the outputs of the heads.
+    It is the `Ledger` of the rules. It is also an `Edit` without effect, in order to get the outputs of the heads.
 
     inputs   {stack: [sequence, token]}: relevance of the embeddings of every token
     heads    {site: [sequence, query, head]}: relevance of each head's output
