@@ -45,8 +45,8 @@ def test_flow_says_how_long_a_text_may_be(run: Run, monkeypatch: pytest.MonkeyPa
     said = run("look", "bert", "the cat the cat the cat", "--lens", "flow", "--out", "look.html")
     assert said.status == 2
     assert said.error == (
-        "lens flow: 8 tokens: there is one maximum flow for each of their 64 pairs and each layer. "
-        "Expected at most 5 tokens, source and target together, in this model. Shorten the text, or take rollout."
+        "lens flow: 8 tokens have 64 pairs, and each pair needs a maximum flow in every layer. "
+        "Expected at most 5 tokens, source and target together, in this model. Shorten the text, or use rollout."
     )
 
 

@@ -185,7 +185,7 @@ def test_families_that_cannot_are_refused_by_name(family: str) -> None:
         fix(model, {model.heads[0]: "first"})
     said = str(raised.value)
     assert type(model.model).__name__ in said
-    assert "are not what linear layers of their own give" in said
+    assert "are not the outputs of separate linear layers" in said
     assert "\n" not in said
 
 

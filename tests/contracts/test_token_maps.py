@@ -192,7 +192,7 @@ def test_flow_refuses_what_would_take_hours_and_says_how_much_it_takes() -> None
     weights = dict.fromkeys(sites, np.full((1, 100, 100), 0.01))
     with pytest.raises(
         HeadscopeError,
-        match=r"lens flow: 100 tokens: .* 10,000 pairs .* Expected at most 66 tokens",
+        match=r"lens flow: 100 tokens have 10,000 pairs, .* Expected at most 66 tokens",
     ):
         flow(weights, sites)
 

@@ -124,9 +124,9 @@ def test_several_sequences_are_refused() -> None:
         relevance_map(model, batch_for(model, examples("bert")))
 
 
-def test_a_model_that_says_several_things_is_refused() -> None:
+def test_a_model_with_several_outputs_is_refused() -> None:
     model = tiny("bert", head=AutoModelForQuestionAnswering)
-    with pytest.raises(HeadscopeError, match="BertForQuestionAnswering says is no single number"):
+    with pytest.raises(HeadscopeError, match="BertForQuestionAnswering is not a single number"):
         relevance_map(model, batch_for(model, one("bert")))
 
 

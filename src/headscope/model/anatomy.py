@@ -1,9 +1,10 @@
-"""The parts of each site: its block, the modules that compute queries, keys and values, and the output projection.
+"""Find the modules of each site: its block, the projections of queries, keys and values, and the output projection.
 
-No names are assumed. In one small forward pass every linear layer's input and output is compared with what the seam
-sees: the layer whose output is the keys is the key projection, the layer whose input is the heads' results side by side
-is the output projection. Equality is exact, so a wrong guess is impossible. A part that is not found is None (queries
-that were rotated after their projection, a projection that is not a module), and its users must do without it.
+Nothing is assumed about the names of modules. One small forward pass compares the input and output of every linear
+layer with the tensors at the seam. The layer whose output equals the keys is the key projection. The layer whose input
+equals the concatenated results of the heads is the output projection. The comparison is exact, so layers are not
+confused. A module that is not found is None: queries that are rotated after their projection, for example, or a
+projection that is not a module. Callers must handle None.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parts:
-    """The modules of one site, by name. `turn` is the number of earlier calls of its block in a forward pass.
+    """The names of the modules of one site.
 
-    block       the module of the layer list that the site is in
-    core        the module that attends, as the seam knows it
-    projection  the output projection: its input is the heads' results side by side
-    query, key, value  their projections, if their output is used as it is
-    scaling     factor of the products of queries and keys
+    block       the layer that contains the site: a member of a module list, such as `encoder.layer.3`
+    turn        the number of earlier calls of the block in the same forward pass; more than 0 only if layers share it
+    core        the attention module that the seam intercepts
+    projection  the output projection: its input is the concatenated results of the heads
+    query, key, value  the layers whose outputs are the queries, keys and values, without a further operation
+    scaling     the factor that multiplies the products of queries and keys
     """
 
     block: str
@@ -46,24 +48,26 @@ class Parts:
 
 
 def anatomy(model: AttentionModel) -> dict[Site, Parts]:
-    """The parts of every site of a model that has heads; found once for each model."""
+    """The parts of every site that has heads; computed once per model."""
     if model.parts is None:
         model.parts = _PartFinder(model).find()
     return model.parts
 
 
 class _PartFinder(Edit):
-    """Observes one forward pass: inputs and outputs of linear layers, and of attention."""
+    """Observes the inputs and outputs of linear layers and of attention in one forward pass, and matches them."""
 
     def __init__(self, model: AttentionModel) -> None:
         self.model = model
         self.names = {module: name for name, module in model.model.named_modules()}
-        self.linear_outputs: list[tuple[str, Tensor]] = []  # in the order of calls
-        # The result of a site that no projection has had as its input yet.
+        # (module name, output), in the order of calls
+        self.linear_outputs: list[tuple[str, Tensor]] = []
+        # A site and its result [batch, query, head * head width] that was not yet the input of a linear layer
         self.waiting: tuple[Site, Tensor] | None = None
         self.scaling: dict[Site, float] = {}
+        # {query, key, value: the layer that computed it}
         self.sources: dict[Site, dict[str, str | None]] = {}
-        self.projections: dict[Site, str] = {}
+        self.projections: dict[Site, str] = {}  # the output projection
 
     def changes_output(self, site: Site) -> bool:
         return True
@@ -78,7 +82,7 @@ class _PartFinder(Edit):
         self.sources[site] = {name: self._source(tensor) for name, tensor in states.items()}
 
     def _source(self, states: Tensor) -> str | None:
-        """The last layer whose output is exactly these states [batch, head, token, width]."""
+        """The name of the last linear layer whose output equals these states [batch, head, token, width]."""
         flat = states.transpose(1, 2).flatten(2)  # [batch, token, head * width]
         outputs = reversed(self.linear_outputs)
         return next((name for name, output in outputs if _are_same(output, flat)), None)
@@ -140,7 +144,7 @@ def _are_same(first: Tensor, second: Tensor) -> bool:
 
 
 def _block_of(name: str) -> str:
-    """The outermost member of a list of modules on the way to this one, such as encoder.layer.3."""
+    """The outermost member of a module list that contains this module, such as encoder.layer.3."""
     parts = name.split(".")
     first = next((i for i, part in enumerate(parts) if part.isdigit()), len(parts) - 1)
     return ".".join(parts[: first + 1])

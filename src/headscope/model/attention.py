@@ -1,7 +1,8 @@
-"""The attention of one site over a few sequences, and quantities that several statistics need, computed once.
+"""`Attention`: the weights of one site over some sequences, and quantities that several statistics derive from them.
 
-An `Attention` holds sequences of one length without padding. It is valid only while its observer runs: the
-weights live in buffers that the next call overwrites, so keep numbers computed from it, or clones, not its tensors.
+The sequences have the same length and no padding. Derived quantities are cached, so that statistics share them. An
+`Attention` is valid only while its observer runs, since the next call overwrites the buffers of its weights. An
+observer that needs something later must store a clone, or a number computed from the tensors.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from headscope.model.word_attention import Pool, WordAttention, word_attention
 
 
 def _exact(like: Tensor) -> torch.dtype:
-    """The dtype of sums that are subtracted from each other: float64 where the device has it."""
+    """The dtype of sums that are subtracted from each other: float64, except on MPS, which does not support it."""
     return torch.float64 if like.device.type != "mps" else like.dtype
 
 
 class Scratch:
-    """Buffers that are used again: fresh memory at each call would cost more than the arithmetic in it."""
+    """Buffers that calls reuse, because allocating memory for each call would cost more time than the computation."""
 
     def __init__(self) -> None:
         self._buffers: dict[tuple[object, ...], Tensor] = {}
@@ -50,14 +51,15 @@ class Scratch:
 
     @staticmethod
     def _key(name: str, like: Tensor) -> tuple[object, ...]:
-        # A tensor made in inference mode cannot be written outside it, so the two do not share.
+        # A tensor made in inference mode cannot be written outside of it, so the two modes have separate buffers.
         return name, like.dtype, like.device, torch.is_inference_mode_enabled()
 
     def skew(self, shape: tuple[int, int, int, int], like: Tensor) -> tuple[Tensor, Tensor]:
-        """A square map whose diagonals are columns in memory: (view to write [S, H, n, n], memory [S, H, n, 2n-1]).
+        """Square maps whose diagonals are columns in memory, so that sums along diagonals become sums over rows.
 
-        Cell (i, j) of the view is in column j - i + n - 1 of the memory, so that a sum over the memory's rows is a sum
-        along diagonals. Cells that the view does not reach are 0 and stay so.
+        Returns (view, memory): write the maps to `view` [sequence, head, n, n], and sum `memory` [sequence, head, n,
+        2n - 1] over its rows. Cell (i, j) of the view is cell (i, j - i + n - 1) of the memory. Cells of the memory
+        that are not in the view are 0 and stay 0.
         """
         sequences, heads, length, _ = shape
         width = 2 * length - 1
@@ -67,18 +69,18 @@ class Scratch:
         if memory is None or memory.shape != memory_shape:
             memory = torch.zeros(memory_shape, dtype=like.dtype, device=like.device)
             self._buffers[key] = memory
-        # A row of the view begins one column further left than the row before it: its stride is width - 1.
+        # Each row of the view begins one column further left in memory than the row before: its stride is width - 1.
         strides = (heads * length * width, length * width, width - 1, 1)
         return memory.as_strided(shape, strides, length - 1), memory
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The surroundings of a site's heads, for lenses that follow their results further.
+    """What happens to the outputs of a site's heads after attention; with the norm lens.
 
-    blocks    [head, out, width]: the output projection; a head writes its values times its block
-    residual  [sequence, query, out]: the states that the heads' sum is added to; None if unknown
-    gain      [out]: of the LayerNorm that the sum goes through on its way to the next layer; None if there is none
+    blocks    [head, out, width]: the output projection; each head's output is multiplied by its block
+    residual  [sequence, query, out]: the states to which the sum over heads is added; None if unknown
+    gain      [out]: the weight of the LayerNorm between this sum and the next layer; None if there is none
     """
 
     blocks: Tensor
@@ -87,9 +89,9 @@ class Layer:
 
 
 class Attention(RowQuantities):
-    """One site's weights over some sequences of equal length, padding removed: what an observer gets.
+    """The weights of one site over some sequences of equal length, without padding. Observers are called with it.
 
-    With a lens (`AttentionModel.watched(…, lens=…)`) the map of the lens replaces the weights.
+    With a lens (`AttentionModel.watched(…, lens=…)`), `weights` holds the map of the lens.
 
     Attributes
     ----------
@@ -98,25 +100,25 @@ class Attention(RowQuantities):
     weights
         [sequence, head, query, key]; rows sum to 1.
     query, key
-        The tokens that attend, and those attended to. The same object if a text attends to itself.
-    scores
-        The input of the softmax; None if unknown.
+        The tokens that attend, and the tokens attended to. One and the same object in self attention.
     rows, query_index
-        Which sequences of the batch these are, and which of their query tokens.
+        The indices of these sequences in the batch, and of their query tokens.
     values
-        The vectors that are averaged by the weights, bias included; None if unknown.
+        [sequence, head, key, width]: the value vectors, including their bias; None if unknown.
     examples
         The numbers of the examples of these sequences, as in `Batch.indices`; empty if unknown.
-    lens, raw
-        The name of the lens (`raw` for the attention itself), and the attention without it.
+    lens
+        The name of the lens; `raw` for attention weights.
+    raw
+        The `Attention` with the attention weights; with the lens `raw` the object itself.
     row_totals
-        [sequence, head, query]: the sums of the map's rows before they were normalised.
+        [sequence, head, query]: with a lens that normalises rows, their sums before.
     layer
-        The surroundings of the heads, with the norm lens.
+        What happens to the heads' outputs after attention, with the norm lens.
     rank
-        [sequence, head]: of the values, with effective attention if a sequence is long enough for it.
+        [sequence, head]: rank of the values, with effective attention if a sequence is long enough to need it.
     gradient
-        [sequence, head, query, key]: derivative of the loss by the weights, with the gradient lens.
+        [sequence, head, query, key]: gradient of the loss with respect to the weights, with the gradient lens.
 
     Examples
     --------
@@ -154,7 +156,7 @@ class Attention(RowQuantities):
         self._between_words: dict[Pool, WordAttention] = {}
 
     def through(self, lens: str, weights: Tensor) -> Attention:
-        """The same call with a lens' map in the place of the weights."""
+        """The same call with the map of a lens in place of the weights."""
         mapped = Attention(
             self.site, weights, self.query, self.key, None, self._scratch, self.rows, self._values
         )
@@ -163,12 +165,12 @@ class Attention(RowQuantities):
         return mapped
 
     def buffer(self, name: str) -> Tensor:
-        """Memory of the weights' shape that the next call of this name overwrites."""
+        """An uninitialised tensor of the weights' shape; the next call with this name overwrites it."""
         return self._scratch.take(name, tuple(self.weights.shape), self.weights)
 
     @cached_property
     def values(self) -> Tensor | None:
-        """[sequence, head, key, width], as precise as the weights, which are float32 in a model of half precision."""
+        """[sequence, head, key, width], in the dtype of the weights (float32 if the model has half precision)."""
         return None if self._values is None else self._values.to(self.weights.dtype)
 
     @property
@@ -178,7 +180,7 @@ class Attention(RowQuantities):
 
     @cached_property
     def allowed(self) -> Tensor:
-        """[sequence, head, query, key], bool: the keys that a query may attend to; all if no scores are known."""
+        """[sequence, head, query, key], bool: the keys that a query may attend to; all keys if scores are unknown."""
         if self._scores is None:
             return torch.ones_like(self.weights, dtype=torch.bool)
         return self._scores > masked_score(self._scores.dtype)
@@ -187,16 +189,16 @@ class Attention(RowQuantities):
     def visible(self) -> Tensor:
         """[sequence or 1, head or 1, query, key], bool: the keys that a query may attend to.
 
-        An axis has size 1 if all its sequences or heads agree, so that most models pay for one map instead of all.
-        Without scores (with the gradient lens) a decoder is taken to be causal and any other stack to see all keys.
+        An axis has size 1 if all sequences or heads have the same mask, which saves time in most models. Scores are
+        unknown with the gradient lens. A decoder is then assumed to be causal, and other stacks to see all keys.
         """
         scores = self.raw._scores
         if scores is None:
             everywhere = torch.ones_like(self.weights[:1, :1], dtype=torch.bool)
             return everywhere.tril() if self.site.stack == "decoder" else everywhere
         lowest = masked_score(scores.dtype)
-        # The axes agree if the smallest and the largest score are visible at the same cells. Extremes over heads are
-        # ten times faster than comparing every cell.
+        # All masks along the axes are the same if the smallest and the largest score are visible at the same cells.
+        # This is ten times faster than comparing every cell.
         for axes in ((0, 1), (1,)):
             visible_to_all = scores.amin(dim=axes, keepdim=True) > lowest
             if torch.equal(visible_to_all, scores.amax(dim=axes, keepdim=True) > lowest):
@@ -232,7 +234,7 @@ class Attention(RowQuantities):
 
     @cached_property
     def _content_weights(self) -> Tensor:
-        """The weights, exact at content keys and below 0 at special ones."""
+        """[sequence, head, query, key]: the weights at content keys; below 0 at special keys."""
         penalty = self.key.special_penalty[:, None, None, :]
         return torch.add(self.weights, penalty, out=self.buffer("content"))
 
@@ -240,15 +242,15 @@ class Attention(RowQuantities):
     def row_entropy(self) -> Tensor:
         """[sequence, head, query]: entropy in nats.
 
-        From the scores: with s = score - row maximum, log A_ij = s_ij + log(max weight), so that
-        H = -sum_j A_ij log A_ij = -log(max weight) - sum_j A_ij s_ij. One logarithm a row instead of one a cell: ten
-        times faster than the textbook form, and equal to it within 1e-6.
+        Computed from the scores. With s_ij = score_ij - (maximum of row i), log A_ij = s_ij + log(max_j A_ij), so that
+        H_i = -sum_j A_ij log A_ij = -log(max_j A_ij) - sum_j A_ij s_ij. This needs one logarithm per row instead of one
+        per cell. It is ten times faster than the definition, and equal to it within 1e-6.
         """
         buffer = self.buffer("product")
-        if self._scores is None:  # only weights are known: -sum A log A, with 0 log 0 = 0
+        if self._scores is None:  # the definition: -sum A log A, with 0 log 0 = 0
             log = torch.log(self.weights.clamp_min(torch.finfo(self.weights.dtype).tiny))
             return -torch.mul(self.weights, log, out=buffer).sum(dim=-1)
-        # Scores of forbidden keys may be -inf, and 0 times that is not a number: their weights are 0 either way.
+        # Scores of forbidden keys may be -inf, and 0 * -inf is NaN. Since their weight is 0, any finite score will do.
         shifted = torch.sub(self._scores, self._scores.amax(dim=-1, keepdim=True), out=buffer)
         product = shifted.clamp_min_(-1e4).mul_(self.weights).sum(dim=-1)
         return -self.row_max.log() - product
@@ -259,7 +261,7 @@ class Attention(RowQuantities):
         return self.weights.sum(dim=-2)
 
     def between_words(self, pool: Pool = "mean") -> WordAttention:
-        """The attention between words instead of pieces, computed once for each pooling."""
+        """The attention between words instead of tokens; computed once per pooling."""
         if pool not in self._between_words:
             self._between_words[pool] = word_attention(self.weights, self.query, self.key, pool)
         return self._between_words[pool]
@@ -268,8 +270,8 @@ class Attention(RowQuantities):
     def quarter_mass(self) -> Tensor:
         """[sequence, head, quarter, key]: the weight a key receives from each quarter of the query rows."""
         cuts = [self.length * i // QUARTERS for i in range(QUARTERS + 1)]
-        parts = [self.weights[:, :, i:j].sum(dim=2) for i, j in pairwise(cuts)]
-        return torch.stack(parts, dim=2)
+        quarters = [self.weights[:, :, i:j].sum(dim=2) for i, j in pairwise(cuts)]
+        return torch.stack(quarters, dim=2)
 
     @cached_property
     def diagonal(self) -> Tensor:
@@ -278,9 +280,9 @@ class Attention(RowQuantities):
 
     @cached_property
     def segment_mass(self) -> Tensor:
-        """[sequence, head, segment, query]: mass of a row on the content of each text of a pair."""
+        """[sequence, head, segment, query]: mass of a row on the content tokens of each text of a pair."""
         own = segments_of(self.key, self.weights.dtype).own[:, None]
-        # The thin matrix is on the left: the other order takes five times as long.
+        # With the matrix of few rows on the left: weights @ own.mT takes five times as long.
         return own @ self.weights.transpose(-1, -2)
 
     @cached_property
@@ -296,29 +298,33 @@ class Attention(RowQuantities):
 
     @cached_property
     def alike_mass(self) -> Tensor:
-        """[sequence, head]: mass of content rows on content keys, times the share of pairs alike at their offset."""
+        """[sequence, head]: the mass within one text of a pair that would be expected from the offsets alone.
+
+        The mass of content rows on content keys at each offset, times the share of pairs of content tokens at this
+        offset that are in the same text (`Segments.alike`).
+        """
         n, alike = self.length, segments_of(self.key, self.weights.dtype).alike
         positions = torch.arange(n, device=alike.device)
-        # [sequence, query, key]
+        # The share of the offset of every cell: [sequence, query, key]
         shares = alike[:, positions[None, :] - positions[:, None] + n - 1]
         content = self.key.content.to(self.weights.dtype)
         shares = shares * content[:, None, :] * content[:, :, None]
-        # float64: two such sums of tens are subtracted from each other
+        # float64, because such sums (about 10 to 100) are subtracted from each other
         products = (self.weights * shares[:, None]).sum(dim=-1)
         return products.sum(dim=-1, dtype=_exact(products))
 
     @cached_property
     def position_sums(self) -> Tensor:
-        """[head, query, key]: the sum of the maps over sequences, of the first POSITIONS tokens."""
+        """[head, query, key]: the sum of the maps over sequences, for the first POSITIONS tokens."""
         return self.weights[:, :, :POSITIONS, :POSITIONS].sum(dim=0)
 
     @cached_property
     def visibility(self) -> Visibility:
-        """Which keys a query may attend to, in sums."""
+        """Sums over which keys a query may attend to."""
         return Visibility.of([(0, self.visible)], self.within_one_text, self.weights.dtype)
 
     def rows_of(self, request: RowRequest) -> Tensor:
-        """[sequence, head, row, key]: the rows at the positions of a request; 0 where it has none."""
+        """[sequence, head, row, key]: the rows at the positions of a request; 0 if the request has no position (-1)."""
         positions = request(self.query, self.site.stack)
         sequences = torch.arange(len(positions), device=positions.device)[:, None]
         rows = self.weights[sequences, :, positions.clamp_min(0)].transpose(1, 2)
@@ -330,7 +336,7 @@ class Attention(RowQuantities):
 
     @cached_property
     def offset_mass(self) -> Tensor:
-        """[sequence, head, offset]: mass at each offset key - query, -(n-1) … n-1, summed over the rows."""
+        """[sequence, head, offset]: mass at each offset key - query, from -(n-1) to n-1, summed over rows."""
         view, memory = self._scratch.skew(self._square(), self.weights)
         view.copy_(self.weights)
         return memory.sum(dim=-2)
@@ -339,21 +345,22 @@ class Attention(RowQuantities):
     def content_argmax_offsets(self) -> Tensor:
         """[sequence, head, offset]: the number of content rows with their largest content weight at this offset.
 
-        Equal maxima share the row's credit. No argmax is taken, which is not vectorised and was the slowest step of
-        all: the cells that equal their row's maximum are 1, and the diagonals are summed.
+        A row with k equal maxima counts as 1/k at each of them. Cells that equal the maximum of their row are set to 1,
+        and diagonals are summed. That is much faster than torch.argmax, which is not vectorised.
         """
-        # Special rows get a maximum that no weight reaches.
+        # The maximum of a special row is raised so that no weight reaches it: special rows are not counted.
         row_max = self.content_row_max - self.query.special_penalty[:, None]
         view, memory = self._scratch.skew(self._square(), self.weights)
         torch.eq(self._content_weights, row_max[..., None], out=view)
         counts = memory.sum(dim=-2)
         if counts.sum().item() != self.weights.shape[1] * self.query.content_count:
-            # There are ties.
+            # Some row has several equal maxima.
             view /= view.sum(dim=-1, keepdim=True).clamp_min(1.0)
             counts = memory.sum(dim=-2)
         return counts
 
     def _square(self) -> tuple[int, int, int, int]:
+        """The shape of the weights, which must be those of a text with itself."""
         assert self.within_one_text, "offsets compare positions within one text"
         sequences, heads, length, _ = self.weights.shape
         return sequences, heads, length, length

@@ -1,7 +1,8 @@
-"""The seam's backend for most families: one attention function, and its mask function, registered with transformers.
+"""The seam's backend for most families: an attention function and a mask function, registered with transformers.
 
-transformers calls the function that a module's configuration names. While the seam is open all configurations of a
-model name headscope's function, and every attention module carries the seam and its own name as an attribute.
+transformers calls the attention function that is named in a module's configuration. While the seam is open, all
+configurations of a model name headscope's function. The function finds its seam in an attribute of the attention
+module (`ATTRIBUTE`).
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from headscope.model.fixed_attention import combine_heads, get_fixed_heads
 from headscope.model.kernels import Call
 from headscope.model.seam import Seam
 
-# Names with "flash", "sdpa" or "flex" in them trigger checks in transformers.
+# Must not contain "flash", "sdpa" or "flex": transformers checks such names for their requirements.
 IMPLEMENTATION = "headscope"
 ATTRIBUTE = "_headscope"  # of an attention module: (seam, name of the module)
-# Tensors that attention modules pass along and that change no weight here: the mask already contains them.
+# Keyword arguments that attention modules pass to the function, but that do not change the weights any more: masks and
+# positions were already applied to mask, queries and keys.
 HARMLESS = frozenset(
     {"position_ids", "cache_position", "position_embeddings", "attention_mask", "input_ids"}
 )
@@ -42,7 +44,12 @@ def attend(
     position_bias: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """The attention function that transformers calls for every module whose configuration names it."""
+    """The attention function that transformers calls while the seam is open.
+
+    query, key, value  [batch, head, token, width]
+
+    Returns the heads' outputs [batch, query, head, width], and None in place of weights.
+    """
 
     def library_kernel() -> Tensor:
         return attend_by_library(
@@ -59,9 +66,9 @@ def attend(
         )[0]
 
     address: tuple[Seam, str] | None = module.__dict__.get(ATTRIBUTE)
-    if address is None:  # another model that shares the configuration object
+    if address is None:  # a module of another model that shares the configuration object
         return library_kernel(), None
-    # An argument that is not understood may change the weights: an error is better than wrong numbers.
+    # An unknown argument may change the weights: an error is better than wrong numbers.
     unknown = [
         name for name, value in others.items() if isinstance(value, Tensor) and name not in HARMLESS
     ]
@@ -95,13 +102,16 @@ def attend_by_library(
     position_bias: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """The library's kernel. In a module with fixed heads it serves the other heads only; the fixed ones are added."""
+    """Attention by transformers' SDPA kernel: (outputs [batch, query, head, width], None).
+
+    In a module with fixed heads the kernel computes only the other heads, and the outputs of fixed heads are inserted.
+    """
     fixed = get_fixed_heads(module)
     if fixed is None:
-        plain: Tensor = sdpa_attention_forward(
+        output: Tensor = sdpa_attention_forward(
             module, query, key, value, attention_mask, position_bias=position_bias, **others
         )[0]
-        return plain, None
+        return output, None
     learned = None
     if indices := fixed.learned:
         bias = None if position_bias is None else position_bias[:, indices]
@@ -111,7 +121,8 @@ def attend_by_library(
     return combine_heads(fixed, learned, value, attention_mask, query.shape[2]), None
 
 
-# The mask function under the same name: without one, transformers silently drops padding and causality.
+# A mask function must be registered under the same name: without it, transformers silently makes no mask at all, so
+# that padding is attended to and causal models see later tokens.
 for _name, _function in ((IMPLEMENTATION, attend), (WITH_FIXED, attend_by_library)):
     AttentionInterface.register(_name, _function)
     AttentionMaskInterface.register(_name, sdpa_mask)
@@ -119,8 +130,8 @@ for _name, _function in ((IMPLEMENTATION, attend), (WITH_FIXED, attend_by_librar
 
 @contextmanager
 def open_interface(seam: Seam) -> Iterator[None]:
-    """Route the model's attention through the seam while this is open."""
-    # Before the sites are known every module takes part, in the test forward that finds them.
+    """While open, route the attention of the seam's model through the seam."""
+    # In the test forward pass that finds the sites they are not known yet: then every module gets the attribute.
     modules = {
         name: module
         for name, module in seam.root.named_modules()

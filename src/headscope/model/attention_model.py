@@ -1,4 +1,4 @@
-"""A transformers model whose attention can be observed and edited."""
+"""`AttentionModel`: a transformers model whose attention can be observed and edited."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ class AttentionModel(ModelStructure):
     Attributes
     ----------
     model, tokenizer
-        The transformers model, and its tokenizer (None for images, or if none was given).
+        The transformers model, and its tokenizer (None for images, or if it was not passed).
     path
         The directory it was loaded from; None for a live model.
     sites, heads
         Every `Site` and every `Head`, counted from 0.
     cut
-        What was pruned from it; None for a whole model.
+        What was pruned from the model; None for an unpruned model.
     reading
-        How its token states become the vector of a text (pooling, prompts, length).
+        How a text becomes a vector: pooling of its token states, prompts, maximum length.
     untrained
-        Parameters that were in no file and are therefore random (a new classifier, for example).
+        Names of parameters that are not in the loaded files and are therefore random, such as a new classifier.
     notes
-        What a user should know about how it was loaded.
+        Messages for the user about how the model was loaded.
     permanent_edits
-        The edits of `edit_permanently`.
+        The edits opened by `edit_permanently`.
 
     Examples
     --------
@@ -123,9 +123,9 @@ class AttentionModel(ModelStructure):
     def __call__(
         self, batch: Batch | Mapping[str, Tensor] | str | Sequence[str] | None = None, **inputs: Any
     ) -> Any:
-        """The model's own output. An encoder-decoder without decoder input runs its encoder alone.
+        """The output of the transformers model. An encoder-decoder without decoder input runs only its encoder.
 
-        batch  tensors by name, a `Batch` of `encode`, or a text or a list of texts to be tokenised
+        batch  tensors by name, a `Batch` from `encode`, a text, or a list of texts
         """
         if isinstance(batch, str | list | tuple):
             batch = hook("batch_of_texts")(self, batch)
@@ -152,7 +152,7 @@ class AttentionModel(ModelStructure):
             self._seam.layout_override = None
 
     def copy(self) -> AttentionModel:
-        """The same model with weights of its own, to train or change. Edits and observers are not copied.
+        """A deep copy of the model, to train or change. Edits and observers are not copied.
 
         Returns
         -------
@@ -180,14 +180,14 @@ class AttentionModel(ModelStructure):
     def wrap_changed(
         self, model: PreTrainedModel, *, cut: Cut | None, path: Path | None = None
     ) -> AttentionModel:
-        """A changed copy of this transformers model as an `AttentionModel` with the same tokenizer and reading."""
+        """Wrap a changed copy of the transformers model, with the tokenizer and reading of this model."""
         tokenizer, reading = self.tokenizer, self.reading
         changed = AttentionModel(model, tokenizer, name=self.name, cut=cut, reading=reading)
         changed.path, changed.revision = path, self.revision
         changed.untrained, changed.notes = self.untrained, self.notes
         return changed
 
-    # Shortcuts for functions of later packages
+    # Shortcuts for functions of packages that import this one
 
     def save(self, out: str | Path, *, form: str = "small", overwrite: bool = False) -> Path:
         """Write the model to a directory.
@@ -199,7 +199,7 @@ class AttentionModel(ModelStructure):
         form
             `small` (loaded by headscope), `plain` (loaded by transformers as it is) or `onnx`.
         overwrite
-            Replace what is there. It stays as it is if writing fails.
+            Replace an existing directory. It is left unchanged if writing fails.
 
         Returns
         -------
@@ -219,14 +219,14 @@ class AttentionModel(ModelStructure):
         return path
 
     def look(self, first: str, second: str | None = None, **options: Any) -> Any:
-        """What every head attends to in one text or pair, as a view that draws itself in a notebook.
+        """Show what every head attends to in one text or pair, as a view for notebooks.
 
         Parameters
         ----------
         first, second
             A text, or a pair of texts.
         **options
-            Those of `headscope.look`.
+            Options of `headscope.look`.
 
         Returns
         -------
@@ -247,19 +247,19 @@ class AttentionModel(ModelStructure):
         lens: str | Lens = "raw",
         wanted: Wanted | None = None,
     ) -> Iterator[None]:
-        """Call observers with the `Attention` of every site while this is open.
+        """While open, call observers with the `Attention` of every site of a forward pass.
 
         Parameters
         ----------
         *observers
-            Functions of an `Attention`. It is valid only during the call.
+            Functions of an `Attention`, which is valid only during the call.
         lens
-            The map they get instead of the weights: a name of `LENSES`, or a `Lens`. With `gradient` they are called
-            in the backward pass, from the last site to the first. Sites that the loss does not depend on are left out;
-            their map would be 0. For several lenses, nest several of these.
+            The map that observers get instead of the weights: a name in `LENSES`, or a `Lens`. With `gradient`,
+            observers are called in the backward pass, from the last site to the first. Sites that the loss does not
+            depend on are left out; their map would be 0. For several lenses, nest several `watched` contexts.
         wanted
-            What the observers use of raw attention, if they need no whole maps. They may then be called with
-            `RowSums` of a whole batch, which are computed faster and in less memory.
+            The quantities that the observers use, if they do not need the maps themselves. They may then be called with
+            the `RowSums` of an entire batch, which are computed faster and in less memory.
 
         Raises
         ------
@@ -302,12 +302,14 @@ class AttentionModel(ModelStructure):
 
     @contextmanager
     def edited(self, *edits: Edit | Heads) -> Iterator[None]:
-        """Change attention while this is open; nests, and restores on leaving, also after an exception.
+        """While open, attention is changed by these edits. The model is restored at the end, also after an exception.
+
+        Contexts can be nested.
 
         Parameters
         ----------
         *edits
-            Edits. Heads, such as `"3.2,4.*"` or `(3, 2)`, are ablated.
+            Edits, or heads to ablate, such as `"3.2,4.*"` or `(3, 2)`.
 
         Raises
         ------
@@ -328,10 +330,10 @@ class AttentionModel(ModelStructure):
 
     @contextmanager
     def inspected(self, inspector: CallInspector) -> Iterator[None]:
-        """Pass every attention call (queries, keys, values, scaling) to `inspector` while this is open.
+        """While open, pass every attention call (queries, keys, values, scaling) to `inspector`.
 
-        It receives the tensors before attention is computed. Only one inspector may be open. Families observed
-        through the softmax tap (XLNet, for instance) have no such calls, and the inspector is not called.
+        It is called before attention is computed. Only one inspector may be open. It is not called in families that are
+        observed through the softmax tap, such as XLNet.
         """
         if self._seam.inspector is not None:
             raise RuntimeError(
@@ -345,7 +347,7 @@ class AttentionModel(ModelStructure):
                 self._seam.inspector = None
 
     def edit_permanently(self, *edits: Edit | Heads) -> AttentionModel:
-        """Apply edits to everything that is done with this model from now on.
+        """Apply edits that stay in effect in every later use of this model.
 
         Parameters
         ----------
@@ -370,11 +372,11 @@ class AttentionModel(ModelStructure):
         return self
 
     def suspend_hooks(self) -> AbstractContextManager[None]:
-        """Run the model without the observers and edits that are open at present."""
+        """A context in which the observers and edits that are open now have no effect."""
         return self._backend.suspend()
 
     def self_check(self) -> float:
-        """Check on a small padded batch that observing changes nothing and ablating changes something.
+        """Check on a small padded batch that observing does not change the outputs, and that ablating does.
 
         Returns
         -------
@@ -395,7 +397,7 @@ class AttentionModel(ModelStructure):
         return self_check(self)
 
     def check_evaluating(self) -> None:
-        """Refuse a model in training mode: dropout would make every number random."""
+        """Raise if the model is in training mode: dropout would make every number random."""
         if self.model.training:
             raise HeadscopeError(
                 "the model is in training mode",

@@ -1,11 +1,12 @@
-"""Whether bfloat16 products work on this CPU, tested once in a child process.
+"""Test once, in a child process, whether bfloat16 products work on this CPU.
 
 Some virtualised CPUs report AMX or AVX-512 bfloat16 instructions that fault when oneDNN uses them. The fault is a
-signal, which no exception handler sees, so the test runs in a child process. Its result is kept in the cache directory:
+signal that ends the process and cannot be handled as an exception, so the test runs in a child process. Its result is
+stored in the cache directory:
 
     <cache>/bfloat16.json    {"key": sha256 of CPU, torch version and oneDNN variables, "state": "works"}
 
-Where products fault, oneDNN is switched off for the whole process. A limited instruction set
+If products fault, oneDNN is switched off for the rest of the process. A limited instruction set
 (ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16) would be faster, but it has no effect after torch's first call of oneDNN.
 """
 
@@ -33,10 +34,10 @@ STATES = {
     "untested": "could not be tested on this CPU; computed without oneDNN, which is slower",
     "unusable": "faults on this CPU, with and without oneDNN; use float32",
 }
-STUB = "HEADSCOPE_BFLOAT16_PROBE"  # a state instead of the test, for tests of what follows from it
+STUB = "HEADSCOPE_BFLOAT16_PROBE"  # environment variable with a state that replaces the test, for headscope's tests
 RISKY = {"amx_bf16", "amx_tile", "avx512_bf16"}  # CPU flags of the instructions that may fault
 VARIABLES = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_CPU_ISA_HINTS", "DNNL_CPU_ISA_HINTS")
-SECONDS = 300  # a child that takes longer hangs
+SECONDS = 300  # a child process that takes longer is assumed to hang
 PRODUCTS = """
 import sys, torch
 torch.backends.mkldnn.enabled = sys.argv[1] == "on"
@@ -49,13 +50,13 @@ FIX = "For full speed set ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 before Python star
 
 
 def prepare_bfloat16(*values: Tensor) -> None:
-    """Make bfloat16 safe if one of these parameters is in it, on the CPU."""
+    """Make bfloat16 safe (`ensure_bfloat16`) if one of these tensors is a bfloat16 tensor on the CPU."""
     if any(value.dtype == torch.bfloat16 and value.device.type == "cpu" for value in values):
         ensure_bfloat16()
 
 
 def ensure_bfloat16() -> None:
-    """Switch oneDNN off, with a warning, if bfloat16 products fault; an error if that does not help."""
+    """Switch oneDNN off, with a warning, if bfloat16 products fault; raise if they fault even without oneDNN."""
     state = bfloat16_state()
     if state == "unusable":
         raise HeadscopeError(f"bfloat16 {STATES[state]}", where="`dtype`")
@@ -66,7 +67,7 @@ def ensure_bfloat16() -> None:
 
 @cache
 def bfloat16_state() -> str:
-    """One of `STATES`: from the stub, from the cache directory, or from a child process."""
+    """One of `STATES`: from the variable `STUB`, from the cache directory, or from a test in a child process."""
     if stub := os.environ.get(STUB):
         if stub not in STATES:
             raise HeadscopeError(f"must be one of {', '.join(STATES)}, got {stub}", where=STUB)
@@ -81,17 +82,18 @@ def bfloat16_state() -> str:
             return str(remembered["state"])
     state = probe()
     if state != "untested":
-        with suppress(OSError):  # without a cache it is tested again next time
+        with suppress(OSError):  # if the cache cannot be written, the next process tests again
             _remember(file, {"key": key, "state": state})
     return state
 
 
 def probe() -> str:
-    """Run the products in a child process; if it dies, once more without oneDNN."""
+    """Run the products in a child process; if a signal ends it, run them again without oneDNN."""
     status = run_child("on")
     if status == 0:
         return "works"
-    if status is None or 0 <= status < 0xC0000000:  # not ended by a signal (POSIX; Windows)
+    # A signal gives a negative status on POSIX, and 0xC0000000 or more on Windows.
+    if status is None or 0 <= status < 0xC0000000:
         return "untested"
     return "faults" if run_child("off") == 0 else "unusable"
 
@@ -99,7 +101,7 @@ def probe() -> str:
 def run_child(onednn: str) -> int | None:
     """The exit status of the products with oneDNN "on" or "off"; None if the child did not start or did not end."""
     try:
-        # -P: a torch.py in the working directory is not torch
+        # -P: do not import a torch.py from the working directory
         command = [sys.executable, "-P", "-c", PRODUCTS, onednn]
         return subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS
@@ -109,7 +111,7 @@ def run_child(onednn: str) -> int | None:
 
 
 def describe_cpu(file: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
-    """The first processor's fields in Linux' cpuinfo; empty on other systems."""
+    """The fields of the first processor in /proc/cpuinfo; empty on systems other than Linux."""
     try:
         first = file.read_text("utf-8", errors="replace").partition("\n\n")[0]
     except OSError:
@@ -119,13 +121,15 @@ def describe_cpu(file: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
 
 
 def _key(cpu: dict[str, str]) -> str:
-    parts = [cpu.get(name, "") for name in ("model name", "microcode", "flags")]
-    parts += [platform.release(), torch.__version__]
-    parts += [os.environ.get(name, "") for name in VARIABLES]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    """A hash of everything that the result of the test depends on."""
+    facts = [cpu.get(name, "") for name in ("model name", "microcode", "flags")]
+    facts += [platform.release(), torch.__version__]
+    facts += [os.environ.get(name, "") for name in VARIABLES]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
 
 def _remember(file: Path, record: dict[str, str]) -> None:
+    """Write a record to the cache, by a rename, so that other processes never read half a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f"{file.name}.{os.getpid()}")
     temporary.write_text(json.dumps(record), "utf-8")

@@ -1,7 +1,7 @@
-"""Reading a checkpoint: its configuration and weights, or an error that names the file and what is wrong with it.
+"""Read a checkpoint: its configuration and weights, or an error that names the file and the problem.
 
-Nothing in a checkpoint is ever executed: no remote code, no pickled objects. What transformers would accept in silence
-(missing weights replaced by random ones, NaN weights) is an error here.
+Nothing in a checkpoint is executed: no remote code, no pickled objects. Some problems that transformers accepts without
+an error are errors here: missing weights, which transformers replaces by random ones, and NaN weights.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WEIGHTS = (  # in transformers' order of preference
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-# A damaged number of layers would build modules for hours before any file is read.
+# With a wrong, very large number of layers, transformers would build modules for hours before it reads any weights.
 _MOST_LAYERS = 1000
 _LAYERS = (
     "num_hidden_layers",
@@ -46,7 +46,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
-    """A configuration, with what headscope relies on: an object, a `model_type`, a sane number of layers."""
+    """A configuration; raises unless it is a JSON object with a `model_type` and a plausible number of layers."""
     expected = "a model configuration"
     try:
         if (size := path.stat().st_size) > _LARGEST_CONFIG_BYTES:
@@ -63,17 +63,19 @@ def read_config_file(path: Path) -> dict[str, Any]:
         ) from cause
     if not isinstance(config, dict):
         raise HeadscopeError("not a JSON object", where=path, expected=expected, fix=_AGAIN)
-    kind = config.get("model_type")
-    if not isinstance(kind, str):
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str):
         raise HeadscopeError(
-            "no model_type" if kind is None else f"model_type is {json.dumps(kind)[:40]}",
+            "no model_type"
+            if model_type is None
+            else f"model_type is {json.dumps(model_type)[:40]}",
             where=path,
             expected='one that transformers knows, such as "bert"',
             fix=_AGAIN,
         )
-    if "auto_map" in config and kind not in families():
+    if "auto_map" in config and model_type not in families():
         raise HeadscopeError(
-            f'model type "{kind}" needs code from its own files (auto_map), which headscope never runs',
+            f'model type "{model_type}" needs code from its own files (auto_map), which headscope never runs',
             where=path,
             expected=f"one of {', '.join(families())}",
         )
@@ -94,7 +96,11 @@ def read_weights(
     dtype: torch.dtype,
     labels: Sequence[str] = (),
 ) -> tuple[PreTrainedModel, tuple[str, ...], tuple[str, ...]]:
-    """The model, its untrained parameters, and notes for the user; `labels` are the classes of a new classifier."""
+    """(model, names of its untrained parameters, notes for the user).
+
+    model_class  the transformers class or its name; None for the class in the configuration
+    labels       the classes of a new classifier
+    """
     import transformers
 
     cls, notes = class_of(config, model_class)
@@ -104,7 +110,7 @@ def read_weights(
         )
     model, missing, unused = _load_pretrained(cls, folder, dtype, labels)
     if missing and model_class is None and cls is not transformers.AutoModel:
-        # Some files hold the bare encoder although the configuration names a model with a head.
+        # Some files contain only the base model, although the configuration names a class with a task head.
         bare, bare_missing, bare_unused = _load_pretrained(transformers.AutoModel, folder, dtype)
         if len(bare_missing) < len(missing):
             notes.append(
@@ -122,7 +128,10 @@ def read_weights(
 def class_of(
     config: dict[str, Any], model_class: str | type[PreTrainedModel] | None
 ) -> tuple[Any, list[str]]:
-    """The requested class, else the one that config.json names if it fits the type, else the bare model; and notes."""
+    """(class to load, notes for the user).
+
+    The class is the requested one, else the one that config.json names if it fits the model type, else the base model.
+    """
     import transformers
 
     def is_model(cls: object) -> bool:
@@ -142,18 +151,24 @@ def class_of(
     cls = getattr(transformers, named, None) if isinstance(named, str) else None
     if is_model(cls) and getattr(cls.config_class, "model_type", None) == config["model_type"]:
         return cls, []
-    why = (
+    problem = (
         f"names {named!r}, which is not a {config['model_type']} class of transformers"
         if named
         else "is missing"
     )
-    return transformers.AutoModel, [f"architectures in config.json {why}: loaded as the bare model"]
+    return transformers.AutoModel, [
+        f"architectures in config.json {problem}: loaded as the bare model"
+    ]
 
 
 def check_missing(
     model: PreTrainedModel, missing: tuple[str, ...], folder: Path, *, may_be_new: bool
 ) -> None:
-    """Refuse missing weights, except a pooler, which is harmless, and a task head if the caller asked for a new one."""
+    """Raise if weights are missing, except those of a pooler, and of a task head if the caller requested a new one.
+
+    missing     names of parameters that are not in the file
+    may_be_new  whether a task head may be new
+    """
     prefix, is_bare = f"{model.base_model_prefix}.", model.base_model is model
     in_base = [key for key in missing if is_bare or key.startswith(prefix)]
     wrong = [key for key in (in_base if may_be_new else missing) if "pooler" not in key]
@@ -169,7 +184,10 @@ def check_missing(
 def _load_pretrained(
     cls: Any, folder: Path, dtype: torch.dtype, labels: Sequence[str] = ()
 ) -> tuple[PreTrainedModel, tuple[str, ...], tuple[str, ...]]:
-    """The model, its parameters that the file lacks, and the file's that the model lacks; no code in it is run."""
+    """(model, parameters that are not in the file, tensors of the file that are not in the model).
+
+    Runs no code from the checkpoint.
+    """
     weights = _weights_file(folder)
     classes = {
         "id2label": dict(enumerate(labels)),
@@ -182,19 +200,20 @@ def _load_pretrained(
             local_files_only=True,
             trust_remote_code=False,
             weights_only=True,
-            ignore_mismatched_sizes=True,  # refused below, by name
+            ignore_mismatched_sizes=True,  # an error below, which names the tensor
             output_loading_info=True,
             **(classes if labels else {}),
         )
-    except pickle.UnpicklingError as cause:  # its text advises to switch the safety off
+    except pickle.UnpicklingError as cause:  # torch's message advises to allow arbitrary code
         raise HeadscopeError(
             "this is not a pickle of weights alone; nothing in it was run",
             where=weights,
             expected="tensors",
             fix="Get the model as safetensors",
         ) from cause
-    except Exception as cause:  # wrong values in config.json fail in every class in its own way
-        raise _refusal(cause, weights, getattr(cls, "__name__", str(cls))) from cause
+    except Exception as cause:
+        # For wrong values in config.json, every class raises other exceptions.
+        raise _load_error(cause, weights, getattr(cls, "__name__", str(cls))) from cause
     for name, in_file, in_model in sorted(info["mismatched_keys"]):
         raise HeadscopeError(
             f"{name!r} has shape {_shape(in_file)}, but config.json makes it {_shape(in_model)}",
@@ -204,8 +223,8 @@ def _load_pretrained(
     return model, tuple(sorted(info["missing_keys"])), tuple(sorted(info["unexpected_keys"]))
 
 
-def _refusal(cause: Exception, weights: Path, name: str) -> HeadscopeError:
-    """Which file is to blame: the weights, the configuration, or neither."""
+def _load_error(cause: Exception, weights: Path, name: str) -> HeadscopeError:
+    """The error for an exception while loading: names the weights, the configuration, or too little memory."""
     from safetensors import SafetensorError
 
     if isinstance(cause, MemoryError) or "allocate memory" in str(cause):
@@ -227,11 +246,12 @@ def _refusal(cause: Exception, weights: Path, name: str) -> HeadscopeError:
 
 
 def _shape(sizes: Any) -> str:
+    """A shape as text, such as `30522 x 384`."""
     return " x ".join(map(str, sizes)) or "of one number"
 
 
 def _weights_file(folder: Path) -> Path:
-    """The file transformers will read; an error if it is plainly something else."""
+    """The file of weights that transformers will read; raises if its beginning shows that it is something else."""
     path = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
     if path is None and (folder / "model.onnx").is_file():
         raise HeadscopeError(
@@ -268,6 +288,7 @@ def _weights_file(folder: Path) -> Path:
 
 
 def check_finite(model: PreTrainedModel, folder: Path, dtype: str) -> None:
+    """Raise if a parameter has NaN or infinite numbers."""
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
             raise HeadscopeError(

@@ -1,4 +1,8 @@
-"""The weights of a pruned model, whose shapes follow from no configuration: each tensor of the file replaces one."""
+"""Read the weights of a pruned model.
+
+Its tensors do not have the shapes that transformers expects from the configuration. A model is therefore built in the
+original shapes, and then each of its parameters is replaced by the tensor in the file.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ def read_cut_weights(
     dtype: torch.dtype,
     labels: Sequence[str] = (),
 ) -> tuple[PreTrainedModel, tuple[str, ...], tuple[str, ...]]:
-    """The model, its untrained parameters, and notes for the user; as `read_weights` does for whole models."""
+    """(model, names of its untrained parameters, notes for the user), as `read_weights` returns for unpruned models."""
     cls, notes = class_of(config, model_class)
     tensors = _read_tensors(folder)
     model = _build_model(cls, folder, labels)
@@ -46,7 +50,7 @@ def read_cut_weights(
     if missing:
         for module in {model.get_submodule(name.rpartition(".")[0]) for name in missing}:
             model._init_weights(module)
-        # again: _init_weights also changed these modules' other parameters
+        # Again, because _init_weights has also changed the other parameters of these modules.
         _fill(model, names, tensors)
         model.tie_weights()
     cast(model, dtype)
@@ -55,6 +59,7 @@ def read_cut_weights(
 
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    """The tensors of the weights file, by name."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -70,7 +75,7 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def _build_model(cls: Any, folder: Path, labels: Sequence[str]) -> PreTrainedModel:
-    """A model in full shapes, without initialised weights."""
+    """A model in the original shapes, without initialised weights."""
     from transformers import AutoConfig
     from transformers.initialization import no_init_weights
 
@@ -83,7 +88,8 @@ def _build_model(cls: Any, folder: Path, labels: Sequence[str]) -> PreTrainedMod
             model: PreTrainedModel = (
                 cls.from_config(config) if hasattr(cls, "from_config") else cls(config)
             )
-    except Exception as cause:  # wrong values in config.json fail in every class in its own way
+    except Exception as cause:
+        # For wrong values in config.json, every class raises other exceptions.
         raise HeadscopeError(
             f"no {getattr(cls, '__name__', cls)} can be built from it ({reason(cause)})",
             where=folder / "config.json",
@@ -96,11 +102,14 @@ def _build_model(cls: Any, folder: Path, labels: Sequence[str]) -> PreTrainedMod
 
 
 class _Names:
-    """Maps names of tensors in the model to those in the file: in a model with a task head, most have a prefix."""
+    """Maps names of tensors in the model to names in the file, and back.
+
+    They differ by a prefix if one is a base model and the other has a task head.
+    """
 
     def __init__(self, model: PreTrainedModel, tensors: dict[str, Tensor]) -> None:
         model.tie_weights()
-        # All names of the tensor with this name: tied ones have several
+        # {name: all names of the same tensor}; tied tensors have several names
         self.aliases: dict[str, list[str]] = {}
         by_tensor: dict[int, list[str]] = {}
         for name, tensor in model.state_dict(keep_vars=True).items():
@@ -112,7 +121,10 @@ class _Names:
         self.is_bare = model.base_model is model
 
     def in_file(self, name: str) -> str | None:
-        """The name in the file of a tensor of the model; a tied tensor is in the file under one of its names."""
+        """The name in the file of a tensor of the model; None if it is not in the file.
+
+        A tied tensor is in the file under only one of its names.
+        """
         for alias in map(str, (name, *self.aliases.get(name, ()))):
             bare = alias.removeprefix(self.prefix)
             for candidate in (alias, bare, self.prefix + bare):
@@ -121,11 +133,13 @@ class _Names:
         return None
 
     def in_model(self, name: str) -> str:
-        plain = name.removeprefix(self.prefix)
-        return plain if self.is_bare else self.prefix + plain
+        """The name in the model of a module of the base model."""
+        bare = name.removeprefix(self.prefix)
+        return bare if self.is_bare else self.prefix + bare
 
 
 def _submodule(model: PreTrainedModel, name: str, folder: Path) -> nn.Module:
+    """The module of this name; raises if the model does not have it."""
     try:
         module: nn.Module = model.get_submodule(name)
     except AttributeError as cause:
@@ -137,7 +151,7 @@ def _submodule(model: PreTrainedModel, name: str, folder: Path) -> nn.Module:
 
 
 def _fill(model: PreTrainedModel, names: _Names, tensors: dict[str, Tensor]) -> None:
-    """Set every parameter and buffer to its tensor of the file, whatever its shape."""
+    """Replace every parameter and buffer by its tensor in the file, even if the shape differs."""
     for module_name, module in model.named_modules():
         for name in [*module._parameters, *module._buffers]:
             source = names.in_file(f"{module_name}.{name}".lstrip("."))

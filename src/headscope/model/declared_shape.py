@@ -1,4 +1,4 @@
-"""The heads and the maximum length of a model by its config.json, without loading torch."""
+"""The heads and the maximum length of a model, read from config.json without importing torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headscope.model import zoo
 from headscope.model.module_files import transformer_folder
 from headscope.model.resolve_spec import read_spec
 
-# Encoders with the same number of heads in every layer. For other families the checks after loading must do.
+# Encoders with the same number of heads in every layer. Other families are only checked after loading.
 LAYERS_AND_HEADS = {
     **dict.fromkeys(("albert", "bert", "electra"), ("num_hidden_layers", "num_attention_heads")),
     "distilbert": ("n_layers", "n_heads"),
@@ -21,14 +21,14 @@ LAYERS_AND_HEADS = {
 
 @dataclass(frozen=True)
 class Shape:
-    """The heads of a model and the number of tokens it can read, as its files state them."""
+    """The heads of a model, and the maximum number of tokens of its input (`longest`), as its files state them."""
 
     heads: tuple[Head, ...]
     longest: int
 
 
 def read_shape(model: str, revision: str | None = None) -> Shape | None:
-    """The shape of a whole encoder on this machine; None for a hub id, or if the files do not tell it for certain."""
+    """The shape of an unpruned encoder on this machine; None for a hub id, or if the files do not state it clearly."""
     folder, name, _ = read_spec(model, revision)
     folder = folder or (zoo.find(name) if name in zoo.MODELS else None)
     if folder is None:
@@ -52,7 +52,7 @@ def read_shape(model: str, revision: str | None = None) -> Shape | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; empty if there is none. Errors are reported when the model is loaded."""
+    """The JSON object in a file; empty if it cannot be read. Errors are reported later, when the model is loaded."""
     try:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -1,8 +1,7 @@
-"""Reversible changes of attention: ablate, gate, mask scores, replace outputs.
+"""Edits: reversible changes of attention, such as ablating heads, gating them or masking scores.
 
-An edit acts at some of four points of a site: which keys a query may attend to, the scores before the softmax, the
-weights after it, and each head's output before the output projection. All are ordinary differentiable tensor
-operations.
+An edit can change four things at a site: which keys a query may attend to, the scores before the softmax, the weights
+after it, and the output of each head before the output projection. All edits are differentiable tensor operations.
 """
 
 from __future__ import annotations
@@ -22,7 +21,11 @@ if TYPE_CHECKING:
 
 
 class Edit:
-    """Base class of changes of attention: a subclass says where it acts (`changes_…`) and does the work.
+    """Base class of edits of attention.
+
+    A subclass overrides one or more pairs of methods: `changes_output(site)`, which returns True at the sites that it
+    changes, and `output(site, output)`, which returns the changed tensor. The other pairs are `changes_mask` and
+    `allowed`, `changes_scores` and `scores`, `changes_weights` and `weights`.
 
     Examples
     --------
@@ -40,19 +43,19 @@ class Edit:
     """
 
     def bind(self, heads: tuple[Head, ...]) -> None:
-        """Resolve names of heads against those of the model; called before the first forward pass."""
+        """Resolve the names of heads to heads of the model; called when the edit is opened."""
 
     def __repr__(self) -> str:
         return str(EditRecord(type(self).__name__, self._fields()))
 
     def record(self) -> EditRecord:
-        """The edit as data for the run record."""
+        """The edit as JSON data for the run record."""
         has_own_text = type(self).__repr__ is not Edit.__repr__
         text = {"text": repr(self)} if has_own_text else {}
         return EditRecord(type(self).__name__, {**self._fields(), **text})
 
     def _fields(self) -> dict[str, Any]:
-        """The recorded parameters of the edit, as JSON values: the heads that it changes."""
+        """The parameters of the edit as JSON values; by default the heads that it changes."""
         by_site: dict[Site, list[int | tuple[int, object]]] = getattr(self, "_at", {})
         heads = [
             f"{site}.{item if isinstance(item, int) else item[0]}"
@@ -66,34 +69,43 @@ class Edit:
         return ()
 
     def begin_forward(self, layout: Layout) -> None:
-        """Called when a forward pass over these tokens begins."""
+        """Called at the beginning of each forward pass, with the tokens of its batch."""
 
     def changes_mask(self, site: Site) -> bool:
+        """Whether `allowed` restricts attention at this site."""
         return False
 
     def changes_scores(self, site: Site) -> bool:
+        """Whether `scores` changes the scores of this site."""
         return False
 
     def changes_weights(self, site: Site) -> bool:
+        """Whether `weights` changes the weights of this site."""
         return False
 
     def changes_output(self, site: Site) -> bool:
+        """Whether `output` changes the heads' outputs at this site."""
         return False
 
     def allowed(self, site: Site, shape: tuple[int, int, int, int], device: torch.device) -> Tensor:
-        """Bool (True may attend) or float (added), broadcastable to [batch, head, query, key]; faster than `scores`."""
+        """A mask: bool (True may attend) or float (added to the scores), broadcastable to [batch, head, query, key].
+
+        Faster than `scores`, since the model's usual kernel can apply a mask.
+
+        shape  batch, head, query, key
+        """
         return torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)
 
     def scores(self, site: Site, scores: Tensor) -> Tensor:
-        """[batch, head, query, key] before the softmax, padding already masked."""
+        """The changed scores [batch, head, query, key] before the softmax. Padding is already masked."""
         return scores
 
     def weights(self, site: Site, weights: Tensor) -> Tensor:
-        """[batch, head, query, key] after the softmax; rows need not sum to 1 any more."""
+        """The changed weights [batch, head, query, key] after the softmax. Rows need not sum to 1."""
         return weights
 
     def output(self, site: Site, output: Tensor) -> Tensor:
-        """[batch, query, head, width]: each head's result before the output projection."""
+        """The changed outputs of the heads [batch, query, head, width] before the output projection."""
         return output
 
 
@@ -103,7 +115,8 @@ class Gate(Edit):
     Parameters
     ----------
     gates
-        For each head, or each text that names several heads, a float or a tensor. Gradients flow into tensors.
+        Factors by head. A key may be a head or a text that names several heads, a value a float or a tensor with one
+        element. Gradients flow into tensors.
 
     Examples
     --------
@@ -132,7 +145,7 @@ class Gate(Edit):
         return site in self._at
 
     def output(self, site: Site, output: Tensor) -> Tensor:
-        # Stacked, not written into one tensor: gradients must reach every gate.
+        # Gates are stacked instead of copied into one tensor, so that each gets its gradient.
         factors: list[Tensor] = [output.new_ones(())] * output.shape[2]
         for head, gate in self._at[site]:
             factor = torch.as_tensor(gate, dtype=output.dtype, device=output.device)
@@ -165,7 +178,7 @@ class Ablate(Gate):
 
 
 def heads_off(edits: Iterable[Edit]) -> set[Head]:
-    """The heads whose output one of these edits, bound to a model, multiplies by zero."""
+    """The heads that these edits ablate: a `Gate` multiplies their output by 0. The edits must be bound to a model."""
     return {
         Head(site.stack, site.layer, head)
         for edit in edits
@@ -177,12 +190,14 @@ def heads_off(edits: Iterable[Edit]) -> set[Head]:
 
 
 class Replace(Edit):
-    """Replace the outputs of heads by fixed vectors, the same at every query: their means over a corpus, for example.
+    """Replace the outputs of heads by constant vectors, such as their means over a corpus.
+
+    A head gets the same vector at every query.
 
     Parameters
     ----------
     vectors
-        For each head, or each text that names several heads, a vector [width].
+        A vector [width] by head. A key may be a head or a text that names several heads.
 
     Examples
     --------
@@ -208,7 +223,7 @@ class Replace(Edit):
         return site in self._at
 
     def output(self, site: Site, output: Tensor) -> Tensor:
-        outputs = list(output.unbind(dim=2))  # of each head: [batch, query, width]
+        outputs = list(output.unbind(dim=2))  # per head: [batch, query, width]
         for head, vector in self._at[site]:
             if vector.shape != (output.shape[-1],):
                 raise HeadscopeError(
@@ -221,7 +236,7 @@ class Replace(Edit):
 
 
 class Uniform(Edit):
-    """Let heads attend equally to every key they may attend to, 1/n each (Kovaleva et al. 2019).
+    """Give every key that a query may attend to the same weight, 1/n (Kovaleva et al. 2019).
 
     Parameters
     ----------
@@ -254,7 +269,7 @@ class Uniform(Edit):
 
 
 class MaskScores(Edit):
-    """Forbid attention before the softmax, or add to the scores.
+    """Mask attention scores before the softmax, or add numbers to them.
 
     Parameters
     ----------
@@ -287,25 +302,26 @@ class MaskScores(Edit):
             masked = scores.masked_fill(~self.mask.to(scores.device), lowest)
         else:
             masked = (scores + self.mask.to(scores)).clamp_min(lowest)
-        # Padding stays below what is forbidden here: a query with nothing left spreads over real keys only.
+        # Padding keeps a lower score than keys that are masked here. If a query has no other key left, its attention is
+        # therefore spread over real keys only.
         is_edited = head_mask(site, self._at[site], scores)
         return torch.where(is_edited & (scores >= lowest), masked, scores)
 
 
 def head_mask(site: Site, heads: Collection[int], cells: Tensor) -> Tensor:
-    """[head, 1, 1], bool: which of the heads of these cells [batch, head, query, key] have one of these numbers."""
+    """[head, 1, 1], bool: True at the heads of `cells` [batch, head, query, key] whose number is in `heads`."""
     mask = torch.zeros(cells.shape[1], dtype=torch.bool, device=cells.device)
     mask[[site.index_of(head) for head in heads]] = True
     return mask[:, None, None]
 
 
 def masked_score(dtype: torch.dtype) -> float:
-    """The score of a forbidden key: its weight is exactly 0, and it is above that of padding (XLNet's is -1e30)."""
+    """The score of a masked key: low enough for a weight of exactly 0, but above that of padding (XLNet: -1e30)."""
     return max(torch.finfo(dtype).min / 2, -1e9)
 
 
 def as_edits(edits: Sequence[Edit | Heads]) -> list[Edit]:
-    """Edits as they are; heads as their ablation."""
+    """A list of edits in which heads are replaced by their ablation."""
     for edit in edits:
         if isinstance(edit, type):
             name = edit.__name__

@@ -1,4 +1,4 @@
-"""The sites of a model: the attention calls of one test forward pass, checked against the configuration."""
+"""Find the sites of a model: record the attention calls of one test forward pass and compare with the configuration."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def expected_sites(model: PreTrainedModel, family: Family, name: str) -> dict[str, int]:
-    """The number of sites in each stack, by the configuration and the parts that the class has.
+    """{stack: number of sites}, according to the configuration.
 
-    A class may be only the encoder or decoder of its family: then the other stack and `cross` are not expected.
+    A model class may be only the encoder or the decoder of its family. The other stack and `cross` are then left out.
     """
     config = model.config
     expected = family.layers(config)
@@ -73,13 +73,14 @@ def assign_sites(
     *,
     where: str,
 ) -> tuple[dict[Site, Site], dict[str, list[Site]]]:
-    """The sites by address, and by attention module in the order of its calls.
+    """Assign a site to every attention call: the next layer of the call's stack.
 
     calls     (module name, number of heads) of every attention call of a forward pass
-    expected  the number of sites in each stack
-    kept      the heads left at each site of a pruned model; empty for a whole one
+    expected  {stack: number of sites}
+    kept      {site: numbers of the heads that are left} of a pruned model; empty if the model is unpruned
 
-    Each call is given the next layer of its stack. Sites that lost all heads make no call: their layers are left out.
+    Returns two dicts: {address: site}, where an address is a site without numbers of heads, and {module name: its sites
+    in the order of calls}. Sites without heads make no call, so their layers are skipped.
     """
     headless = {Site(site.stack, site.layer, ()) for site, numbers in kept.items() if not numbers}
     layers = {
@@ -93,7 +94,7 @@ def assign_sites(
         sites = by_module.setdefault(name, [])
         stack = family.stack(name, len(sites))
         counts[stack] += 1
-        # With more calls than layers any number will do: the count is refused below.
+        # With more calls than layers, any number will do: the error is raised below.
         layer = next(layers.get(stack, iter(())), counts[stack])
         address = Site(stack, layer)
         site = Site(stack, layer, kept.get(address, tuple(range(heads))))
@@ -107,7 +108,7 @@ def assign_sites(
             f"{counts[stack]} of {count} in {stack}" for stack, count in expected.items()
         )
         raise HeadscopeError(
-            f"a test forward called {called} attention sites, so numbers would be missing",
+            f"a test forward pass called {called} attention sites, so results would be incomplete",
             where=where,
             fix="Use another model: this class attends in a way that headscope does not support",
         )

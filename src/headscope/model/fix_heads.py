@@ -1,6 +1,7 @@
-"""Heads fixed permanently: queries and keys are removed, values and output stay, a pattern says where they attend.
+"""Fix heads permanently: remove their queries and keys from the weights and let them attend by a fixed pattern.
 
-The result is the model under the edit `Fixed`. It is compared with it, and it is an error if they differ.
+Values and output projection stay. The smaller model computes the same function as the model under the edit `Fixed`.
+Both are compared; a difference is an error.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ SYNTAX = "such as 3.2=previous,encoder.*.0-6=raganato"
 
 
 def fix(model: AttentionModel | str | Path, patterns: Patterns | str) -> AttentionModel:
-    """A smaller model in which these heads attend by fixed patterns: fix(model, {"3.2": "previous", "4.*": "end"}).
+    """A smaller model in which these heads attend by fixed patterns.
 
-    patterns  by heads, or as text such as `3.2=previous,4.*=end`
+    patterns  {"3.2": "previous", "4.*": "end"}, or the same as text: `3.2=previous,4.*=end`
     """
     model = as_model(model)
     if isinstance(patterns, str):
@@ -41,10 +42,10 @@ def fix(model: AttentionModel | str | Path, patterns: Patterns | str) -> Attenti
         fixed = get_fixed_heads(core)
         old: tuple[str | None, ...] = (None,) * len(heads) if fixed is None else fixed.patterns
         new = tuple(by_head.get(head, before) for head, before in zip(heads, old, strict=True))
-        # Rows of queries and keys exist only for heads that were not fixed before.
-        learned = [after for before, after in zip(old, new, strict=True) if before is None]
-        width = weight_of(core.get_submodule(query)).shape[0] // len(learned)
-        starts = [i * width for i, after in enumerate(learned) if after is None]
+        # Queries and keys have rows only for heads that were not fixed before. These are their new patterns.
+        new_of_learned = [after for before, after in zip(old, new, strict=True) if before is None]
+        width = weight_of(core.get_submodule(query)).shape[0] // len(new_of_learned)
+        starts = [i * width for i, pattern in enumerate(new_of_learned) if pattern is None]
         rows = block_indices(starts, width)
         for projection in (core.get_submodule(query), core.get_submodule(key)):
             for parameter in ("weight", "bias"):
@@ -58,7 +59,7 @@ def fix(model: AttentionModel | str | Path, patterns: Patterns | str) -> Attenti
 
 
 def check_fix(model: AttentionModel, patterns: Mapping[Head, str]) -> dict[str, tuple[str, str]]:
-    """The attention modules of these heads, with the names of their query and key projections; or an error."""
+    """{attention module of these heads: (its query projection, its key projection)}; raises if they cannot be fixed."""
     if model.is_open:
         raise HeadscopeError(
             "the model is being watched or edited", fix="Leave the with block before fixing heads"
@@ -83,17 +84,17 @@ def _query_and_key(model: AttentionModel, name: str) -> tuple[str, str]:
     fixed = get_fixed_heads(model.model.get_submodule(name))
     if fixed is not None:
         return fixed.query, fixed.key
-    part = anatomy(model)[model.attention_modules[name][0]]
+    parts = anatomy(model)[model.attention_modules[name][0]]
     inside = [
         projection.removeprefix(f"{name}.")
-        for projection in (part.query, part.key, part.value)
+        for projection in (parts.query, parts.key, parts.value)
         if projection is not None and projection.startswith(f"{name}.")
     ]
-    # One layer for all three (GPT-2), or queries and keys that are changed afterwards
+    # One layer computes all three (GPT-2), or queries and keys are changed after their projections (rotary positions).
     if len(set(inside)) < 3:
         raise HeadscopeError(
-            f"the queries and keys of {type(model.model).__name__} are not what linear layers of their own give, "
-            "so heads cannot lose theirs",
+            f"the queries and keys of {type(model.model).__name__} are not the outputs of separate linear layers, "
+            "so they cannot be removed",
             where=model.name,
             expected="a model such as BERT, RoBERTa, DistilBERT, BART, Marian or T5",
             fix="Leave the weights as they are and edit the model: Fixed, or "
@@ -103,7 +104,7 @@ def _query_and_key(model: AttentionModel, name: str) -> tuple[str, str]:
 
 
 def _check_shared_layers(sites: tuple[Site, ...], patterns: Mapping[Head, str]) -> None:
-    """Layers that share a module must have the same patterns."""
+    """Raise if a head has different patterns in layers that share a module."""
     for number in sites[0].numbers or ():
         heads = [Head(site.stack, site.layer, number) for site in sites]
         if len({patterns.get(head) for head in heads}) > 1:
@@ -176,7 +177,7 @@ def _assign(names: str, pattern: str, heads: tuple[Head, ...], where: str) -> di
 
 
 def format_patterns(patterns: Mapping[Head, str], among: Iterable[Head]) -> str:
-    """A line for each pattern, as `read_patterns` reads it from a file; among: the heads of the model."""
+    """One line per pattern, in the format of `read_patterns`. among: the heads of the model."""
     every_head = tuple(among)
     lines = []
     for name in sorted(set(patterns.values())):

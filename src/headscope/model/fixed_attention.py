@@ -1,9 +1,10 @@
-"""Heads without queries and keys, because a fixed pattern says where they attend.
+"""Attention of fixed heads: heads without queries and keys, whose weights are a fixed pattern of positions.
 
-The `FixedHeads` of an attention module describe them. Unless somebody looks, their results are gathered from the
-values, or are running sums of them: the weights are never written out, and the cost grows with the length of a text,
-not with its square. If the seam needs weights or scores, `expand_fixed_heads` gives the call as if all heads had
-queries and keys: zeros, and the logarithm of the pattern as a bias of the scores.
+`FixedHeads` describes the fixed heads of an attention module. Their outputs are usually computed without weights
+(`combine_heads`): values are gathered or summed up along the text, so that the cost is linear in the length of the text
+instead of quadratic. If the seam needs weights or scores, `expand_fixed_heads` turns the call into one in which all
+heads have queries and keys. Those of fixed heads are zeros, and the logarithm of the pattern is added as a bias to the
+scores.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ if TYPE_CHECKING:
     from headscope.model.kernels import Call
 
 ATTRIBUTE = "fixed_heads"
-IMPLEMENTATION = "headscope-fixed"  # what a module with fixed heads asks transformers for
+IMPLEMENTATION = "headscope-fixed"  # name of the attention function of modules with fixed heads
 
 
 @dataclass(frozen=True)
 class FixedHeads:
     """The fixed heads of an attention module.
 
-    patterns   of each head, by its index in the module; None: it has queries and keys
-    query, key the names of the projections inside the module, which only have the rows of the other heads
-    width      of a head
+    patterns   the pattern of each head, in the order of the module; None for a head with queries and keys ("learned")
+    query, key the names of the projections inside the module, which have rows only for the learned heads
+    width      the width of a head
     is_causal  whether a query sees only keys up to its own position
     """
 
@@ -65,12 +66,13 @@ def get_fixed_heads(module: nn.Module) -> FixedHeads | None:
 
 
 def set_fixed_heads(core: nn.Module, fixed: FixedHeads) -> None:
-    """Make an attention module attend with these fixed heads, after surgery or on loading."""
+    """Give an attention module these fixed heads; used after surgery and on loading."""
     setattr(core, ATTRIBUTE, fixed)
-    if not fixed.names:  # every head that was fixed has been pruned
+    if not fixed.names:  # all fixed heads have been pruned
         delattr(core, ATTRIBUTE)
         return
-    config: Any = copy.copy(core.config)  # its own: the other modules attend as before
+    # Modules share the configuration; only this one is changed.
+    config: Any = copy.copy(core.config)
     config._attn_implementation_internal = IMPLEMENTATION
     core.config = config
     if not fixed.learned:
@@ -79,9 +81,9 @@ def set_fixed_heads(core: nn.Module, fixed: FixedHeads) -> None:
 
 
 class NoProjection(nn.Module):
-    """Replaces the queries and keys of a module all of whose heads are fixed: one head of zeros, without weights.
+    """Replaces the query and key projections of a module without learned heads: returns one head of zeros.
 
-    A cache of earlier tokens reads from the keys how many tokens there were.
+    Something must be returned, because a cache of earlier tokens counts tokens by the keys.
     """
 
     def __init__(self, width: int) -> None:
@@ -93,7 +95,10 @@ class NoProjection(nn.Module):
 
 
 def real_keys(mask: Tensor | None, keys: int, device: torch.device) -> Tensor:
-    """[sequence or 1, key]: which keys are not padding. The last query sees all of them, in a causal stack too."""
+    """[sequence or 1, key], bool: which keys are not padding.
+
+    mask  [sequence, head or 1, query, key]; its last query sees all real keys, also in a causal stack
+    """
     if mask is None:
         return torch.ones(1, keys, dtype=torch.bool, device=device)
     last = mask[:, 0, -1]
@@ -101,35 +106,46 @@ def real_keys(mask: Tensor | None, keys: int, device: torch.device) -> Tensor:
 
 
 class TokenPositions:
-    """The positions of the tokens of a call among the real ones. Every tensor is [sequence or 1, token].
+    """The positions of the tokens of a call, counted over real tokens. Every tensor is [sequence or 1, token].
 
-    position  of each key; query_position: of each query
-    order     the keys in the order of their positions, padding last
+    position        the position of each key
+    query_position  the position of each query
+    count           [sequence or 1, 1]: the number of real tokens
+    order           the indices of the keys in the order of their positions, padding last
     """
 
     def __init__(self, real: Tensor, queries: int) -> None:
         self.real = real
         self.position = (real.cumsum(dim=1) - 1).clamp_min(0)
         self.count = real.sum(dim=1, keepdim=True).clamp_min(1)
-        # With a cache the queries are the last keys
+        # With a cache of earlier tokens the queries are the last keys.
         self.query_position = self.position[:, -queries:]
         self.order = (~real).to(torch.int8).argsort(dim=1, stable=True)
 
     def gather(self, tensor: Tensor, position: Tensor) -> Tensor:
-        """tensor [sequence, head, key, width] at the keys at these positions [sequence or 1, query]."""
+        """[sequence, head, query, width]: the vectors of `tensor` at the keys at these positions.
+
+        tensor    [sequence, head, key, width]
+        position  [sequence or 1, query]
+
+        Positions before the first or after the last real token are replaced by the first or last.
+        """
         key = self.order.gather(1, position.clamp_min(0).minimum(self.count - 1))
         batch, heads, _, width = tensor.shape
         return tensor.gather(2, key[:, None, :, None].expand(batch, heads, -1, width))
 
     def results(self, name: str, value: Tensor, is_causal: bool) -> Tensor:
-        """[sequence, head, query, width]: the results of heads with this pattern, from values [.., .., key, width]."""
+        """[sequence, head, query, width]: the outputs of heads with this pattern.
+
+        value  [sequence, head, key, width]
+        """
         offsets = {"current": 0, "previous": -1, "next": 1}
         if name in offsets:
             return self.gather(value, self.query_position + offsets[name])
         if name == "first":
             return self.gather(value, self.query_position * 0)
-        # The other patterns are weighted means of all values, or of those up to a position or from one on. The ramp is
-        # of rank / count: this keeps the numbers small, and a mean does not depend on the factor count^3.
+        # The other patterns are weighted means of all values, of those up to a position, or of those from a position
+        # on. Weights (rank / count)^3 give the same means as the pattern's rank^3, and sums of small numbers.
         precise = value.to(torch.promote_types(value.dtype, torch.float32))
         rank = self.position + 1 if name in ("left", "end") else self.count - self.position
         share = rank.to(precise.dtype) / self.count
@@ -149,7 +165,10 @@ class TokenPositions:
     def _running_mean(
         self, value: Tensor, weight: Tensor, position: Tensor, *, from_end: bool = False
     ) -> Tensor:
-        """The weighted mean of the values up to these positions, or from them on: a quotient of two running sums."""
+        """The weighted mean of the values up to these positions, as a quotient of two running sums.
+
+        from_end  the mean of the values from these positions on
+        """
 
         def running_sum(tensor: Tensor) -> Tensor:
             return tensor.flip(2).cumsum(dim=2).flip(2) if from_end else tensor.cumsum(dim=2)
@@ -161,27 +180,35 @@ class TokenPositions:
 def combine_heads(
     fixed: FixedHeads, learned: Tensor | None, value: Tensor, mask: Tensor | None, queries: int
 ) -> Tensor:
-    """The results [batch, query, head, width] of all heads in order; `learned` has those of the learned heads."""
+    """The outputs [batch, query, head, width] of all heads, in the order of the module.
+
+    learned  [batch, query, learned head, width]: the outputs of the learned heads; None if there are none
+    value    [batch, head, key, width]
+    """
     positions = TokenPositions(real_keys(mask, value.shape[2], value.device), queries)
-    parts = [] if learned is None else [learned]
+    outputs = [] if learned is None else [learned]
     heads = fixed.learned
     for name in fixed.names:
         indices = fixed.heads_with(name)
         results = positions.results(name, value[:, indices], fixed.is_causal)
-        parts.append(results.transpose(1, 2))
+        outputs.append(results.transpose(1, 2))
         heads = heads + indices
     order = sorted(range(len(heads)), key=heads.__getitem__)
-    return torch.cat(parts, dim=2)[:, :, order]
+    return torch.cat(outputs, dim=2)[:, :, order]
 
 
 def expand_fixed_heads(call: Call) -> Call:
-    """The call as if its fixed heads had queries and keys."""
+    """The same call in a form in which fixed heads have queries and keys, so that every kernel can compute it.
+
+    Scores of fixed heads are 0 plus the logarithm of the pattern, whose softmax is the pattern.
+    """
     fixed = call.fixed
     assert fixed is not None
     batch, heads, queries, keys = call.shape
     learned = torch.tensor(fixed.learned, dtype=torch.long, device=call.query.device)
 
     def with_all_heads(states: Tensor) -> Tensor:
+        """[batch, head, token, width] from states of the learned heads, with zeros for fixed heads."""
         zeros = states.new_zeros(batch, heads, *states.shape[2:])
         return zeros.index_copy(1, learned, states) if len(learned) else zeros
 
@@ -191,10 +218,10 @@ def expand_fixed_heads(call: Call) -> Call:
     for name in fixed.names:
         pattern = pattern_over_tokens(real, partial(fixed_pattern, name, is_causal=fixed.is_causal))
         log_patterns[name] = pattern[:, -queries:].log().clamp_min(lowest).to(call.query)
-    own = call.query.new_zeros(1, heads, 1, 1) if call.bias is None else call.bias
-    size = (max([len(own), *map(len, log_patterns.values())]), queries, keys)
+    call_bias = call.query.new_zeros(1, heads, 1, 1) if call.bias is None else call.bias
+    size = (max([len(call_bias), *map(len, log_patterns.values())]), queries, keys)
     bias = [
-        (own[:, head] if name is None else log_patterns[name]).expand(size)
+        (call_bias[:, head] if name is None else log_patterns[name]).expand(size)
         for head, name in enumerate(fixed.patterns)
     ]
     return replace(

@@ -1,16 +1,18 @@
-"""Fixed patterns of attention, which depend on positions alone (Raganato et al. 2020), and heads that follow them.
+"""Fixed patterns of attention, which depend only on positions (Raganato et al. 2020), and the edit `Fixed`.
 
-Row i of n:
+Weights of query i in a text of tokens j = 0 … n - 1:
 
-    current, previous, next   all on token i, i - 1, i + 1
-    left                      on tokens 0 … i - 2, growing towards i as (j + 1)^3; right: its mirror image
-    end                       on all tokens, growing towards the last as (j + 1)^3; start: its mirror image
-    uniform                   on all tokens alike
-    first                     all on token 0
+    current, previous, next   all weight on token i, i - 1, i + 1
+    left                      tokens 0 … i - 2, proportional to (j + 1)^3
+    right                     the mirror image of left
+    end                       all tokens, proportional to (j + 1)^3
+    start                     the mirror image of end
+    uniform                   the same weight on all tokens
+    first                     all weight on token 0
 
-Where there is no such token (previous of the first, left of the first two …) the mass is on the first token, or on the
-last for next and right; the paper does not say. In a causal stack uniform is over the tokens up to the row, and the
-patterns that look ahead (next, right, end, start) do not exist.
+If there is no such token, as for previous at the first token or left at the first two, all weight is on the first
+token; for next and right it is on the last. The paper does not specify this. In a causal stack, uniform is limited to
+tokens up to the query, and the patterns that look ahead (next, right, end, start) do not exist.
 """
 
 from __future__ import annotations
@@ -29,17 +31,17 @@ from headscope.model.tokens import Layout, pattern_over_layout
 
 PATTERNS = ("current", "previous", "next", "left", "right", "end", "start", "uniform", "first")
 LOOK_AHEAD = ("next", "right", "end", "start")
-Patterns = Mapping[Any, str]  # by heads, however these are named
+Patterns = Mapping[Any, str]  # {head, or text that names several heads: pattern}
 
 
 @lru_cache(maxsize=512)
 def fixed_pattern(name: str, length: int, is_causal: bool = False) -> Tensor:
-    """[row, key], each row sums to 1; float64."""
+    """[query, key], float64: the weights of a pattern; each row sums to 1."""
     return torch.stack([pattern_row(name, i, length, is_causal) for i in range(length)])
 
 
 def pattern_row(name: str, row: int, length: int, is_causal: bool = False) -> Tensor:
-    """[key]: one row of a pattern; float64."""
+    """[key], float64: one row of a pattern."""
     result, last = torch.zeros(length, dtype=torch.float64), length - 1
     targets = {"current": row, "previous": row - 1, "next": row + 1, "first": 0}
     if name in targets:
@@ -60,7 +62,7 @@ def pattern_row(name: str, row: int, length: int, is_causal: bool = False) -> Te
 
 
 def patterns_by_head(patterns: Patterns, heads: tuple[Head, ...]) -> dict[Head, str]:
-    """The pattern of each head of a model; an error if a head cannot have it."""
+    """{head of a model: its pattern}; raises if a head cannot have its pattern."""
     if not isinstance(patterns, Mapping):
         raise HeadscopeError(
             f"must be a dict of patterns by heads, got {patterns!r}",
@@ -96,13 +98,13 @@ class Fixed(Edit):
     Parameters
     ----------
     patterns
-        For each head, or each text that names several heads, a pattern: current, previous, next, left, right, end,
-        start, uniform or first.
+        Patterns by head: current, previous, next, left, right, end, start, uniform or first. A key may be a head or a
+        text that names several heads.
 
     Raises
     ------
     HeadscopeError
-        If there is no such pattern.
+        If there is no pattern of this name.
 
     Examples
     --------
@@ -116,7 +118,8 @@ class Fixed(Edit):
             _check_name(name)
         self._at: dict[Site, list[tuple[int, str]]] = {}
         self._layout: Layout | None = None
-        self._log_patterns: dict[tuple[str, str, int], Tensor] = {}  # of this forward pass
+        # Cache of the current forward pass, by (stack, pattern, number of keys)
+        self._log_patterns: dict[tuple[str, str, int], Tensor] = {}
 
     def _fields(self) -> dict[str, Any]:
         names = [name for patterns in self._at.values() for _, name in patterns]
@@ -138,13 +141,13 @@ class Fixed(Edit):
         lowest = masked_score(scores.dtype)
         for head, name in self._at[site]:
             index = site.index_of(head)
-            # The logarithm of a pattern is a score whose softmax is the pattern. What is hidden stays hidden.
+            # Scores that are the logarithm of a pattern have the pattern as their softmax. Masked keys stay masked.
             log_pattern = self._log_pattern(site.stack, name, scores)
             by_head[index] = torch.where(by_head[index] > lowest, log_pattern, by_head[index])
         return torch.stack(by_head, dim=1)
 
     def _log_pattern(self, stack: str, name: str, scores: Tensor) -> Tensor:
-        """[sequence or 1, query, key]: logarithms of weights."""
+        """[sequence or 1, query, key]: the logarithm of a pattern."""
         batch, _, queries, keys = scores.shape
         key = (stack, name, keys)
         if key not in self._log_patterns:

@@ -1,8 +1,9 @@
-"""Attention flow (Abnar and Zuidema 2020): how much could reach a token from an input token, with layers as pipes.
+"""Attention flow (Abnar and Zuidema 2020): the maximum flow between a token and an input token through all layers.
 
-The layers of `rollout` form a graph: an edge from every token to those below it, with the weight as its capacity (half
-attention, half residual). The flow from a token down to an input token is the maximum flow of the graph, computed
-exactly for each pair. As published, a row of flows is divided by its sum.
+The matrices of `rollout` (half attention, half residual connection) form a graph. Its nodes are the tokens at each
+layer. An edge from a token to a token one layer below has the cell of the matrix as its capacity. The flow from a token
+to an input token is the maximum flow in this graph, computed exactly for each pair. As published, each row of flows is
+divided by its sum.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from headscope.heads import Site
 from headscope.model.one_input import Weights
 from headscope.model.rollout import RolloutStep, Sides, rollout_steps, stack_blocks
 
-UNIT = 2**30  # a capacity of 1 as an integer: capacities are rounded to 1e-9
-MOST_WORK = 4e8  # edges that all maximum flows together may visit: about two minutes
+UNIT = 2**30  # capacity 1 as an integer, as scipy requires: capacities are rounded to 1e-9
+# Limit of the number of edges that all maximum flows together visit: about two minutes
+MOST_WORK = 4e8
 HOW = (
     "Attention flow (Abnar 2020): the maximum flow from a token after the layer to an input token, in a graph whose "
     "edges have the weights of rollout as capacities; divided by the sum of its row{sums}."
@@ -28,31 +30,32 @@ HOW = (
 
 
 def flow(weights: Weights, sites: Iterable[Site]) -> dict[str, NDArray[np.float32]]:
-    """For each stack [layer, 1, query, key]: the flows to the input tokens, as shares of their row."""
+    """{stack: [layer, 1, query, key]}: the flow from token `query` to input token `key`, as a share of its row."""
     steps, sides = rollout_steps(weights, sites)
     check_size(steps, sides)
     return stack_blocks(_flows(steps, sides), sides)
 
 
 def check_size(steps: list[RolloutStep], sides: Sides) -> None:
-    """Refuse what would take hours: a flow for every pair of tokens, each over all pairs in every layer below."""
+    """Raise if the maximum flows of all pairs of tokens in all layers would take hours."""
     tokens = sides.encoder + sides.decoder
     layers = sum(layer + 1 for layer in range(len(steps)))
     if tokens**4 * layers > MOST_WORK:
         raise HeadscopeError(
-            f"{tokens} tokens: there is one maximum flow for each of their {tokens**2:,} pairs and each layer",
+            f"{tokens} tokens have {tokens**2:,} pairs, and each pair needs a maximum flow in every layer",
             where="lens flow",
             expected=f"at most {int((MOST_WORK / layers) ** 0.25)} tokens, source and target together, in this model",
-            fix="Shorten the text, or take rollout",
+            fix="Shorten the text, or use rollout",
         )
 
 
 def _flows(steps: list[RolloutStep], sides: Sides) -> Iterator[tuple[Site, NDArray[np.float64]]]:
+    """The last site of each layer with its flows [token, token]; 0 in the rows of other tokens than its queries."""
     tokens = sides.encoder + sides.decoder
     for layer, step in enumerate(steps):
         if step.site.stack == "decoder" and sides.encoder:
-            continue  # its layer ends with the attention to the encoder
-        graph = _graph([below.matrix for below in steps[: layer + 1]])
+            continue  # the layer ends with cross attention, which is the next step
+        graph = _graph([lower.matrix for lower in steps[: layer + 1]])
         rows = range(tokens)[sides.rows(step.site.stack)]
         flows = np.zeros((tokens, tokens))
         for query in rows:
@@ -64,7 +67,10 @@ def _flows(steps: list[RolloutStep], sides: Sides) -> Iterator[tuple[Site, NDArr
 
 
 def _graph(matrices: list[NDArray[np.float64]]) -> csr_array:
-    """Nodes in order of layers, the input first; an edge from every token to those it attends to one layer below."""
+    """The graph as a sparse matrix [node, node] of integer capacities.
+
+    Node layer * tokens + token; layer 0 is the input. Edges lead from a token to the tokens one layer below.
+    """
     tokens = len(matrices[0])
     size = tokens * (len(matrices) + 1)
     rows, columns, capacities = [], [], []

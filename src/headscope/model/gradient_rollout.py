@@ -1,8 +1,8 @@
-"""Rollout of gradient-weighted attention (Chefer et al. 2021b), for self attention and from decoder to encoder.
+"""Rollout of gradient-weighted attention (Chefer et al. 2021b), for self attention and cross attention.
 
-Each site contributes the mean over heads of (A · ∂F/∂A)⁺, where F is a scalar output of the model. Relevance R starts
-as the identity, and every site adds its mean times R. If a decoder attends to the encoder, the mean is multiplied by
-the row-normalised relevance of both sides.
+Each site has a matrix M, the mean over heads of (A · ∂F/∂A)⁺: A are the weights, F is a scalar output of the model, ⁺
+sets negative cells to 0. The relevance R of a stack starts as the identity, and every site adds M·R. For cross
+attention, M is multiplied by the row-normalised relevances of the decoder and the encoder.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ HOW = (
 def gradient_rollout(
     weights: Weights, gradients: Weights, sites: Iterable[Site]
 ) -> dict[str, NDArray[np.float32]]:
-    """For each stack [layer, 1, query, key]: the relevance gathered up to each layer."""
+    """{stack: [layer, 1, query, key]}: the relevance accumulated up to each layer, without the initial identity."""
     lengths = {site.stack: cells.shape[1:] for site, cells in weights.items()}
-    own: dict[str, NDArray[np.float64]] = {
+    own: dict[str, NDArray[np.float64]] = {  # relevance within the encoder and within the decoder
         stack: np.eye(lengths[stack][0]) for stack in ("encoder", "decoder") if stack in lengths
     }
+    # [decoder token, encoder token]
     across = np.zeros(lengths["cross"]) if "cross" in lengths else None
     by_stack: dict[str, list[NDArray[np.float64]]] = {}
     for site in in_forward_order(sites, lengths):
@@ -53,6 +54,6 @@ def gradient_rollout(
 
 
 def _normalize(relevance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The relevance beyond the identity with rows that sum to 1 (rows of zeros stay so), plus the identity."""
+    """The identity plus the relevance beyond the identity, with rows divided by their sums (rows of zeros stay 0)."""
     identity = np.eye(len(relevance))
     return normalize_rows(relevance - identity) + identity

@@ -1,4 +1,7 @@
-"""The parts of a module's parameters that belong to its heads: taken out by surgery, put back into full shapes."""
+"""The slices of an attention module's parameters that belong to given heads.
+
+Surgery keeps only these slices; `surgery.expand` writes them back into parameters of the original shapes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,12 @@ from headscope.model.fixed_attention import get_fixed_heads
 
 @dataclass(frozen=True)
 class Slice:
-    """The part of one parameter that belongs to some heads: these indices along this axis."""
+    """The slice of one parameter that belongs to given heads.
+
+    module, name  the parameter is the attribute `name` of this module
+    axis          the axis of the parameter that is divided among heads
+    indices       indices along this axis
+    """
 
     module: nn.Module
     name: str
@@ -21,28 +29,30 @@ class Slice:
     indices: Tensor
 
     def keep(self) -> None:
-        """Reduce the parameter to this part."""
-        whole: Tensor = getattr(self.module, self.name)
-        part = whole.detach().index_select(self.axis, self.indices.to(whole.device)).contiguous()
-        setattr(self.module, self.name, nn.Parameter(part, requires_grad=whole.requires_grad))
+        """Replace the parameter by this slice."""
+        full: Tensor = getattr(self.module, self.name)
+        values = full.detach().index_select(self.axis, self.indices.to(full.device)).contiguous()
+        setattr(self.module, self.name, nn.Parameter(values, requires_grad=full.requires_grad))
         update_linear_sizes(self.module)
 
-    def fill(self, part: Tensor | None) -> None:
-        """Write the part into the whole parameter, and zeros everywhere else."""
-        whole: Tensor = getattr(self.module, self.name)
+    def fill(self, values: Tensor | None) -> None:
+        """Write values into this slice of the full parameter, and zeros everywhere else; None writes only zeros."""
+        full: Tensor = getattr(self.module, self.name)
         with torch.no_grad():
-            whole.zero_()
-            if part is not None:
-                whole.index_copy_(self.axis, self.indices.to(whole.device), part.to(whole))
+            full.zero_()
+            if values is not None:
+                full.index_copy_(self.axis, self.indices.to(full.device), values.to(full))
 
 
 def head_slices(
     core: nn.Module, projection: nn.Module | None, heads: list[int], count: int, group: int
 ) -> list[Slice]:
-    """The slices of some heads: rows of the attention module's linear layers, columns of its output projection.
+    """The slices that belong to some heads of an attention module.
 
-    heads  their indices in the module
-    count  the number of heads that the module has
+    These are output features of its linear layers, and input features of its output projection.
+
+    heads  the indices of the heads in the module
+    count  the number of heads of the module
     group  the number of query heads that share a key and value head
     """
     from transformers.pytorch_utils import Conv1D
@@ -50,8 +60,9 @@ def head_slices(
     assert projection is not None, (
         f"{type(core).__name__} has no output projection that is a module"
     )
-    width = weight_of(projection).shape[1] // count
+    width = weight_of(projection).shape[1] // count  # of one head
     fixed = get_fixed_heads(core)
+    # Layers without rows for fixed heads, whose attention is a constant pattern and needs no queries and keys
     without_fixed = (
         [] if fixed is None else [core.get_submodule(n) for n in (fixed.query, fixed.key)]
     )
@@ -59,17 +70,16 @@ def head_slices(
     for module in core.modules():
         if not isinstance(module, nn.Linear | Conv1D) or module is projection:
             continue
-        axis = int(isinstance(module, Conv1D))  # a Conv1D stores [in, out]
-        blocks, rest = divmod(module.weight.shape[axis], count * width)
+        axis = int(isinstance(module, Conv1D))  # of the output features: a Conv1D stores [in, out]
+        blocks, remainder = divmod(module.weight.shape[axis], count * width)
         if fixed is not None and module in without_fixed:
-            # Queries and keys of a module with fixed heads have rows only for its other heads.
             starts = [i * width for i, head in enumerate(fixed.learned) if head in heads]
-        elif not rest:
-            # Several blocks if queries, keys and values are computed by one layer.
+        elif not remainder:
+            # One block of all heads; three if one layer computes queries, keys and values (GPT-2, ModernBERT).
             starts = [(block * count + head) * width for block in range(blocks) for head in heads]
         else:
-            # Keys and values that several query heads share.
-            starts = [shared * width for shared in dict.fromkeys(head // group for head in heads)]
+            # Fewer rows than heads * width: a layer of keys or values that several query heads share.
+            starts = [kv_head * width for kv_head in dict.fromkeys(head // group for head in heads)]
         slices.append(Slice(module, "weight", axis, block_indices(starts, width)))
         if module.bias is not None:
             slices.append(Slice(module, "bias", 0, block_indices(starts, width)))
@@ -79,12 +89,12 @@ def head_slices(
 
 
 def block_indices(starts: list[int], width: int) -> Tensor:
-    """The indices of blocks of this width that begin at these indices."""
+    """The indices of the blocks of this width that begin at `starts`."""
     return torch.tensor([start + i for start in starts for i in range(width)], dtype=torch.long)
 
 
 def update_linear_sizes(module: nn.Module) -> None:
-    """Set the sizes that a linear layer states to those of its weight."""
+    """Set the size attributes of a linear layer to the shape of its weight."""
     from transformers.pytorch_utils import Conv1D
 
     if isinstance(module, Conv1D):

@@ -1,4 +1,4 @@
-"""Attention modules that have lost all their heads: only the bias of the output projection is left."""
+"""Attention modules that have lost all their heads. They return only the bias of their output projection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 @cache
 def headless_class(attention: Any) -> Any:
-    """A subclass of such a module with the usual forward method: states in, (states, no weights) out."""
+    """A subclass of an attention class that runs without heads: takes states, returns (states, None for weights)."""
 
     class HeadlessAttention(attention):  # type: ignore[misc]
         def forward(self, hidden_states: Tensor, *args: Any, **others: Any) -> tuple[Tensor, None]:
@@ -23,13 +23,13 @@ def headless_class(attention: Any) -> Any:
 
 
 def silence(core: nn.Module) -> None:
-    """Give a module with the usual forward method the class of one without heads."""
-    kind: Any = type(core)
-    core.__class__ = headless_class(kind)
+    """`Family.silence` of most families: replace the class of an attention module by one that runs without heads."""
+    attention: Any = type(core)
+    core.__class__ = headless_class(attention)
 
 
 def output_without_heads(core: nn.Module, hidden: Tensor) -> Tensor:
-    """The bias of the output projection; without a projection in the module nothing [.., .., 0]."""
+    """The bias of the output projection, for every token; width 0 if the module contains no output projection."""
     from transformers.pytorch_utils import Conv1D
 
     for module in core.modules():
@@ -37,7 +37,7 @@ def output_without_heads(core: nn.Module, hidden: Tensor) -> Tensor:
             continue
         weight = module.weight if isinstance(module, Conv1D) else module.weight.T
         width, out = weight.shape
-        if width == 0 and out > 0:  # the output projection: no head is left to read from
+        if width == 0 and out > 0:  # only the output projection has outputs but no inputs
             if isinstance(module, nn.Linear):
                 output: Tensor = module(hidden[..., :0])
                 return output
@@ -48,7 +48,14 @@ def output_without_heads(core: nn.Module, hidden: Tensor) -> Tensor:
 
 
 def advance_cache(core: nn.Module, hidden: Tensor, past: Any, other_side: Tensor | None) -> int:
-    """Add these tokens to a cache of earlier ones, from which lengths are read; returns how many it had before."""
+    """Count these tokens in a cache of earlier tokens, and return the number of tokens that it had before.
+
+    The model reads lengths from the cache of any layer, so a layer without heads must update its cache too.
+
+    hidden      [batch, token, width]
+    past        the cache; None if there is none
+    other_side  the encoder's states in cross attention, which is not cached here
+    """
     cache = getattr(past, "self_attention_cache", past)
     if cache is None or other_side is not None:
         return 0

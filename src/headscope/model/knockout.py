@@ -1,10 +1,9 @@
-"""Knock-out: no attention from some tokens to others, in some layers or heads.
+"""`KnockOut`: an edit that removes attention from some tokens to others, in some layers or heads.
 
-`KnockOut` is the edit. Before the softmax (`renormalise`) the weight of a forbidden key goes to the query's other
-keys. If the key was a sink, such as a separator that takes most of a row and contributes hardly anything, a large
-weight is moved: the effect is that of the moved weight, not of the sink. After the softmax (`renormalise=False`) only
-the edges are removed, and the row sums to less than 1. The two answer different questions; `knockout_effects` computes
-both.
+If edges are removed before the softmax (`renormalise=True`), their weight goes to the other keys of the query. This can
+mislead for a sink, such as a separator that receives most of the weight but contributes little: the effect is then that
+of the moved weight. If edges are removed after the softmax (`renormalise=False`), the row sums to less than 1. The two
+answer different questions; `value_zeroing.knockout_effects` computes both.
 """
 
 from __future__ import annotations
@@ -27,15 +26,16 @@ TokenSelection = str | Collection[int] | Tensor
 class KnockOut(Edit):
     """Remove attention from some tokens to others.
 
-    A query that would have no key left keeps them all; `spared` counts such rows, once per site.
+    With `renormalise`, a query that would have no key left keeps all its keys. The attribute `spared` counts such
+    queries, once per site.
 
     Parameters
     ----------
     to
-        The keys that are not seen: a class of tokens (all, special, classification, separator, punctuation, content),
-        positions counted from 0 over real tokens, or a bool tensor [sequence, key].
+        The keys to remove: a class of tokens (all, special, classification, separator, punctuation, content), positions
+        counted from 0 over real tokens, or a bool tensor [sequence, key].
     of
-        The queries that do not see them, in the same forms; all by default.
+        The queries for which they are removed, in the same forms; all by default.
     layers, heads
         The layers and heads to change; all by default.
     renormalise
@@ -55,12 +55,12 @@ class KnockOut(Edit):
         heads: Heads | None = None,
         renormalise: bool = True,
     ) -> None:
-        for which in (to, of):
-            if isinstance(which, str) and which not in TOKENS:
+        for selection in (to, of):
+            if isinstance(selection, str) and selection not in TOKENS:
                 raise HeadscopeError(
-                    f'"{which}" is not a class of tokens',
+                    f'"{selection}" is not a class of tokens',
                     where="KnockOut",
-                    expected=choices(which, TOKENS),
+                    expected=choices(selection, TOKENS),
                 )
         self.to, self.of, self.renormalise, self.spared = to, of, renormalise, 0
         self.layers = None if layers is None else frozenset(layers)
@@ -69,7 +69,8 @@ class KnockOut(Edit):
         self._layout: Layout | None = None
 
     def _fields(self) -> dict[str, Any]:
-        to, of = (which if isinstance(which, str) else "positions" for which in (self.to, self.of))
+        selections = self.to, self.of
+        to, of = (item if isinstance(item, str) else "positions" for item in selections)
         return super()._fields() | {"to": to, "of": of, "renormalise": self.renormalise}
 
     def bind(self, heads: tuple[Head, ...]) -> None:
@@ -106,11 +107,11 @@ class KnockOut(Edit):
         return weights.masked_fill(self._edges(site, weights)[0], 0.0)
 
     def _edges(self, site: Site, cells: Tensor) -> tuple[Tensor, Tensor]:
-        """The removed edges [sequence, head, query, key], and which queries [sequence, query] are real."""
+        """The edges to remove [sequence, head, query, key] and the real queries [sequence, query]; both bool."""
         sides = None if self._layout is None else self._layout.sides(site.stack)
         if sides is None:
             raise HeadscopeError(
-                f"the tokens of {site.stack} are not among the model's inputs, so it is not known which are meant",
+                f"the tokens of {site.stack} are not among the model's inputs, so they cannot be selected",
                 fix="Pass input_ids and a mask [sequence, token], and decoder_input_ids to an encoder-decoder",
             )
         query, key = (
@@ -123,9 +124,9 @@ class KnockOut(Edit):
 
 
 def mask_edges(scores: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores [sequence, head, query, key] without these edges, and which rows [sequence, head, query] were spared.
+    """Mask these edges in the scores [sequence, head, query, key], except in rows that would have no key left.
 
-    A row is spared if it would have no key left.
+    Returns the masked scores, and which rows [sequence, head, query] were spared for that reason.
     """
     lowest = masked_score(scores.dtype)
     visible = scores.detach() > lowest
@@ -135,7 +136,7 @@ def mask_edges(scores: Tensor, edges: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def select_tokens(selection: TokenSelection, tokens: Tokens) -> Tensor:
-    """[sequence, token], bool: the selected tokens."""
+    """[sequence, token], bool: the tokens of a selection."""
     if isinstance(selection, Tensor):
         return selection
     if isinstance(selection, str):

@@ -1,8 +1,12 @@
-"""Latency: what head pruning can gain on this machine, and what it did. Measured, never counted in operations.
+"""Latency of models on this machine: how much faster pruned models are, and how much faster they could be.
 
-The model is run with ever fewer heads in every layer. Without (almost) any heads, the remaining time is that of
-everything except attention: the bound. Measurements are interleaved, so that a busy moment affects all models alike: a
-ratio is the median of the ratios within a turn, with an interval by ranks; times are those of the fastest quarter.
+All numbers are measured; none are derived from counts of operations. `measure_layers` times the model with fewer and
+fewer heads in every layer. The time with (almost) no heads is that of everything except attention, which is a bound for
+head pruning.
+
+Models are timed in turns, each model once per turn, so that other load on the machine affects all of them alike. The
+ratio of two models is the median of their ratios within turns, with an interval from ranks. Times are means of the
+fastest quarter of the turns.
 """
 
 from __future__ import annotations
@@ -29,18 +33,21 @@ from headscope.model.surgery import prune, units
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-WARM = 2  # first turns, which are not timed
-TIMED = (8, 64)  # sequences and tokens for timing a pruned model in passing: takes little time
-SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the heads of every layer
+WARM = 2  # number of first turns that are not timed
+TIMED = (8, 64)  # sequences and tokens of the small batch that `prune` times a model with
+SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # shares of heads to keep in every layer, for measure_layers
 
 
 @dataclass(frozen=True)
 class Speed:
     """The measurements of one model.
 
-    seconds    per batch; throughput: sequences per second
-    megabytes  of its weights; working: peak memory in addition to them while a batch is computed
-    ratio      its time over that of the first model measured with it, with the interval [low, high]
+    seconds     time per batch
+    throughput  sequences per second
+    megabytes   size of the weights
+    working     peak memory for computing a batch, in megabytes, in addition to the weights
+    ratio       time relative to that of the first model measured with it; below 1 is faster
+    low, high   95 % interval of the ratio
     """
 
     name: str
@@ -57,10 +64,11 @@ class Speed:
 
 @dataclass(frozen=True)
 class LayerTimes:
-    """The model's time relative to the whole model's, by the share of heads that every layer has left.
+    """The time of a model with fewer heads in every layer, relative to the unpruned model.
 
-    share   descending, as pruned: heads that share weights are removed together, and one stays in the model
-    time    measured; the last, with (almost) no heads, is the bound for head pruning alone
+    share   shares of heads that are left, descending. They may differ from SHARES: heads that share weights are pruned
+            together, and one head stays in the model
+    time    relative times; the last one, with (almost) no heads, is the bound for head pruning
     """
 
     share: tuple[float, ...]
@@ -68,10 +76,11 @@ class LayerTimes:
 
     @property
     def bound(self) -> float:
+        """How many times as fast the model could become by pruning heads."""
         return 1 / self.time[-1]
 
     def at(self, share: float) -> float:
-        """The time with this share of heads, interpolated between the measurements."""
+        """The relative time with this share of heads, interpolated between the measurements."""
         return float(np.interp(share, self.share[::-1], self.time[::-1]))
 
 
@@ -100,7 +109,7 @@ def sample_batch(model: AttentionModel, batch_size: int, length: int) -> dict[st
 
 
 def longest_input(model: AttentionModel, length: int) -> int:
-    """This number of tokens, or the most that the model can read."""
+    """`length`, or the maximum number of tokens of the model if that is less."""
     config = model.model.config
     positions = getattr(config, "max_position_embeddings", None)
     if not model.family.takes_text or positions is None or positions < 1:
@@ -116,7 +125,7 @@ def measure(
     repeats: int = REPEATS,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Speed]:
-    """All models on the same batch, in turns; ratios to the first."""
+    """Measure all models on the same batch, in turns; ratios are relative to the first model."""
     check_count(repeats, "`repeats`")
     batch = sample_batch(models[0], batch_size, length)
     runs = [timed_forward(model, batch) for model in models]
@@ -148,7 +157,7 @@ def measure_layers(
     repeats: int = REPEATS,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> LayerTimes:
-    """How the model's time falls as every layer loses the same share of its heads."""
+    """Measure the model with fewer and fewer heads in every layer (`SHARES`)."""
     by_share = (prune_share(model, share) for share in SHARES)
     models = {len(pruned.heads): pruned for pruned in by_share}
     speeds = measure(
@@ -163,11 +172,11 @@ def measure_layers(
 
 
 def prune_share(model: AttentionModel, share: float) -> AttentionModel:
-    """Prune every site to the first `share` of its heads; one head of the model stays, as not all can be removed."""
+    """A model in which every site keeps the first heads, a share of all. At least one head of the model stays."""
     if share == 1.0:
         return model
     remove: list[Head] = []
-    counts: dict[Site, int] = {}  # heads of each site in the units so far
+    counts: dict[Site, int] = {}  # number of heads of each site in the units so far
     widths = {site: len(site.numbers or ()) for site in model.sites}
     for unit in units(model):
         site = unit[0].site
@@ -181,13 +190,13 @@ def prune_share(model: AttentionModel, share: float) -> AttentionModel:
 
 
 def timed_forward(model: AttentionModel, batch: dict[str, Tensor]) -> Callable[[], Any]:
-    """A function that runs one forward pass, to be timed."""
+    """A function that runs one forward pass of the model on the batch."""
     inputs = {name: value.to(model.device) for name, value in batch.items()}
     return timed_call(lambda: model(inputs), model.device)
 
 
 def timed_call(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
-    """A function that does the work without gradients and returns when the device is done with it."""
+    """A function that calls `work` without gradients, and waits until the device has finished."""
 
     def run() -> None:
         with torch.inference_mode():
@@ -199,31 +208,32 @@ def timed_call(work: Callable[[], Any], device: torch.device) -> Callable[[], An
 
 
 def peak_bytes(run: Callable[[], Any], device: torch.device) -> int:
-    """The most bytes that one run allocates at a time, beyond what was allocated before it."""
+    """The peak memory of one run in bytes, in addition to what was allocated before."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
         run()
         return torch.cuda.max_memory_allocated(device) - before
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler reports its own start
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler prints messages
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
         run()
     events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
     events.sort(key=lambda event: event.start_ns())
-    allocated = np.cumsum([event.nbytes() for event in events])  # negative where memory is freed
+    # nbytes is negative if memory is freed
+    allocated = np.cumsum([event.nbytes() for event in events])
     return int(allocated.max(initial=0))
 
 
 def fastest_quarter(by_turn: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[run]: the mean of the fastest quarter of the turns, which other processes disturbed least."""
+    """[run]: the mean of the fastest quarter of the turns [turn, run], which other processes disturbed least."""
     ranked = np.sort(by_turn, axis=0)
     means: NDArray[np.float64] = ranked[: max(1, len(by_turn) // 4)].mean(axis=0)
     return means
 
 
 def median_interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
-    """The median and its 95 % interval by ranks, which holds whatever the distribution."""
+    """(median, low, high) with a 95 % interval from ranks, which makes no assumption about the distribution."""
     ranked, count = np.sort(values), len(values)
     rank = max(int(binom.ppf(0.025, count, 0.5)) - 1, 0)
     return float(np.median(ranked)), float(ranked[rank]), float(ranked[count - 1 - rank])
@@ -235,9 +245,11 @@ def time_interleaved(
     progress: Callable[[int, int], None],
     clock: Callable[[], float] | None = None,
 ) -> NDArray[np.float64]:
-    """[turn, run]: seconds of wall-clock time, or by another clock (time.process_time: of the processor).
+    """[turn, run]: seconds of each run in each turn.
 
-    Every other turn goes backwards, so that no run always comes after the same one.
+    The order of runs is reversed in every other turn, so that no run always comes after the same one.
+
+    clock  wall-clock time by default; `time.process_time` measures processor time
     """
     clock = clock or time.perf_counter
     seconds = np.zeros((repeats + WARM, len(runs)))

@@ -50,12 +50,12 @@ def load(
     """Load a model to observe and edit.
 
     spec         a zoo name (`minilm`), a directory, or a hub id (`org/name`, `org/name@revision`)
-    model_class  a transformers class or its name, instead of the one the checkpoint names
+    model_class  a transformers class or its name, instead of the class in the checkpoint's configuration
     device       auto, cpu, cuda, mps …
-    dtype        float32 (whatever the checkpoint has), float64, bfloat16 or float16
-    labels       the classes of a new classifier, with a `model_class` that has one
-    reading      instead of what its files state; of a `Reading` only pooling and prompt, where it has them
-    say          called with a line about what is being downloaded
+    dtype        float32, float64, bfloat16 or float16, independent of the dtype of the checkpoint
+    labels       the classes of a new classifier; requires a `model_class` with a classifier
+    reading      replaces the reading that the model's files state; from a `Reading`, only pooling and prompt are used
+    say          called with lines of progress of a download
     """
     _check_arguments(spec, dtype)
     target = resolve_device(device)
@@ -87,6 +87,7 @@ def load(
 
 
 def _check_arguments(spec: object, dtype: str) -> None:
+    """Raise if the spec cannot name a model, or if there is no such dtype."""
     if not isinstance(spec, str | Path):
         is_loaded = isinstance(spec, AttentionModel)
         raise HeadscopeError(
@@ -105,9 +106,10 @@ Loadable = AttentionModel | str | Path | Callable[..., AttentionModel]
 
 
 def as_model(model: Loadable, model_class: str | None = None) -> AttentionModel:
-    """The model itself, or the one that a name, a directory, a hub id or a loading function stands for.
+    """The model, loaded if necessary.
 
-    model_class  the transformers class to load; a function is called with it
+    model        a loaded model, a name, a directory, a hub id, or a function that loads a model
+    model_class  the transformers class to load; a loading function is called with it
     """
     if isinstance(model, AttentionModel):
         return model
@@ -129,13 +131,13 @@ def as_model(model: Loadable, model_class: str | None = None) -> AttentionModel:
 
 
 def resolve_device(device: str) -> torch.device:
-    """The device of this name, or an error; auto is a GPU if there is one."""
+    """The device of this name; auto is a GPU if there is one. Raises if the device cannot be used."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         resolved = torch.device(device)
-        torch.empty(1, device=resolved).item()  # "meta" is a device that holds nothing
-    except Exception as cause:  # each missing backend fails in its own way
+        torch.empty(1, device=resolved).item()  # fails on "meta", a valid device without data
+    except Exception as cause:  # every backend raises other exceptions
         available = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
         available += ["mps"] if torch.backends.mps.is_available() else []
         raise HeadscopeError(
@@ -147,7 +149,7 @@ def resolve_device(device: str) -> torch.device:
 
 
 def _why_no_cuda(device: str) -> str:
-    """Why there is no such CUDA device, if the name is of one."""
+    """Why a CUDA device cannot be used; empty for other devices."""
     if not device.startswith("cuda"):
         return ""
     if not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
@@ -157,7 +159,7 @@ def _why_no_cuda(device: str) -> str:
 
 @contextmanager
 def silence_transformers() -> Iterator[None]:
-    """Without transformers' progress bars and load reports, whose important parts headscope reports itself."""
+    """While open, transformers shows no progress bars and load reports; headscope reports the important parts."""
     from transformers.utils import logging as reports
 
     level, bars = reports.get_verbosity(), reports.is_progress_bar_enabled()

@@ -1,4 +1,4 @@
-"""cut.json: what was pruned from a model, next to the weights that are left."""
+"""cut.json: a file next to the weights of a pruned model that records what was removed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _FIX = "Cut the model again, or get the whole directory: " + command_line(
 
 @dataclass(frozen=True)
 class Origin:
-    """The model that a cut one was cut from, however often, and how many heads each of its sites had."""
+    """The unpruned model that a pruned model was made from, in one or several steps.
+
+    widths  {site: number of heads}
+    """
 
     name: str
     sha256: str
@@ -37,11 +40,11 @@ class Origin:
 
 @dataclass(frozen=True)
 class Cut:
-    """What a pruned model has lost.
+    """What was pruned from a model.
 
-    kept    the numbers of the heads that each site has left
-    silent  the names of the attention modules that have none
-    history what was done to it before it was last saved, one sentence for each time
+    kept    {site: the numbers of the heads that are left}
+    silent  the names of the attention modules without heads
+    history one sentence per earlier pruning step, up to when the model was last saved
     """
 
     origin: Origin
@@ -52,13 +55,13 @@ class Cut:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a directory with a cut model says of it.
+    """The content of cut.json.
 
     model_class  the transformers class that was saved
-    modules      the attention modules that lost heads, by name, and the numbers of those they kept
-    kept         the same by site
-    chosen       how the heads were chosen, and what that did
-    fixed        the attention modules with heads that follow fixed patterns
+    modules      {attention module that lost heads: the numbers of the heads that are left}
+    kept         {site: the numbers of the heads that are left}, of all sites
+    chosen       how the heads were chosen, and the effect of pruning them
+    fixed        {attention module: its heads that follow fixed patterns}
     left_out     files of the source directory that were not copied
     """
 
@@ -72,11 +75,12 @@ class Manifest:
 
     @property
     def silent(self) -> tuple[str, ...]:
+        """The names of the attention modules without heads."""
         return tuple(name for name, numbers in self.modules.items() if not numbers)
 
     @property
     def history(self) -> tuple[str, ...]:
-        """What was done so far, this time included."""
+        """One sentence per pruning step, including the last."""
         before = tuple(map(str, self.chosen.get("history", ())))
         steps = [f"Without {self.removed}."] if self.removed else []
         steps += [f"{self.count_fixed} heads with fixed patterns."] if self.fixed else []
@@ -84,10 +88,12 @@ class Manifest:
 
     @property
     def count_fixed(self) -> int:
+        """The number of heads that follow fixed patterns."""
         return sum(name is not None for fixed in self.fixed.values() for name in fixed.patterns)
 
     @property
     def removed(self) -> HeadSet:
+        """The heads of the original model that were pruned."""
         kept = {
             Head(site.stack, site.layer, number)
             for site, numbers in self.kept.items()
@@ -98,7 +104,7 @@ class Manifest:
 
 
 def write_manifest(manifest: Manifest, folder: Path, form: str) -> None:
-    """Write cut.json. The weights must be there already: it contains their digests."""
+    """Write cut.json into a folder that already contains the weights, whose hashes it records."""
     origin = manifest.origin
     content: dict[str, Any] = {
         "schema": SCHEMA,
@@ -125,7 +131,10 @@ def write_manifest(manifest: Manifest, folder: Path, form: str) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a directory; None if there is none. An error if it is damaged, edited, or of other weights."""
+    """The manifest of a directory; None if there is none or if its weights have the original shapes.
+
+    Raises if the file is damaged, was edited, or belongs to other weights.
+    """
     path = folder / NAME
     if not path.is_file():
         return None
@@ -143,7 +152,7 @@ def read_manifest(folder: Path) -> Manifest | None:
         what = "was edited: its checksum differs"
         raise HeadscopeError(what, where=path, expected=expected, fix=_FIX)
     if form != "small":
-        return None  # full shapes: any loader reads them
+        return None  # weights in the original shapes are read like any others
     for name, digest in weights.items():
         if not (folder / name).is_file() or sha256_of(folder / name) != digest:
             raise HeadscopeError(
@@ -156,6 +165,8 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def _parse(content: dict[str, Any]) -> Manifest:
+    """The manifest from the content of cut.json."""
+
     def numbers_by_name(section: str) -> dict[str, tuple[int, ...]]:
         return {str(name): tuple(map(int, numbers)) for name, numbers in content[section].items()}
 
@@ -175,10 +186,11 @@ def _parse(content: dict[str, Any]) -> Manifest:
 
 
 def _site(name: str) -> Site:
+    """The site of a text such as `encoder.3`."""
     stack, _, layer = name.rpartition(".")
     return Site(stack, int(layer))
 
 
 def checksum(content: Mapping[str, object]) -> str:
-    """Digest of JSON, whatever the order of its keys: a file that was edited by hand differs."""
+    """Hash of JSON content, independent of the order of keys. It shows whether a file was edited by hand."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

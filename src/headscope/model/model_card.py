@@ -41,7 +41,11 @@ _FIXED = (
 
 
 def format_card(model: AttentionModel, form: str, chosen: PruningRecord) -> str:
-    """The text of README.md. chosen: how the heads were chosen and what that did, as in the manifest."""
+    """The text of README.md.
+
+    form    small, plain or onnx
+    chosen  how the heads were chosen, and the effect of pruning them, as in the manifest
+    """
     origin, removed, fixed = origin_of(model), removed_heads(model), model.fixed
     cls, total = type(model.model).__name__, len(origin.heads)
     titles, details = [], []
@@ -70,7 +74,7 @@ def format_card(model: AttentionModel, form: str, chosen: PruningRecord) -> str:
 
 
 def _vectors(model: AttentionModel, form: str) -> list[str]:
-    """How token states become one vector of a text, if that is stated, and which files were not copied."""
+    """The section on how token states become one vector of a text, if known, and the files that were not copied."""
     lines = []
     if model.reading.is_stated:
         facts = (f"- {name}: {value}" for name, value in model.reading.lines())
@@ -81,12 +85,12 @@ def _vectors(model: AttentionModel, form: str) -> list[str]:
 
 
 def times_as_fast(time: float, low: float, high: float) -> str:
-    """`1.20 times as fast [1.12, 1.24]`, from the time over the whole model's time and its interval."""
+    """`1.20 times as fast [1.12, 1.24]`, from the time relative to the unpruned model and its interval."""
     return f"{1 / time:.2f} times as fast [{1 / high:.2f}, {1 / low:.2f}]"
 
 
 def _choice(chosen: PruningRecord) -> list[str]:
-    """How the heads were chosen and what that did, as far as known."""
+    """The sections on how the heads were chosen, what pruning costs and what it gains, as far as recorded."""
     lines: list[str] = []
     if "how" in chosen:
         lines += ["", "## How the heads were chosen", "", str(chosen["how"])]
@@ -102,17 +106,18 @@ def _choice(chosen: PruningRecord) -> list[str]:
             lines.append(f"| {name} | {_number(before)} | {_number(after)} |")
         lines += ["", str(chosen["verdict"])] if "verdict" in chosen else []
     if chosen.get("speed"):
-        whole, cut = chosen["speed"]
-        millions = [speed["parameters"] / 1e6 for speed in (whole, cut)]
+        unpruned, pruned = chosen["speed"]
+        millions = [speed["parameters"] / 1e6 for speed in (unpruned, pruned)]
         lines += ["", "## What it gains", ""]
         lines.append(
-            f"{times_as_fast(cut['ratio'], cut['low'], cut['high'])}, measured with {chosen['timed']} "
+            f"{times_as_fast(pruned['ratio'], pruned['low'], pruned['high'])}, measured with {chosen['timed']} "
             f"on the machine that cut it; {millions[0]:.2f} to {millions[1]:.2f} million parameters."
         )
     return lines
 
 
 def _number(value: dict[str, float | None]) -> str:
+    """A value with its interval, such as `0.8123 [0.7950, 0.8281]`."""
     if value.get("value") is None:
         return "undefined"
     interval = "" if value.get("low") is None else f" [{value['low']:.4f}, {value['high']:.4f}]"

@@ -1,4 +1,4 @@
-"""The structure of a model: its attention sites and heads, by address."""
+"""`ModelStructure`: the attention sites, heads and modules of a model."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class ModelStructure:
-    """What is known about a model without running it; the base class of `AttentionModel`, which sets the attributes.
+    """The structure of a model. Base class of `AttentionModel`, which sets the attributes.
 
-    _expected  the number of sites of each stack, from the configuration
-    _sites     by address (stack and layer alone); the values also know which heads they have
+    _expected  {stack: number of sites}, from the configuration
+    _sites     {address: site}; an address is a site without head numbers (stack and layer), the value has them
     """
 
     model: PreTrainedModel
@@ -34,12 +34,12 @@ class ModelStructure:
         widths: dict[str, list[int]] = {}
         for site in self.sites:
             widths.setdefault(site.stack, []).append(len(site.numbers or ()))
-        parts = [
+        stacks = [
             f"{stack} {len(heads)} x {' or '.join(map(str, sorted(set(heads))))}"
             for stack, heads in widths.items()
         ]
         return (
-            f"AttentionModel({self.name!r}, {type(self.model).__name__}: {', '.join(parts)} heads)"
+            f"AttentionModel({self.name!r}, {type(self.model).__name__}: {', '.join(stacks)} heads)"
         )
 
     @property
@@ -54,15 +54,15 @@ class ModelStructure:
 
     @property
     def attention_modules(self) -> dict[str, tuple[Site, ...]]:
-        """Names of the attention modules in the order of their first call, each with the sites it serves.
+        """{name of an attention module: its sites}, in the order of first calls.
 
-        A module that several layers share (ALBERT) serves several sites.
+        A module that several layers share (ALBERT) has several sites.
         """
         return {name: tuple(sites) for name, sites in self._seam.sites.items()}
 
     @property
     def fixed(self) -> dict[Head, str]:
-        """The heads that attend by a fixed pattern and have no queries and keys, each with its pattern."""
+        """{head without queries and keys: the fixed pattern by which it attends}."""
         patterns: dict[Head, str | None] = {}
         for name, sites in self._seam.sites.items():
             fixed = get_fixed_heads(self.model.get_submodule(name))
@@ -74,7 +74,7 @@ class ModelStructure:
 
     @property
     def shared_layers(self) -> dict[str, list[list[int]]]:
-        """The groups of layers of each stack that call the same attention module (ALBERT); empty if none do."""
+        """{stack: groups of layers that call the same attention module}; empty if layers share no modules."""
         groups: dict[str, list[list[int]]] = {}
         for sites in self._seam.sites.values():
             for stack in dict.fromkeys(site.stack for site in sites):
@@ -84,7 +84,7 @@ class ModelStructure:
         return groups
 
     def index_of(self, head: Head) -> int:
-        """The index of a head in its site's tensors: its number, unless heads before it were pruned."""
+        """The index of a head in the tensors of its site; its number, if no heads before it were pruned."""
         return self._sites[head.site].index_of(head.head)
 
     @property
@@ -100,5 +100,5 @@ class ModelStructure:
 
     @cached_property
     def takes_segments(self) -> bool:
-        """Whether the model takes `token_type_ids`, which tell the first of two texts from the second."""
+        """Whether the model takes `token_type_ids`, which distinguish the two texts of a pair."""
         return accepts(self.model, "token_type_ids")

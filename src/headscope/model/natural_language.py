@@ -1,16 +1,17 @@
-"""Tell vocabularies of a natural language from those of atoms, amino acids, codons or other symbols.
+"""Decide whether a vocabulary is of a natural language, or of atoms, amino acids, codons or other symbols.
 
-In a text "." and "," are punctuation; in SMILES "." separates molecules, and protein vocabularies have "." as a gap.
-Whether attention to them may be called punctuation is decided by the vocabulary alone:
+In a text, "." and "," are punctuation. In SMILES "." separates molecules, and in protein vocabularies it is a gap. Only
+the vocabulary decides whether headscope calls attention to these tokens attention to punctuation:
 
-1. Special tokens (by the caller) and entries without a letter (digits, punctuation, single bytes) are left out.
+1. Special tokens (removed by the caller) and entries without a letter (digits, punctuation, single bytes) are left out.
 2. Markers of word pieces (##, ▁, Ġ, </w>, @@) are removed; byte-level entries (GPT-2) are decoded to text.
 3. An entry is a *word* if it is all letters and either has three or more of them, not all upper case, or is written
    in a script without upper case (Chinese, Japanese, Korean, Arabic, Hindi, Thai), where short entries are words too.
 4. The vocabulary is natural language if at least 30 % of the entries are words and these use 12 letters or more.
 
-One-letter codes have no words; codons and other k-mers are upper case, or use four letters. A model of characters or
-bytes has no words either and counts as not natural language, although its texts may be.
+Vocabularies of one-letter codes contain no words. Codons and other k-mers are upper case, or use only four letters. The
+vocabulary of a model of characters or bytes contains no words either. It does not count as natural language, although
+the model's texts may be.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-FEWEST_WORDS = 0.3
-FEWEST_LETTERS = 12
-SHORTEST_WORD = 3
-MARKERS = ("##", "▁", "Ġ", "Ċ")
+FEWEST_WORDS = 0.3  # share of entries
+FEWEST_LETTERS = 12  # different letters in words
+SHORTEST_WORD = 3  # letters
+MARKERS = ("##", "▁", "Ġ", "Ċ")  # at the beginning of an entry
 ENDINGS = ("</w>", "@@")
-BYTE_LEVEL = "Ġ"  # a blank, as byte-level vocabularies write it
+BYTE_LEVEL = "Ġ"  # a blank in byte-level vocabularies
 
 
 def is_natural_language(tokens: Iterable[str]) -> bool:
-    """Whether these entries of a vocabulary, special tokens left out, are of a natural language."""
+    """Whether these entries of a vocabulary, without special tokens, are of a natural language."""
     entries = list(tokens)
     if any(token.startswith(BYTE_LEVEL) for token in entries):
         entries = list(_decode(entries))
@@ -38,6 +39,7 @@ def is_natural_language(tokens: Iterable[str]) -> bool:
 
 
 def _is_word(stem: str) -> bool:
+    """Whether an entry without markers is a word (rule 3)."""
     # Letters, and marks such as Hindi vowels.
     if not all(unicodedata.category(c)[0] in "LM" for c in stem):
         return False
@@ -46,6 +48,7 @@ def _is_word(stem: str) -> bool:
 
 
 def _stem(token: str) -> str:
+    """An entry without markers of word pieces."""
     for marker in MARKERS:
         token = token.removeprefix(marker)
     for ending in ENDINGS:

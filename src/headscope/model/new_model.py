@@ -1,4 +1,4 @@
-"""Untrained models: a configuration, in the requested size, with newly drawn weights; and the random-weight control."""
+"""Untrained models: a model with random weights in a requested size, and the random-weight control of a model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headscope.model.weights import cast
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-# The families' names of these sizes; all that a configuration has are set.
+# The names of each size in the configurations of different families; all names that a configuration has are set.
 NAMES = {
     "layers": "num_hidden_layers n_layers n_layer num_layers num_decoder_layers encoder_layers decoder_layers",
     "heads": "num_attention_heads n_heads n_head num_heads encoder_attention_heads decoder_attention_heads "
@@ -32,21 +32,21 @@ NAMES = {
     "hidden": "hidden_size dim d_model n_embd",
     "intermediate": "intermediate_size hidden_dim encoder_ffn_dim decoder_ffn_dim d_ff n_inner",
 }
-WIDTHS = ("head_dim", "d_kv")  # of one head
-KINDS = "layer_types"  # one for each layer: which attend to a window and which to all
-MARKS = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
+WIDTHS = ("head_dim", "d_kv")  # width of one head
+LAYER_TYPES = "layer_types"  # one entry per layer: attends to a window, or to all tokens
+SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
 
 
 @dataclass(frozen=True)
 class Source:
-    """The origin of a new model: a configuration, and the directory that contains it, if there is one."""
+    """The configuration of a new model, and the directory of a model from which it was read, if there is one."""
 
     name: str
     config: PreTrainedConfig
     folder: Path | None = None
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The tokenizer of the directory."""
+        """The tokenizer in the directory; raises without a directory."""
         if self.folder is None:
             raise HeadscopeError(
                 "this configuration comes without a tokenizer",
@@ -60,25 +60,27 @@ class Source:
 def read_source(
     spec: str | Path, revision: str | None = None, say: Callable[[str], None] = lambda line: None
 ) -> Source:
-    """The configuration of a named model, a directory or a hub id, or in a file."""
+    """The configuration of a named model, a directory, a hub id, or a JSON file."""
     path = Path(spec)
     if path.suffix == ".json" and path.is_file():
         return Source(str(spec), _config(read_config_file(path), path))
     folder, name, _ = find_folder(spec, revision, say)
     if read_manifest(folder) is not None:
-        fix = "Take the model that it was cut from, and `layers`, `heads`"
+        fix = "Use the model that it was pruned from, with `layers` and `heads`"
         raise HeadscopeError("a pruned model cannot be trained from scratch", where=name, fix=fix)
     return Source(name, _config(read_config(folder), folder / "config.json"), folder)
 
 
 def _config(fields: dict[str, Any], path: Path) -> PreTrainedConfig:
+    """The configuration object from the content of the file at `path`."""
     from transformers import AutoConfig
 
     family_of(fields["model_type"], where=path)
     try:
         with silence_transformers():
             return AutoConfig.for_model(**{**fields, "dtype": "float32"})
-    except Exception as cause:  # wrong values fail in every configuration in its own way
+    except Exception as cause:
+        # For wrong values, every configuration class raises other exceptions.
         what = f"no configuration can be made of it ({reason(cause)})"
         raise HeadscopeError(
             what, where=path, expected="a configuration as transformers writes it"
@@ -86,7 +88,7 @@ def _config(fields: dict[str, Any], path: Path) -> PreTrainedConfig:
 
 
 def resize_config(config: PreTrainedConfig, sizes: ModelSizes) -> PreTrainedConfig:
-    """The configuration in another size; an error if the family has no name for a size."""
+    """A copy of the configuration with these sizes; raises if the family does not have one of them."""
     requested = {name: value for name, value in sizes.sizes().items() if value is not None}
     resized = copy.deepcopy(config)
     if not requested:
@@ -113,19 +115,19 @@ def resize_config(config: PreTrainedConfig, sizes: ModelSizes) -> PreTrainedConf
     for key in WIDTHS:
         if own.get(key) is not None:
             setattr(resized, key, hidden // heads)
-    if "layers" in requested and own.get(KINDS):
-        kinds = own[KINDS]
-        setattr(resized, KINDS, [kinds[i % len(kinds)] for i in range(requested["layers"])])
+    if "layers" in requested and own.get(LAYER_TYPES):
+        types = own[LAYER_TYPES]
+        setattr(resized, LAYER_TYPES, [types[i % len(types)] for i in range(requested["layers"])])
     return resized
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a new model is, besides its weights and its tokenizer.
+    """The architecture of a new model.
 
-    model_class  the transformers class with the right head
+    model_class  the auto class of transformers for the task, such as AutoModelForMaskedLM
     labels       the classes of a classifier
-    max_length   number of positions; by default the configuration's own
+    max_length   number of positions; None for that of the configuration
     """
 
     source: Source
@@ -138,9 +140,9 @@ class Architecture:
 def new_model(
     new: Architecture, tokenizer: PreTrainedTokenizerBase | None = None, device: str = "auto"
 ) -> AttentionModel:
-    """The model with new weights from torch's random numbers: set the seed before.
+    """A model with random weights, drawn with torch's global random numbers: the caller has to set the seed.
 
-    tokenizer  a tokenizer other than the model's own: vocabulary size and special tokens are set from it
+    tokenizer  replaces the tokenizer of the source; vocabulary size and special tokens are then set from it
     """
     import transformers
 
@@ -156,8 +158,8 @@ def new_model(
     if new.labels:
         config.id2label = dict(enumerate(new.labels))
         config.label2id = {name: i for i, name in enumerate(new.labels)}
-    kind = getattr(transformers, model_class)
-    if type(config) not in kind._model_mapping:
+    auto_class = getattr(transformers, model_class)
+    if type(config) not in auto_class._model_mapping:
         raise HeadscopeError(
             f"{config.model_type} has no {model_class.removeprefix('AutoModelFor')}",
             where=source.name,
@@ -166,10 +168,10 @@ def new_model(
         )
     try:
         with silence_transformers():
-            model = kind.from_config(config).float()
+            model = auto_class.from_config(config).float()
             folder = source.folder
             if is_own and folder is not None and (folder / "generation_config.json").is_file():
-                # Translations are searched for with the trained model's settings.
+                # Text is generated with the settings of the source, such as its beam width.
                 model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
     except Exception as cause:  # as above
         what = f"no model can be built of this size ({reason(cause)})"
@@ -189,7 +191,7 @@ def new_model(
 def _set_vocabulary(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
     """Set the number of embeddings and the special tokens to those of a tokenizer."""
     config.vocab_size = size = max(tokenizer.get_vocab().values()) + 1
-    for name in MARKS:
+    for name in SPECIAL_IDS:
         setattr(config, name, getattr(tokenizer, name, None))
     if config.is_encoder_decoder:
         config.decoder_start_token_id = tokenizer.pad_token_id
@@ -202,7 +204,10 @@ def _set_vocabulary(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
 def _set_max_length(
     config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, max_length: int
 ) -> None:
-    """Leave out positions that training never reaches, which would stay random."""
+    """Set the number of positions and the tokenizer's maximum length to that of training.
+
+    Positions that training never reaches would stay random.
+    """
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None:
         lost = family_of(config.model_type).positions_lost(config)
@@ -217,8 +222,8 @@ def _set_max_length(
 
 
 def random_control(model: AttentionModel, seed: int = 0) -> AttentionModel:
-    """The random-weight control of a model: its architecture and tokenizer with newly drawn weights and embeddings."""
-    # The caller's random numbers go on as if nothing was drawn
+    """The random-weight control of a model: the same architecture and tokenizer with random weights and embeddings."""
+    # The state of torch's global random numbers is restored afterwards.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         untrained = type(model.model)(copy.deepcopy(model.model.config))

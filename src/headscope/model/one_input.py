@@ -1,4 +1,4 @@
-"""One input of a model, as the maps of lenses and of tokens need it: weights, their gradients, names of the tokens."""
+"""`OneInput`: one input of a model with its weights, their gradients and its tokens, for lenses and token maps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Weights = Mapping[Site, NDArray[np.float64]]  # [head, query, key] at every site
 
 
 class Gradients(NamedTuple):
-    """Weights, the gradients of a scalar output by them, and what that output is, in words."""
+    """Weights, the gradients of a scalar output with respect to them, and a description of that output."""
 
     weights: Weights
     gradients: Weights
@@ -34,9 +34,10 @@ class Gradients(NamedTuple):
 
 @dataclass
 class OneInput:
-    """One input of a model; what several maps need of it is computed once.
+    """One input of a model. Weights and gradients are computed once and shared by several maps.
 
-    target  the token whose output gradients are taken of, counted from 0; by default all of them, or the whole output
+    batch   a batch of one sequence
+    target  gradients are those of the output at this token, counted from 0; None for the output as a whole
     """
 
     model: AttentionModel
@@ -45,44 +46,50 @@ class OneInput:
 
     @cached_property
     def weights(self) -> dict[Site, NDArray[np.float64]]:
+        """{site: attention weights [head, query, key]}."""
         return self.observe("raw")
 
     @cached_property
     def gradients(self) -> Gradients:
+        """The gradients of the model's `scalar_output`; 0 at sites that it does not depend on."""
         if self.model.model.dtype.itemsize < 4:
             raise HeadscopeError(
                 f"gradients in {str(self.model.model.dtype).removeprefix('torch.')} are too coarse",
                 where=self.model.name,
                 fix="Load the model with dtype float32",
             )
-        graph = _KeepGraph()
-        with self.model.edited(graph), torch.inference_mode(False), torch.enable_grad():
-            number, output = scalar_output(self.model, self.batch, self.target)
-        derivatives = torch.autograd.grad(number, list(graph.by_site.values()), allow_unused=True)
-        weights = {site: _to_array(cells) for site, cells in graph.by_site.items()}
+        recorder = _WeightRecorder()
+        with self.model.edited(recorder), torch.inference_mode(False), torch.enable_grad():
+            number, description = scalar_output(self.model, self.batch, self.target)
+        inputs = list(recorder.by_site.values())
+        derivatives = torch.autograd.grad(number, inputs, allow_unused=True)
+        weights = {site: _to_array(cells) for site, cells in recorder.by_site.items()}
         gradients = {
             site: np.zeros_like(weights[site]) if derivative is None else _to_array(derivative)
-            for site, derivative in zip(graph.by_site, derivatives, strict=True)
+            for site, derivative in zip(recorder.by_site, derivatives, strict=True)
         }
-        return Gradients(weights, gradients, output)
+        return Gradients(weights, gradients, description)
 
     def observe(
         self,
         lens: Lens | str,
         cells_of: Callable[[Attention], Tensor] = lambda attention: attention.weights,
     ) -> dict[Site, NDArray[np.float64]]:
-        """Cells [head, query, key] of every site through a lens, in one forward pass."""
+        """{site: [head, query, key]}: what `cells_of` returns for the call through a lens; one forward pass.
+
+        cells_of  function of an `Attention`: [1, head, query, key]; by default the map of the lens
+        """
         maps: dict[Site, NDArray[np.float64]] = {}
 
-        def keep(attention: Attention) -> None:
+        def store(attention: Attention) -> None:
             maps[attention.site] = cells_of(attention)[0].double().cpu().numpy().copy()
 
-        with self.model.watched(keep, lens=lens), torch.inference_mode():
+        with self.model.watched(store, lens=lens), torch.inference_mode():
             self.model(self.batch)
         return maps
 
     def tokens(self, stacks: Iterable[str]) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
-        """The tokens along both axes of each stack's maps, as the tokenizer prints them."""
+        """{stack: (query tokens, key tokens)} as texts, along the axes of the stack's maps."""
         return {stack: self._tokens_of(stack) for stack in stacks}
 
     def _tokens_of(self, stack: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -97,8 +104,8 @@ class OneInput:
         return query, key
 
 
-class _KeepGraph(Edit):
-    """Changes nothing; keeps every site's weights with their graph."""
+class _WeightRecorder(Edit):
+    """An edit without effect that stores the weights of every site as a part of the autograd graph."""
 
     def __init__(self) -> None:
         self.by_site: dict[Site, Tensor] = {}
@@ -112,4 +119,5 @@ class _KeepGraph(Edit):
 
 
 def _to_array(cells: Tensor) -> NDArray[np.float64]:
+    """[head, query, key] of the one sequence in cells [1, head, query, key]."""
     return cells[0].detach().double().cpu().numpy()

@@ -1,4 +1,4 @@
-"""Forward methods of modules replaced for a while, so that a pass skips what is known already."""
+"""Temporarily replace the forward methods of modules, so that a pass can skip modules whose output is known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Patch = AbstractContextManager[None]
 
 
 def patch_once(module: nn.Module, forward: Callable[..., Any]) -> Patch:
-    """Replace the module's forward method at its next call only."""
+    """While open, replace the module's forward method for its next call only."""
     original = module.forward
     is_first = True
 
@@ -30,8 +30,8 @@ def patch_once(module: nn.Module, forward: Callable[..., Any]) -> Patch:
 
 @contextmanager
 def patch_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
-    """Replace the module's forward method; restored on leaving, also after an exception."""
-    before = module.__dict__.get("forward")
+    """While open, replace the module's forward method. It is restored at the end, also after an exception."""
+    before = module.__dict__.get("forward")  # a replacement by an outer patch_forward
     module.__dict__["forward"] = forward
     try:
         yield
@@ -43,8 +43,8 @@ def patch_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[No
 
 
 def return_zeros(module: nn.Module) -> Callable[..., Tensor]:
-    """A forward method for a linear layer that returns zeros without computing or storing them."""
-    width = weight_of(module).shape[0]
+    """A forward method for a linear layer: zeros [..., out], expanded from one number and so without memory."""
+    width = weight_of(module).shape[0]  # of the output
 
     def forward(hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return hidden.new_zeros(()).expand(*hidden.shape[:-1], width)

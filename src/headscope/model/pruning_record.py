@@ -1,4 +1,4 @@
-"""The record of a pruning: how heads were chosen and what removing them did, in plan.json, cut.json and model cards."""
+"""Types of the record of a pruning run (in plan.json, cut.json, model cards): how heads were chosen, and the effect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypedDict
 
 
 class SplitRecord(TypedDict):
-    """A split, and how many of its examples were used."""
+    """A split, and the number of its examples that were used."""
 
     split: str | None
     examples: int
@@ -29,7 +29,7 @@ class SpeedRecord(TypedDict):
 
 
 class StageRecord(TypedDict):
-    """The model after a stage: cut, repaired, recovered."""
+    """Results of the model after a stage: pruned, repaired or recovered."""
 
     metrics: dict[str, dict[str, float | None]]  # value, low and high of the loss and each metric
     change: Mapping[str, object]
@@ -37,18 +37,18 @@ class StageRecord(TypedDict):
 
 
 class AfterRecord(TypedDict, total=False):
-    """The chosen set on both splits; `report` is a row of the table `front`."""
+    """Results of the chosen set of heads on both splits; `report` is a row of the table `front`."""
 
     selection: Mapping[str, object]
     report: Mapping[str, object]
 
 
 class PruningRecord(TypedDict, total=False):
-    """The types are those of JSON. Which entries there are depends on what was done."""
+    """The record of one pruning run, with JSON types. Which entries it has depends on the search and the options."""
 
     # how the heads were chosen
     how: str
-    history: list[str]  # of a model that had been cut before
+    history: list[str]  # earlier pruning steps of the model
     task: str
     data: Sequence[object]
     selected_on: SplitRecord
@@ -84,7 +84,7 @@ class PruningRecord(TypedDict, total=False):
     verdict: str
     judged_on: str
     timed: str
-    speed: list[SpeedRecord]  # of the whole and the pruned model
+    speed: list[SpeedRecord]  # of the unpruned and the pruned model
     # a dry run
     heads: str
     form: str

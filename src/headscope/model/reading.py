@@ -1,7 +1,7 @@
-"""How a text becomes one vector: prompt, length, pooling, and the modules that follow it.
+"""`TextReading`: how a text becomes one vector (prompt, maximum length, pooling, and the modules after pooling).
 
-`TextReading` holds what the files of a sentence-transformers model state (`model.reading_files` reads and writes
-them), or what the user chose instead. Tasks on pairs of texts, relevance, gradients and the explorer pool with it.
+It contains what the files of a sentence-transformers model state (`model.reading_files` reads and writes them), or what
+the user chose instead. It is used by tasks on pairs of texts, relevance, gradients and the explorer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from headscope.config.poolings import parse_pooling
 from headscope.errors import HeadscopeError
 
-ACTIVATIONS = {  # all of them known to the rules of relevance
+ACTIVATIONS = {  # the rules of relevance cover all of them
     "torch.nn.modules.linear.Identity": lambda vector: vector,
     "torch.nn.modules.activation.Tanh": torch.tanh,
     "torch.nn.modules.activation.ReLU": torch.nn.functional.relu,
@@ -27,17 +27,20 @@ IN_WORDS = {
     "first": "its first token's state",
     "last": "its last token's state",
     "max": "the largest values of its tokens' states",
-    "mean_sqrt_len": "the sum of its tokens' states over the root of their number",
+    "mean_sqrt_len": "the sum of its tokens' states, divided by the square root of their number",
     "weightedmean": "the mean of its tokens' states, weighted by position",
 }
-# Names of prompts by the role of a text in retrieval.
+# {role of a text in retrieval: names that models use for its prompt}
 ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 BY_OPTION = "`pooling`"  # `stated_by` of a pooling that the user chose
 
 
 @dataclass(frozen=True)
 class Normalize:
-    """Scale vectors to length 1."""
+    """A module that scales vectors to length 1.
+
+    folder  the module's folder in the model's directory
+    """
 
     folder: str
 
@@ -50,7 +53,13 @@ class Normalize:
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """A linear layer with an activation. weight [out, in], bias [out]"""
+    """A module that applies a linear layer and an activation.
+
+    folder      the module's folder in the model's directory
+    weight      [out, in]
+    bias        [out]
+    activation  a name in ACTIVATIONS
+    """
 
     folder: str
     weight: Tensor
@@ -75,20 +84,21 @@ class Dense:
 
 @dataclass(frozen=True)
 class TextReading:
-    """How a model's token states become one vector of a text.
+    """How the token states of a model become one vector of a text.
 
-    pooling         one of POOLINGS; None if nothing states it (then the mean is used, for encoders only)
+    pooling         one of POOLINGS; None if it is not stated anywhere (then the mean is used, for encoders only)
     stated_by       the file or option that states the pooling
     include_prompt  whether the tokens of the prompt take part in pooling
-    prompts         texts to put before a text, by name; `default_prompt_name` is used unless a text has a role
-    prompt          overrides all of them
-    max_length      tokens of a text at most; None: the tokenizer's own limit
+    prompts         {name: text to put before a text}; a text with a role uses the prompt of its role
+    default_prompt_name  the prompt of texts without a role
+    prompt          used for all texts instead of `prompts`
+    max_length      maximum number of tokens of a text; None for the limit of the tokenizer
     lower_case      whether texts are lower-cased first
     similarity      how vectors are compared, as stated: cosine, dot, euclidean or manhattan
-    modules         what is done with the pooled vector, in order
-    problem         why the stated modules cannot be applied: pooling and saving are refused with it
-    files           the files that state all this, by their path in a model's directory, and licences
-    left_out        files of the source directory that a saved model does not get
+    modules         applied to the pooled vector, in order
+    problem         why the stated modules cannot be applied, as an error message; pooling and saving then raise it
+    files           {path in a model's directory: content} of the files that state all this, and of licences
+    left_out        files of the source directory that are not written with a saved model
     """
 
     pooling: str | None = None
@@ -107,23 +117,29 @@ class TextReading:
 
     @property
     def is_stated(self) -> bool:
+        """Whether a file or the user states the pooling."""
         return self.pooling is not None
 
     @property
     def is_normalized(self) -> bool:
+        """Whether vectors have length 1."""
         return bool(self.modules) and isinstance(self.modules[-1], Normalize)
 
     @property
     def reads_one_token(self) -> bool:
+        """Whether the vector depends on the state of only one token."""
         return self.pooling in ("first", "last")
 
     @property
     def in_words(self) -> str:
-        """What the vector of a text is, for the captions of figures."""
+        """A description of the vector of a text, for captions of figures."""
         return ", then ".join([IN_WORDS[self.pooling or "mean"], *map(str, self.modules)])
 
     def override(self, pooling: str | None = None, prompt: str | None = None) -> TextReading:
-        """The reading with the user's pooling and prompt (a text, or the name of a stated prompt)."""
+        """The reading with another pooling or prompt.
+
+        prompt  a text, or the name of a stated prompt
+        """
         reading = self
         if (name := parse_pooling(pooling)) is not None:
             reading = replace(reading, pooling=name, stated_by=BY_OPTION, problem=None)
@@ -132,7 +148,7 @@ class TextReading:
         return reading
 
     def prompt_for(self, role: str | None = None) -> str:
-        """The text put before a text: the override, else the prompt of its role, else the default prompt."""
+        """The prompt of a text: `prompt` if it is set, else the prompt of its role, or the default without a role."""
         if self.prompt is not None:
             return self.prompt
         if role is None:
@@ -140,16 +156,16 @@ class TextReading:
         return next((self.prompts[name] for name in ROLES[role] if self.prompts.get(name)), "")
 
     def text(self, text: str, role: str | None = None) -> str:
-        """A text as the tokenizer gets it."""
+        """The text that is tokenised: with its prompt, and lower-cased if the model requires it."""
         prompted = self.prompt_for(role) + text
         return prompted.lower() if self.lower_case else prompted
 
     def pool(self, states: Tensor, real: Tensor, skipped: Tensor | int = 0) -> Tensor:
-        """[sequence, width]: the token states as one vector, before the modules that follow.
+        """[sequence, width]: the pooled token states, before `modules` are applied.
 
         states   [sequence, token, width]
         real     [sequence, token]: False at padding
-        skipped  [sequence] or one number: leading tokens of the prompt that do not take part
+        skipped  [sequence] or one number: how many leading tokens (of the prompt) are left out
         """
         if states.dtype in (torch.float16, torch.bfloat16):
             states = states.float()
@@ -175,9 +191,9 @@ class TextReading:
     def vectors(
         self, states: Tensor, real: Tensor, skipped: Tensor | int = 0, *, hold_lengths: bool = False
     ) -> Tensor:
-        """[sequence, width]: one vector a text, as sentence-transformers gives it.
+        """[sequence, width]: the vectors of texts, as sentence-transformers computes them. Arguments as in `pool`.
 
-        hold_lengths  treat the lengths that vectors are divided by as constants in the backward pass
+        hold_lengths  when vectors are normalised, treat their lengths as constants in the backward pass
         """
         vectors = self.pool(states, real, skipped)
         for module in self.modules:
@@ -185,7 +201,7 @@ class TextReading:
         return vectors
 
     def check(self, where: str) -> None:
-        """Refuse a reading that cannot be applied."""
+        """Raise if the reading cannot be applied (`problem`)."""
         if self.problem is not None:
             raise HeadscopeError(
                 self.problem,
@@ -194,7 +210,7 @@ class TextReading:
             )
 
     def record(self) -> dict[str, object]:
-        """The reading as it is written to the run record."""
+        """The reading as JSON data for the run record."""
         return {
             "pooling": self.pooling,
             "stated_by": self.stated_by,
@@ -210,7 +226,7 @@ class TextReading:
         }
 
     def lines(self) -> Sequence[tuple[str, str]]:
-        """The reading for people: (name, value) pairs."""
+        """The reading as (name, value) pairs of texts, to be shown to users."""
         pooling = f"{self.pooling} ({self.stated_by})" if self.is_stated else "not stated"
         prompts = [f"{name} {text!r}" for name, text in self.prompts.items() if text]
         if self.prompt is not None:
@@ -232,6 +248,6 @@ class TextReading:
 
 
 def normalize(vectors: Tensor, *, hold_lengths: bool = False) -> Tensor:
-    """Vectors of length 1. hold_lengths: the length is a constant in the backward pass."""
+    """Vectors divided by their lengths. With `hold_lengths`, lengths are constants in the backward pass."""
     lengths: Tensor = (vectors.detach() if hold_lengths else vectors).norm(dim=-1, keepdim=True)
     return vectors / lengths.clamp_min(1e-12)

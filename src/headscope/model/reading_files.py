@@ -1,9 +1,8 @@
-"""The files of a sentence-transformers model: read into a `TextReading`, and written next to saved weights.
+"""Read the files of a sentence-transformers model into a `TextReading`, and write them next to saved weights.
 
-Only JSON, licences and the safetensors of Dense modules are read, and nothing is executed: a module is recognised by
-the name of its class. The contents of files are kept in memory, because a model may be saved after its source
-directory is gone. A saved model gets these files and no others of its source: another weight file would be of another
-model.
+Only JSON files, licences and the safetensors of Dense modules are read. Nothing is executed: a module is recognised by
+the name of its class. The contents of files are stored in memory, because the source directory may be gone when the
+model is saved. Other files of the source are not copied, because they may belong to the unpruned weights.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from headscope.model.module_files import (
 from headscope.model.reading import ACTIVATIONS, BY_OPTION, Dense, Normalize, TextReading
 
 PROMPTS = "config_sentence_transformers.json"
-LENGTHS = tuple(  # in the order of sentence-transformers
+LENGTHS = tuple(  # files with the maximum length, in the order in which sentence-transformers looks for them
     f"sentence_{family}_config.json"
     for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
 LICENCES = re.compile(r"(licen[cs]e|copying|notice)([-_.].*)?", re.IGNORECASE)
-# Suffixes of a licence: never weights or code
+# Suffixes of a licence file, so that no weights or code are copied
 _TEXT = re.compile(r"(\.(txt|md|rst|\d+))?", re.IGNORECASE)
 _BOOLEANS = {
     "pooling_mode_cls_token": "cls",
@@ -55,7 +54,7 @@ _ARGUMENTS = [
     "config_args",
     "config_kwargs",
 ]
-# Arguments that do not change a vector, or that are read from elsewhere.
+# Arguments that do not change vectors, or that headscope reads from other files
 _HARMLESS = {
     "attn_implementation",
     "dtype",
@@ -64,7 +63,7 @@ _HARMLESS = {
     "torch_dtype",
     "trust_remote_code",
 }
-# Written by transformers and headscope for the saved model, and records of what made the source.
+# Files that transformers and headscope write for the saved model, and files that describe how the source was made.
 _NAMES_WRITTEN_ANEW = """
     config.json generation_config.json model.safetensors model.safetensors.index.json headscope.json cut.json
     README.md run.json training.json plan.json study checkpoints added_tokens.json chat_template.jinja merges.txt
@@ -75,9 +74,10 @@ _WRITTEN_ANEW = frozenset(_NAMES_WRITTEN_ANEW.split())
 
 
 def read_reading(folder: Path) -> TextReading:
-    """The reading that the files of a model's directory state; without `modules.json` nothing is stated.
+    """The reading that the files of a model's directory state; without `modules.json`, an empty reading.
 
-    What cannot be applied is the reading's `problem`; attention can be observed all the same.
+    Modules that cannot be applied are not an error here, since attention can still be observed: the reading then has a
+    `problem`.
     """
     reading = TextReading()
     if (folder / MODULES).is_file():
@@ -90,12 +90,13 @@ def read_reading(folder: Path) -> TextReading:
 
 
 def _read_modules(folder: Path) -> TextReading:
+    """The reading that the modules in modules.json state; raises `CannotRead` if one is not supported."""
     modules = list_modules(folder)
-    if _kind(modules[0]) != "Transformer":
+    if _class_name(modules[0]) != "Transformer":
         raise CannotRead(f"{MODULES}: the first module is {modules[0]['type']}, not a Transformer")
-    if len(modules) < 2 or _kind(modules[1]) != "Pooling":
+    if len(modules) < 2 or _class_name(modules[1]) != "Pooling":
         raise CannotRead(f"{MODULES}: no Pooling follows the Transformer")
-    # In a saved model the transformer is in the directory itself. Every step below adds the files that it reads.
+    # In a saved model the transformer is in the directory itself. Every function below adds the files that it reads.
     files = {MODULES: _as_bytes([{**modules[0], "path": ""}, *modules[1:]])}
     reading = _pooling(folder, modules[1]["path"], files)
     following = tuple(_module(folder, module, files) for module in modules[2:])
@@ -103,13 +104,14 @@ def _read_modules(folder: Path) -> TextReading:
     return replace(_prompts(folder, reading, files), files=files)
 
 
-def _kind(module: Mapping[str, Any]) -> str:
-    """The class of a module, in whichever package of sentence-transformers it is; else the whole type."""
+def _class_name(module: Mapping[str, Any]) -> str:
+    """The name of a module's class; with its package if it is not from sentence-transformers."""
     package, _, name = str(module["type"]).rpartition(".")
     return name if package.partition(".")[0] == "sentence_transformers" else str(module["type"])
 
 
 def _pooling(folder: Path, path: str, files: dict[str, bytes]) -> TextReading:
+    """A reading with the pooling of a Pooling module."""
     name = f"{path}/config.json"
     content = _object(folder, name, files)
     modes = content.get("pooling_mode")
@@ -128,24 +130,26 @@ def _pooling(folder: Path, path: str, files: dict[str, bytes]) -> TextReading:
 
 
 def _module(folder: Path, module: dict[str, Any], files: dict[str, bytes]) -> Normalize | Dense:
-    kind, path = _kind(module), module["path"]
-    if kind not in ("Normalize", "Dense"):
+    """A module after the pooling; raises `CannotRead` if it is not supported."""
+    class_name, path = _class_name(module), module["path"]
+    if class_name not in ("Normalize", "Dense"):
         raise CannotRead(
             f"{MODULES}: the module type {module['type']} is not supported (only Normalize and Dense are)"
         )
     name = f"{path}/config.json"
-    if kind == "Normalize" and not (folder / name).is_file():
-        return Normalize(path)  # old versions write nothing
+    if class_name == "Normalize" and not (folder / name).is_file():
+        return Normalize(path)  # old versions of sentence-transformers write no config.json
     content = _object(folder, name, files)
     for key in ("module_input_name", "module_output_name"):
         if content.get(key, "sentence_embedding") not in (None, "sentence_embedding"):
             raise CannotRead(
                 f"{name}: {key} {content[key]!r} is not supported (only sentence_embedding is)"
             )
-    return Normalize(path) if kind == "Normalize" else _dense(folder, path, content, files)
+    return Normalize(path) if class_name == "Normalize" else _dense(folder, path, content, files)
 
 
 def _dense(folder: Path, path: str, content: dict[str, Any], files: dict[str, bytes]) -> Dense:
+    """A Dense module with its weights. content: that of its config.json"""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -171,12 +175,13 @@ def _dense(folder: Path, path: str, content: dict[str, Any], files: dict[str, by
 
 
 def _lengths(folder: Path, path: str, reading: TextReading, files: dict[str, bytes]) -> TextReading:
+    """The reading with the maximum length and lower-casing that the transformer's settings state."""
     name = next((name for name in LENGTHS if (folder / path / name).is_file()), None)
     if name is None:
         return reading
-    inside: dict[str, bytes] = {}
-    content = _object(folder / path, name, inside)
-    files |= inside  # in a saved model they are in the directory itself
+    settings_files: dict[str, bytes] = {}
+    content = _object(folder / path, name, settings_files)
+    files |= settings_files  # without `path`: in a saved model the transformer is in the directory itself
     if content.get("transformer_task", "feature-extraction") != "feature-extraction":
         raise CannotRead(
             f"{name}: transformer_task {content['transformer_task']!r} is not supported"
@@ -193,6 +198,7 @@ def _lengths(folder: Path, path: str, reading: TextReading, files: dict[str, byt
 
 
 def _prompts(folder: Path, reading: TextReading, files: dict[str, bytes]) -> TextReading:
+    """The reading with the prompts and the similarity that a file states."""
     if not (folder / PROMPTS).is_file():
         return reading
     content = _object(folder, PROMPTS, files)
@@ -212,9 +218,11 @@ def _prompts(folder: Path, reading: TextReading, files: dict[str, bytes]) -> Tex
 
 
 def write_reading(reading: TextReading, folder: Path, *, where: str, width: int | None) -> None:
-    """Write the files that make sentence-transformers read the saved model in the same way, and licences.
+    """Write files with which sentence-transformers computes the same vectors from the saved model, and licences.
 
-    A model whose pooling nothing states gets no file that would state one. width: of a token's state
+    If the pooling of the model is not stated anywhere, no file with a pooling is written.
+
+    width  the width of token states
     """
     reading.check(where)
     for name, content in files_of(reading, width).items():
@@ -224,7 +232,7 @@ def write_reading(reading: TextReading, folder: Path, *, where: str, width: int 
 
 
 def files_of(reading: TextReading, width: int | None) -> dict[str, bytes]:
-    """The contents of the files by their paths, changed where the reading was overridden."""
+    """{path: content} of the files, with changes if the user overrode the pooling or the prompt."""
     files = dict(reading.files)
     if reading.stated_by == BY_OPTION or (reading.prompt is not None and MODULES not in files):
         path = "1_Pooling"
@@ -239,7 +247,7 @@ def files_of(reading: TextReading, width: int | None) -> dict[str, bytes]:
             "pooling_mode": mode,
             "include_prompt": reading.include_prompt,
         }
-        # For versions before 5.4.
+        # For sentence-transformers before version 5.4
         old: dict[str, Any] = {key: value == mode for key, value in _BOOLEANS.items()}
         content = {**stated, "word_embedding_dimension": width, **old}
         files[f"{path}/config.json"] = _as_bytes(content)
@@ -253,10 +261,11 @@ def files_of(reading: TextReading, width: int | None) -> dict[str, bytes]:
 
 
 def _new_modules() -> list[dict[str, Any]]:
-    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"))
+    """The content of modules.json for a transformer and a pooling."""
+    modules = (("", "Transformer"), ("1_Pooling", "Pooling"))
     return [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for i, (path, kind) in enumerate(kinds)
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
+        for i, (path, name) in enumerate(modules)
     ]
 
 
@@ -264,6 +273,7 @@ def _new_modules() -> list[dict[str, Any]]:
 
 
 def _licences(folder: Path) -> list[Path]:
+    """The licence files in a directory."""
     return [
         path
         for path in sorted(folder.iterdir())
@@ -275,14 +285,17 @@ def _licences(folder: Path) -> list[Path]:
 
 
 def _others(folder: Path, copied: set[str]) -> list[str]:
-    """What else is in the source directory: files by name; with a slash directories of which nothing is copied."""
+    """The files of the source directory that are not copied.
+
+    A directory of which nothing is copied is one entry, with a slash at its end.
+    """
     transformer = transformer_folder(folder)
     others = []
     for path in folder.iterdir():
         if path.name.startswith(".") or path.name in copied or _is_written_anew(path.name):
             continue
         is_copied_from = any(name.startswith(f"{path.name}/") for name in copied)
-        # Other directories are not walked: they may be large.
+        # Other directories are not listed, because they may be large.
         if not path.is_dir() or not (path == transformer or is_copied_from):
             others.append(f"{path.name}/" if path.is_dir() else path.name)
             continue
@@ -296,11 +309,13 @@ def _others(folder: Path, copied: set[str]) -> list[str]:
 
 
 def _is_written_anew(name: str) -> bool:
+    """Whether a file with this name is written for the saved model, or describes how the source was made."""
     is_part = re.fullmatch(r"model-\d+-of-\d+\.safetensors", name) is not None
     return is_part or name in _WRITTEN_ANEW or name in LENGTHS
 
 
 def _object(folder: Path, name: str, files: dict[str, bytes]) -> dict[str, Any]:
+    """The JSON object in a file, whose content is added to `files`."""
     content = read_json(folder, name)
     if not isinstance(content, dict):
         raise CannotRead(f"{name} is not a JSON object")
@@ -313,7 +328,7 @@ def _as_bytes(content: Any) -> bytes:
 
 
 def describe_left_out(reading: TextReading) -> str | None:
-    """A sentence about files of the source that a saved model does not get."""
+    """A sentence about the files of the source directory that are not copied; None if there are none."""
     names = reading.left_out
     if not names:
         return None

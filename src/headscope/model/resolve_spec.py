@@ -1,4 +1,4 @@
-"""Find the directory that a name of a model means: a zoo name, a directory, or a hub id."""
+"""Find the directory of a model from its spec: a zoo name, a directory, or a hub id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headscope.errors import HeadscopeError, choices, reason
 from headscope.model import zoo
 from headscope.model.module_files import transformer_folder
 
-# Old short names on the hub: `bert-base-uncased` is `google-bert/bert-base-uncased` today. Supported families only.
+# Old short names on the hub: `bert-base-uncased` stands for `google-bert/bert-base-uncased`. Supported families only.
 _OWNERS = {
     "google-bert": """
         bert-base-uncased bert-base-cased bert-large-uncased bert-large-cased
@@ -50,9 +50,9 @@ _FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "LICEN*", "NOT
 def find_folder(
     spec: str | Path, revision: str | None = None, say: Callable[[str], None] = lambda line: None
 ) -> tuple[Path, str, str | None]:
-    """The directory that a spec means, the model's name and revision; downloaded if necessary and allowed.
+    """(directory, name, revision) of the model that a spec names; downloaded if necessary and allowed.
 
-    A zoo name and a directory come before the old short name of a hub model (`bert-base-uncased`).
+    A zoo name or an existing directory takes precedence over a short name on the hub (`bert-base-uncased`).
     """
     folder, name, revision = read_spec(spec, revision)
     if folder is not None:
@@ -61,13 +61,17 @@ def find_folder(
         return _from_hub(name, str(spec).partition("@")[0], revision, say), name, revision
     if (cached := zoo.find(name)) is None:
         return zoo.fetch(name, say), name, None
-    if zoo.is_damaged(name):  # wrong numbers otherwise; hashing 100 MB takes a fifth of a second
-        zoo.verify(name)
+    # Checked on every load, because damaged weights would give wrong results; hashing 100 MB takes 0.2 seconds.
+    if zoo.is_damaged(name):
+        zoo.verify(name)  # raises the error that names the damaged file
     return cached, name, None
 
 
 def read_spec(spec: str | Path, revision: str | None = None) -> tuple[Path | None, str, str | None]:
-    """A directory, else None; the name or hub id; the revision. Refuses what is neither; nothing is fetched."""
+    """(directory or None, name or hub id, revision) of a spec, without downloading anything.
+
+    Raises if the spec is neither a directory, nor a zoo name, nor the form of a hub id.
+    """
     text = str(spec)
     folder = Path(os.path.expanduser(text))  # noqa: PTH111 - Path.expanduser raises for an unknown user
     is_named = isinstance(spec, str) and text in zoo.MODELS
@@ -104,6 +108,7 @@ def read_spec(spec: str | Path, revision: str | None = None) -> tuple[Path | Non
 
 
 def _no_model(text: str, folder: Path) -> HeadscopeError:
+    """The error for a spec that does not name a model."""
     if os.path.exists(folder) and text:  # noqa: PTH110 - Path.exists raises for a name that is too long
         return HeadscopeError(
             "this is a file",
@@ -123,7 +128,7 @@ def _no_model(text: str, folder: Path) -> HeadscopeError:
 
 
 def _hub_id(typed: str) -> str:
-    """The id behind an old short name, unless the model was downloaded under that name; any other text as it is."""
+    """The hub id of a short name, unless the model is in the local cache under that name; other texts unchanged."""
     if typed not in HUB_IDS:
         return typed
     from huggingface_hub import try_to_load_from_cache
@@ -138,7 +143,10 @@ def _hub_id(typed: str) -> str:
 def _from_hub(
     identifier: str, typed: str, revision: str | None, say: Callable[[str], None]
 ) -> Path:
-    """A hub model's files in the hub's own cache: safetensors where there are any, else pickled weights."""
+    """The directory of a hub model in the cache of huggingface_hub, downloaded if necessary.
+
+    Pickled weights are only downloaded if there are no safetensors.
+    """
     from huggingface_hub import snapshot_download
 
     switches = (
@@ -164,11 +172,11 @@ def _from_hub(
             raise FileNotFoundError("it has no config.json")
         return folder
     except Exception as cause:
-        # The hub library raises a dozen unrelated types for "not found" and "no network".
+        # huggingface_hub raises a dozen unrelated exceptions for "not found" and "no network".
         at = f" at revision {revision}" if revision else ""
         why = "it is not in the local cache and HF_HUB_OFFLINE is set" if offline else reason(cause)
-        named = "of this name" if typed == identifier else identifier
+        model = "of this name" if typed == identifier else identifier
         raise HeadscopeError(
-            f'there is no directory "{typed}", and the hub\'s model {named} cannot be had{at}: {why}',
+            f'there is no directory "{typed}", and the hub\'s model {model} cannot be had{at}: {why}',
             fix="Check the name and the network, or give a directory or a named model (headscope models)",
         ) from cause

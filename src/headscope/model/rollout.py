@@ -1,8 +1,9 @@
-"""Attention rollout (Abnar and Zuidema 2020): attention followed through all layers down to the input tokens.
+"""Attention rollout (Abnar and Zuidema 2020): trace attention through all layers back to the input tokens.
 
-A layer is half the mean attention of its heads and half the residual connection; the matrices of the layers are
-multiplied. In an encoder-decoder one matrix covers the tokens of both sides: a decoder layer first mixes its own
-tokens, then takes half from the encoder's last layer. A target token's shares of target and source together sum to 1.
+Each layer is a matrix [query, key]: half the mean attention of its heads, half the identity for the residual
+connection. Rollout is the product of these matrices. In an encoder-decoder, one matrix covers the tokens of encoder and
+decoder. Self attention of a decoder layer mixes the tokens of the decoder. Cross attention then takes half from the
+encoder's last layer. The shares of the source and target tokens in a target token together sum to 1.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ACROSS = "; a row sums to 1, for a target token over source and target together"
 
 @dataclass(frozen=True)
 class RolloutStep:
-    """One site as a matrix over all tokens, the encoder's before the decoder's; rows sum to 1."""
+    """One site as a matrix [token, token] over the tokens of the encoder, then the decoder; rows sum to 1."""
 
     site: Site
     matrix: NDArray[np.float64]
@@ -40,20 +41,22 @@ class RolloutStep:
 
 @dataclass(frozen=True)
 class Sides:
-    """The number of tokens of the encoder and the decoder; 0 if there is none."""
+    """The number of tokens of the encoder and of the decoder; 0 if the model does not have it."""
 
     encoder: int
     decoder: int
 
     def rows(self, stack: str) -> slice:
+        """The rows of a matrix over all tokens that are queries of a stack."""
         return slice(0, self.encoder) if stack == "encoder" else slice(self.encoder, None)
 
     def columns(self, stack: str) -> slice:
+        """The columns of a matrix over all tokens that are keys of a stack."""
         return slice(self.encoder, None) if stack == "decoder" else slice(0, self.encoder)
 
 
 def in_forward_order(sites: Iterable[Site], lengths: Mapping[str, object]) -> list[Site]:
-    """The sites of the stacks that attended, in the order of a forward pass."""
+    """The sites of the stacks in `lengths`, in the order of a forward pass."""
     order = {"encoder": 0, "decoder": 1, "cross": 2}
     attended = [site for site in sites if site.stack in lengths and site.stack in order]
     return sorted(attended, key=lambda s: (s.stack != "encoder", s.layer, order[s.stack]))
@@ -62,7 +65,7 @@ def in_forward_order(sites: Iterable[Site], lengths: Mapping[str, object]) -> li
 def rollout_steps(weights: Weights, sites: Iterable[Site]) -> tuple[list[RolloutStep], Sides]:
     """The sites as matrices over all tokens, in the order of a forward pass.
 
-    A site without heads is the residual connection alone.
+    The matrix of a site without heads is the identity, for the residual connection.
     """
     lengths = {site.stack: cells.shape[1:] for site, cells in weights.items()}
     encoder, decoder = (lengths.get(stack, (0,))[0] for stack in ("encoder", "decoder"))
@@ -78,13 +81,16 @@ def rollout_steps(weights: Weights, sites: Iterable[Site]) -> tuple[list[Rollout
 
 
 def rollout(weights: Weights, sites: Iterable[Site]) -> dict[str, NDArray[np.float32]]:
-    """For each stack [layer, 1, query, key]: the shares of the input tokens after each layer."""
+    """{stack: [layer, 1, query, key]}: the share of input token `key` in token `query` after each layer."""
     steps, sides = rollout_steps(weights, sites)
     return stack_blocks(_products(steps, sides), sides)
 
 
 def uniform_weights(weights: Weights) -> dict[Site, NDArray[np.float64]]:
-    """[1, query, key] of each site: equal weights on all tokens that a row sees (some head's weight is above 0)."""
+    """{site: [1, query, key]}: equal weights on all keys that a query sees.
+
+    A key is seen if the weight of some head is above 0.
+    """
     visible = {site: (cells > 0).any(axis=0, keepdims=True) for site, cells in weights.items()}
     return {
         site: cells / np.maximum(cells.sum(axis=-1, keepdims=True), 1)
@@ -93,11 +99,12 @@ def uniform_weights(weights: Weights) -> dict[Site, NDArray[np.float64]]:
 
 
 def is_masked(weights: Weights) -> bool:
-    """Whether some row does not see all tokens."""
+    """Whether some query does not see all keys."""
     return any(not (cells > 0).any(axis=0).all() for cells in weights.values())
 
 
 def _products(steps: list[RolloutStep], sides: Sides) -> Iterator[tuple[Site, NDArray[np.float64]]]:
+    """Each site with the product of its matrix and those of all earlier sites."""
     product = np.eye(sides.encoder + sides.decoder)
     for step in steps:
         product = step.matrix @ product
@@ -107,15 +114,18 @@ def _products(steps: list[RolloutStep], sides: Sides) -> Iterator[tuple[Site, ND
 def stack_blocks(
     products: Iterable[tuple[Site, NDArray[np.float64]]], sides: Sides
 ) -> dict[str, NDArray[np.float32]]:
-    """For each stack [layer, 1, query, key]: its part of the matrices over all tokens, at the end of each layer."""
+    """{stack: [layer, 1, query, key]}: the rows and columns of a stack in the matrices over all tokens.
+
+    products  (site, matrix [token, token] after this site)
+    """
     layers: dict[str, dict[int, NDArray[np.float64]]] = {}
     for site, matrix in products:
-        # A decoder's layer ends with the attention to the encoder, which also changes its shares of its own tokens.
+        # A layer of the decoder ends with cross attention, which also changes the shares of the decoder's own tokens.
         stacks = ("decoder", "cross") if site.stack == "cross" else (site.stack,)
         for stack in stacks:
-            part = matrix[sides.rows(stack), sides.columns(stack)]
-            layers.setdefault(stack, {})[site.layer] = part
+            block = matrix[sides.rows(stack), sides.columns(stack)]
+            layers.setdefault(stack, {})[site.layer] = block
     return {
-        stack: np.stack([parts[layer] for layer in sorted(parts)])[:, None].astype(np.float32)
-        for stack, parts in layers.items()
+        stack: np.stack([blocks[layer] for layer in sorted(blocks)])[:, None].astype(np.float32)
+        for stack, blocks in layers.items()
     }

@@ -1,4 +1,4 @@
-"""Small inputs to try a model on, and the output by which two runs of it are compared."""
+"""Small inputs for test forward passes, and the output by which two runs of a model are compared."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from headscope.model.bfloat16 import prepare_bfloat16
 if TYPE_CHECKING:
     from headscope.model.attention_model import AttentionModel
 
-TOKENS = 9  # tokens of a sample
-USUAL_IDS = range(3, 40)  # token ids that nearly every vocabulary has, most of them not special
+TOKENS = 9  # length of the inputs
+# Token ids that exist in nearly every vocabulary; most of them are not special.
+USUAL_IDS = range(3, 40)
 
 
 def sample_inputs(model: AttentionModel, batch: int) -> dict[str, Tensor]:
-    """A few tokens, or an image of noise, for each sequence; the last third of the second sequence is padding."""
+    """Inputs of a forward pass: a few tokens per sequence, or an image of noise.
+
+    The last third of the second sequence is padding.
+    """
     config = model.model.config
     if not model.family.takes_text:
         size = config.image_size
@@ -39,7 +43,7 @@ def sample_inputs(model: AttentionModel, batch: int) -> dict[str, Tensor]:
         ids[1, padded] = padding if padding is not None and 0 <= padding < vocabulary else 0
     inputs = {"input_ids": ids, "attention_mask": mask}
     if model.is_encoder_decoder:
-        # Shorter than the source, so that the axes of cross attention cannot be confused.
+        # Shorter than the source, so that the query and key axes of cross attention have different lengths.
         shorter = slice(max(1, len(tokens) - 2))
         inputs["decoder_input_ids"] = ids[:, shorter]
         inputs["decoder_attention_mask"] = mask[:, shorter]
@@ -48,14 +52,14 @@ def sample_inputs(model: AttentionModel, batch: int) -> dict[str, Tensor]:
 
 
 def run_base_model(model: AttentionModel, inputs: dict[str, Tensor]) -> Any:
-    """The output of the model without its head, without a cache."""
+    """The output of the base model (without classifier or language model head), computed without a cache."""
     prepare_for_dtype(model)
     base = model.model.base_model
     return base(**inputs, **({"use_cache": False} if accepts(base, "use_cache") else {}))
 
 
 def main_output(model: AttentionModel, inputs: dict[str, Tensor]) -> Tensor:
-    """[number]: the first output of the base model at real tokens, flattened, in float32."""
+    """The first output of the base model at real tokens, as a flat float32 vector."""
     output: Tensor = run_base_model(model, inputs)[0]
     mask = inputs.get("decoder_attention_mask", inputs.get("attention_mask"))
     if mask is not None and output.dim() == 3 and output.shape[:2] == mask.shape:
@@ -64,9 +68,9 @@ def main_output(model: AttentionModel, inputs: dict[str, Tensor]) -> Tensor:
 
 
 def prepare_for_dtype(model: AttentionModel) -> None:
-    """Check bfloat16 again: the model may have been cast since it was loaded.
+    """Make bfloat16 safe to use (`prepare_bfloat16`), since the model may have been cast after loading.
 
-    Only the first parameter is looked at, as this runs before every forward pass.
+    Only the first parameter is checked, because this runs before every forward pass.
     """
     prepare_bfloat16(*islice(model.model.parameters(), 1))
 

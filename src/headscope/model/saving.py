@@ -1,8 +1,8 @@
-"""A pruned model on disk, in three forms.
+"""Save a pruned model in one of three forms.
 
-small  the weights that are left, and cut.json: loaded by `headscope.load`
-plain  full shapes, with zeros where heads were: loaded by transformers as it is
-onnx   a graph for onnxruntime, compared with torch before it is kept
+small  the weights that are left, and cut.json; loaded by `headscope.load`
+plain  weights in the original shapes, with zeros in place of the removed heads; loaded by transformers
+onnx   a graph for onnxruntime; its outputs are compared with torch before the directory is moved into place
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 FORMS = ("small", "plain", "onnx")
-ONNX_TOLERANCE = 1e-4  # of the largest output
+ONNX_TOLERANCE = 1e-4  # relative to the largest output
 
 
 def save(
@@ -44,10 +44,10 @@ def save(
     chosen: PruningRecord | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write a model that others can load; complete or not at all.
+    """Write a model to a directory, completely or not at all.
 
     form    small, plain or onnx
-    chosen  how its heads were chosen, for the manifest and the card
+    chosen  how heads were chosen, for the manifest and the model card
     """
     check_form(form)
     check_form_fits(model, form)
@@ -57,16 +57,17 @@ def save(
 
 
 def check_form(form: str) -> None:
+    """Raise if there is no such form, or if packages that it needs are not installed."""
     if form not in FORMS:
         raise HeadscopeError(
             f'"{form}" is not a form', where="`form`", expected=choices(form, FORMS)
         )
     if form == "onnx":
-        _import_onnx()  # fails at once, not at the end
+        _import_onnx()  # raises now instead of after the work is done
 
 
 def check_form_fits(model: AttentionModel, form: str) -> None:
-    """Refuse a form that cannot contain this model, and a model whose pooling cannot be written next to it."""
+    """Raise if the model cannot be written in this form, or if its pooling cannot be written."""
     model.reading.check(model.name)
     if form != "small" and model.fixed:
         raise HeadscopeError(
@@ -79,7 +80,7 @@ def check_form_fits(model: AttentionModel, form: str) -> None:
 def write_model(
     model: AttentionModel, folder: Path, *, form: str = "small", chosen: PruningRecord | None = None
 ) -> None:
-    """Write the files of a model into an existing folder; a whole model is written as transformers does."""
+    """Write the files of a model into an existing folder. An unpruned model is written as transformers writes it."""
     check_form_fits(model, form)
     chosen = PruningRecord(**(chosen or {}))
     if model.cut is not None and model.cut.history:
@@ -105,6 +106,7 @@ def write_model(
 
 
 def make_manifest(model: AttentionModel, chosen: PruningRecord) -> Manifest:
+    """The manifest (cut.json) of a pruned model."""
     origin = origin_of(model)
     modules: dict[str, tuple[int, ...]] = {}
     fixed: dict[str, FixedHeads] = {}
@@ -128,6 +130,7 @@ def make_manifest(model: AttentionModel, chosen: PruningRecord) -> Manifest:
 
 
 def _write_small(model: AttentionModel, folder: Path) -> None:
+    """Write configurations and the weights that are left."""
     from safetensors.torch import save_file
 
     with silence_transformers():
@@ -139,7 +142,7 @@ def _write_small(model: AttentionModel, folder: Path) -> None:
 
 
 def _own_tensors(model: PreTrainedModel) -> dict[str, Tensor]:
-    """Every tensor once: of those that share memory the first, as loading ties the others to it again."""
+    """The tensors of a model by name; of tied tensors only the first, since loading ties the others to it again."""
     tensors: dict[str, Tensor] = {}
     stored: set[tuple[int, tuple[int, ...]]] = set()
     for name, tensor in model.state_dict().items():
@@ -151,11 +154,11 @@ def _own_tensors(model: PreTrainedModel) -> dict[str, Tensor]:
     return tensors
 
 
-# onnx
+# The form onnx
 
 
 class _TensorFunction(nn.Module):
-    """The model as a function of tensors alone: inputs in the order of their names, the main output."""
+    """The model as a function from tensors to a tensor, as torch.export needs it: inputs in the order of `names`."""
 
     def __init__(self, model: PreTrainedModel, names: list[str]) -> None:
         super().__init__()
@@ -168,17 +171,17 @@ class _TensorFunction(nn.Module):
 
 
 def _write_onnx(model: AttentionModel, folder: Path) -> None:
-    """Export, and compare with torch at two batch sizes and lengths; an error if they differ."""
+    """Write model.onnx, and raise if its outputs differ from torch at one of two batch sizes and lengths."""
     from torch.export import Dim
 
     run = _import_onnx()
     example = {name: value.cpu() for name, value in _example(model).items()}
     on_cpu = model.model if model.device.type == "cpu" else copy.deepcopy(model.model).cpu()
     function = _TensorFunction(on_cpu, list(example)).eval()
-    # Batch and length may vary.
+    # The first two axes, batch and length, may have any size.
     shapes = tuple(dict.fromkeys(range(min(x.dim(), 2)), Dim.AUTO) for x in example.values())
     path = folder / "model.onnx"
-    logger = logging.getLogger("torch.onnx")  # it lists packages that it could use too
+    logger = logging.getLogger("torch.onnx")  # it logs optional packages that are not installed
     level = logger.level
     try:
         logger.setLevel(logging.ERROR)
@@ -193,7 +196,7 @@ def _write_onnx(model: AttentionModel, folder: Path) -> None:
             external_data=False,
             verbose=False,
         )
-    except Exception as cause:  # the exporter fails in its own hundred ways
+    except Exception as cause:  # the exporter raises many unrelated exceptions
         raise HeadscopeError(
             f"{type(model.model).__name__} cannot be exported ({reason(cause)})",
             where='`form="onnx"`',
@@ -217,7 +220,7 @@ def _write_onnx(model: AttentionModel, folder: Path) -> None:
 
 
 def _example(model: AttentionModel) -> dict[str, Tensor]:
-    """Two sequences, the second padded; with the segments of pairs if the model has them."""
+    """Inputs of two sequences, the second with padding; with two segments if the model has segments."""
     inputs = sample_inputs(model, batch=2)
     segments = getattr(model.model.config, "type_vocab_size", 0) or 0
     if model.takes_segments and segments > 1:
@@ -227,13 +230,16 @@ def _example(model: AttentionModel) -> dict[str, Tensor]:
 
 
 def _resize(value: Tensor, batch: int, length: int) -> Tensor:
-    """A batch of this size, of the sequences in turn (the padded one included), truncated to a length."""
+    """Repeat the sequences of `value` in turn up to a batch size, and truncate them to a length."""
     rows = value[torch.arange(batch) % len(value)]
     return (rows[:, :length] if rows.dim() == 2 else rows).contiguous()
 
 
 def _import_onnx() -> Callable[[Path, dict[str, Any]], Any]:
-    """A function that runs a graph: (path, arrays by name) -> main output. An error if packages are missing."""
+    """A function of (path of a graph, {name: array}) that runs the graph and returns its output.
+
+    Raises if packages are not installed.
+    """
     try:
         import onnx  # noqa: F401
         import onnxruntime

@@ -1,8 +1,11 @@
-"""One number that summarises a model's output for one input, so that gradients of it can be taken.
+"""One number that summarises a model's output for one input, so that its gradients can be computed.
 
-A classifier's largest logit. For models with an output for every token, the sum of the tokens' largest logits, or that
-of one token. For a bare encoder, the length of its vector of the text (`model.reading`) along its own direction; for a
-pair, along the direction of the other text's vector. Lengths are held constant, as in the gradient of a cosine.
+- classifier: the largest logit
+- model with logits for every token: the largest logit at one token, or the sum of the largest logits of all tokens
+- bare encoder, one text: the text's vector (`model.reading`) times its own direction, divided by its length
+- bare encoder, a pair of texts: the cosine of the two vectors
+
+Lengths are constants in the backward pass, so that the gradient of a text's own direction is not 0.
 """
 
 from __future__ import annotations
@@ -21,13 +24,16 @@ from headscope.model.tokens import Batch
 def scalar_output(
     model: AttentionModel, batch: Batch, target: int | None = None
 ) -> tuple[Tensor, str]:
-    """The number, and what it is, in words. target: the token it is about, counted from 0; all by default."""
+    """The number, and a description of it.
+
+    target  a token, counted from 0, whose output is used; None for all tokens
+    """
     output = model(batch)
     logits = getattr(output, "logits", None)
     if logits is None:
         return _of_states(model, batch, output, target)
     if logits.dim() == 2 and target is None:
-        return logits.max(dim=-1).values.sum(), "the logit of the class it predicts"
+        return logits.max(dim=-1).values.sum(), "the logit of the predicted class"
     if logits.dim() != 3:
         raise HeadscopeError(
             f"{type(model.model).__name__} has one output for the whole input, not for single tokens",
@@ -43,12 +49,13 @@ def scalar_output(
 def _of_states(
     model: AttentionModel, batch: Batch, output: Any, target: int | None
 ) -> tuple[Tensor, str]:
+    """The same for a model without logits, from the states of its tokens."""
     states: Tensor | None = getattr(output, "last_hidden_state", None)
     tokens = batch.layout.decoder if "decoder_input_ids" in batch.inputs else batch.layout.encoder
     tokens = tokens or batch.layout.decoder
     if states is None or tokens is None:
         raise HeadscopeError(
-            f"{type(model.model).__name__} gives neither logits nor its tokens' states",
+            f"{type(model.model).__name__} returns neither logits nor the states of its tokens",
             where=model.name,
             expected="a classifier, a language model or a bare encoder",
         )
@@ -62,19 +69,21 @@ def _of_states(
         return component_along(vector).sum(), f"{reading.in_words} in its own direction"
     is_second = tokens.segments == 1
     first, second = (
-        reading.vectors(states, tokens.real & of, hold_lengths=True)[0]
-        for of in (~is_second, is_second)
+        reading.vectors(states, tokens.real & is_in_text, hold_lengths=True)[0]
+        for is_in_text in (~is_second, is_second)
     )
     what = f"the dot product of the two texts' vectors, each {reading.in_words}"
     return first @ second / (_length(first) * _length(second)), what
 
 
 def _length(vector: Tensor) -> Tensor:
+    """The length of a vector, as a constant in the backward pass."""
     length: Tensor = torch.linalg.vector_norm(vector.detach())
     return length.clamp_min(torch.finfo(vector.dtype).tiny)
 
 
 def _check_target(target: int, tokens: int) -> int:
+    """The target; raises if there is no such token."""
     if not 0 <= target < tokens:
         raise HeadscopeError(
             f"there is no token {target}", where="target", expected=f"0 to {tokens - 1}"

@@ -1,8 +1,9 @@
 """The seam: the one place where attention is observed and edited.
 
-Two backends lead here: the attention function that headscope registers with transformers (`attention_interface`), and
-the softmax tap (`softmax_tap`) for families with a softmax of their own. The seam knows which site a call belongs to,
-who observes it and how it is edited. At sites that nobody observes or edits the model's own kernels run.
+Two backends route attention calls through the seam: the attention function that headscope registers with transformers
+(`attention_interface`), and the softmax tap (`softmax_tap`) for families that compute their own softmax. For each call
+the seam determines the site, applies the open edits and calls the observers. At sites without observers and edits the
+model's own kernels run.
 """
 
 from __future__ import annotations
@@ -36,18 +37,17 @@ from headscope.model.tokens import Chunk, Layout, Marks, Tokens, layout_of
 
 Observer = Callable[[Attention], None]
 GradientObserver = Callable[[Attention, Tensor], None]  # in the backward pass, with dLoss/dWeights
-SumsObserver = Callable[
-    [RowQuantities], None
-]  # with whole maps (`Attention`) or their sums (`RowSums`)
+SumsObserver = Callable[[RowQuantities], None]  # gets maps (`Attention`) or only sums (`RowSums`)
 CallInspector = Callable[[Site, Call], None]  # before each call, with its queries, keys and values
 
 
 class Seam:
     """The observers and edits of one model, and the state of the current forward pass.
 
-    sites            the sites of each attention module, in the order of its calls
-    layout_override  the layout of the next forward pass, if it is known better than its inputs tell
-    recorded_calls   (module name, heads) of each call, in the test forward that finds the sites; else None
+    sites            {name of an attention module: its sites, in the order of its calls}
+    layout_override  the layout of the next forward pass; None to derive it from the inputs of the pass
+    recorded_calls   (module name, number of heads) of each call during the test forward pass that finds the sites;
+                     else None
     """
 
     def __init__(
@@ -64,15 +64,16 @@ class Seam:
         self.layout_override: Layout | None = None
         self.recorded_calls: list[tuple[str, int]] | None = None
         self._layout = Layout()
-        self._calls: Counter[str] = Counter()  # of each attention module, in this forward pass
-        self._depth = 0  # of nested forward passes: a model with a head on top calls its base model
+        self._calls: Counter[str] = Counter()  # by attention module, in this forward pass
+        # Depth of nested forward passes: a model with a classifier calls its base model. 0 outside a forward pass.
+        self._depth = 0
         self._scratch = Scratch()
 
-    # The course of a forward pass
+    # Begin and end of a forward pass
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Forward pre-hook of the model, and of those of its parts that may be called alone."""
-        # The root starts a new pass, even if an interrupted one has left the depth wrong.
+        """Forward pre-hook of the model, and of its parts that may be called alone (its encoder, for example)."""
+        # A call of the root always starts a new pass: an interrupted pass may have left a wrong depth behind.
         self._depth = 1 if module is self.root else self._depth + 1
         if self._depth == 1:
             self._calls.clear()
@@ -81,7 +82,7 @@ class Seam:
                 edit.begin_forward(self._layout)
 
     def end(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Forward hook, also called after an exception (then without output): check that every site was called."""
+        """Forward hook, also called after an exception (then `output` is None): check that every site was called."""
         self._depth -= 1
         if self._depth == 0 and output is not None and self.recorded_calls is None:
             self._check_counts()
@@ -92,10 +93,10 @@ class Seam:
         self._depth, self._layout = 0, Layout()
 
     def _check_counts(self) -> None:
-        """Each stack must be called completely or not at all: a call missed in silence would make numbers wrong."""
+        """Raise unless each stack was called at all its sites or at none: results without some sites would be wrong."""
         called: Counter[str] = Counter()
         for name, calls in self._calls.items():
-            # Beyond its last site a module starts again with its first, as in next_site.
+            # A module that is called more often than it has sites starts again with its first site, as in next_site.
             called.update(site.stack for site in (self.sites[name] * calls)[:calls])
         expected = Counter(site.stack for sites in self.sites.values() for site in sites)
         wrong = [
@@ -120,7 +121,7 @@ class Seam:
     # The steps at a site
 
     def next_site(self, name: str, heads: int) -> Site | None:
-        """The site of this call of a module; None in the test forward that finds the sites."""
+        """The site of this call of a module; None in the test forward pass that finds the sites."""
         occurrence = self._calls[name]
         self._calls[name] += 1
         if self.recorded_calls is not None:
@@ -135,7 +136,10 @@ class Seam:
         return [edit.allowed(site, shape, device) for edit in self.edits if edit.changes_mask(site)]
 
     def mask_scores(self, site: Site | None, scores: Tensor) -> Tensor:
-        """Apply the masks of the open edits to scores [batch, head, query, key] of a family's own softmax."""
+        """Apply the masks of the open edits to scores [batch, head, query, key].
+
+        For the softmax tap only: it gets scores to which the model's own masks were already added.
+        """
         batch, heads, queries, keys = scores.shape
         shape = (batch, heads, queries, keys)
         masks = [] if site is None else self._masks(site, shape, scores.device)
@@ -163,7 +167,10 @@ class Seam:
         return output
 
     def is_observed(self, site: Site | None) -> bool:
-        """Whether observers get this call: not in the test forward, nor when checkpointing computes a layer again."""
+        """Whether observers get this call.
+
+        They do not in the test forward pass (no site), nor when gradient checkpointing recomputes a layer (depth 0).
+        """
         return self._has_observers and self._depth > 0 and site is not None
 
     @property
@@ -171,7 +178,11 @@ class Seam:
         return bool(self.observers or self.sums_observers or self.gradient_observers)
 
     def attend(self, name: str, call: Call, library_kernel: Callable[[], Tensor]) -> Tensor:
-        """The heads' outputs [batch, query, head, width] of one call, by the cheapest kernel that serves everybody."""
+        """The heads' outputs [batch, query, head, width] of one call.
+
+        Runs the cheapest kernel that gives the open edits and observers what they need. `library_kernel` is the one
+        that transformers would have called.
+        """
         site = self.next_site(name, call.shape[1])
         if site is None:
             return library_kernel()
@@ -188,8 +199,8 @@ class Seam:
         has_graph = torch.is_grad_enabled() and any(
             states.requires_grad for states in (call.query, call.key, call.value)
         )
-        # Gradient checkpointing computes a layer again after the forward pass (depth 0). It must then meet the same
-        # operations as the first time, so the same kernel has to run although nobody observes it.
+        # Gradient checkpointing recomputes a layer in the backward pass, when the depth is 0. It requires the same
+        # operations as in the forward pass, so the kernel for observed calls has to run although no observer is called.
         is_recomputed = self._has_observers and self._depth == 0 and has_graph
         if not (is_observed or is_edited or is_recomputed):
             output = kernel()
@@ -209,7 +220,7 @@ class Seam:
         return self.edit_output(site, output)
 
     def _attend_observed(self, site: Site, call: Call) -> Tensor:
-        """The heads' outputs of a call that is observed and neither edited nor differentiated."""
+        """The heads' outputs [batch, query, head, width] of an observed call without edits and gradients."""
         chunks, padding = self._chunks(site, call.shape, call.query.device)
         is_foldable = call.query.device.type == "cpu" and call.query.dtype == torch.float32
         if self.observers or not is_foldable or not has_numba():
@@ -229,7 +240,7 @@ class Seam:
         return output
 
     def _needs_weights(self, site: Site) -> bool:
-        """Whether anybody needs more of a call than the outputs of its heads."""
+        """Whether an edit, an observer or the inspector needs more of this site than the outputs of its heads."""
         is_edited = any(
             edit.changes_mask(site) or edit.changes_scores(site) or edit.changes_weights(site)
             for edit in self.edits
@@ -239,7 +250,10 @@ class Seam:
     # Observers
 
     def observe_batch(self, site: Site, weights: Tensor, scores: Tensor, values: Tensor) -> None:
-        """Pass a whole batch's weights and scores [batch, head, query, key] to the observers, padding removed."""
+        """Pass the weights and scores [batch, head, query, key] of an entire batch to the observers, without padding.
+
+        values  [batch, head, key, width]
+        """
         batch, heads, queries, keys = weights.shape
         chunks, _ = self._chunks(site, (batch, heads, queries, keys), weights.device)
         if self.gradient_observers:
@@ -254,7 +268,7 @@ class Seam:
             )
         for chunk in chunks if self.observers or self.sums_observers else ():
             part, raw = _real_cells(chunk, weights.detach()), _real_cells(chunk, scores.detach())
-            # With gradients on, the original belongs to the graph: observers get a copy.
+            # With gradients enabled, autograd may still need these scores: observers get a copy, which they may change.
             raw = raw.to(part.dtype, copy=torch.is_grad_enabled())
             self._notify(site, chunk, part, raw, values.detach()[chunk.rows][:, :, chunk.key_index])
 
@@ -268,7 +282,7 @@ class Seam:
     def _notify_gradient(
         self, site: Site, chunks: list[Chunk], weights: Tensor, values: Tensor, gradient: Tensor
     ) -> None:
-        """In the backward pass: every chunk's weights with the loss' derivative by them."""
+        """Backward hook of the weights: pass each chunk's weights and gradient (dLoss/dWeights) to the observers."""
         with torch.no_grad():
             for chunk in chunks if self.gradient_observers else ():
                 part = _real_cells(chunk, weights)
@@ -289,7 +303,7 @@ class Seam:
     def _chunks(
         self, site: Site, shape: tuple[int, int, int, int], device: torch.device
     ) -> tuple[list[Chunk], Tensor]:
-        """The batch in runs of equal length, and which keys [batch, key] are padding."""
+        """The batch divided into chunks of equally long sequences, and the padding keys [batch, key] (bool)."""
         batch, heads, queries, keys = shape
         if not self.takes_text and self._layout.encoder is None:  # patches of images: no padding
             real = torch.ones(batch, queries, dtype=torch.bool, device=device)
@@ -314,5 +328,5 @@ class Seam:
 
 
 def _real_cells(chunk: Chunk, cells: Tensor) -> Tensor:
-    """[sequence, head, query, key]: the cells of a batch [batch, head, query, key] at the chunk's real tokens."""
+    """The cells [sequence, head, query, key] of a chunk, without padding, from those of the batch."""
     return cells[chunk.rows][:, :, chunk.query_index][:, :, :, chunk.key_index]

@@ -1,4 +1,4 @@
-"""Routes a model's attention through its seam while somebody observes or edits it."""
+"""Routes a model's attention through its seam while the model is observed or edited."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 class SeamBackend:
     """Opens and closes the backend of one model's seam.
 
-    tap    how the softmax of the family is reached; None if it uses transformers' attention interface
-    parts  the modules whose calls are forward passes: the model and those of its parts that may be called alone
+    tap    how to intercept the softmax of the family; None if it uses transformers' attention interface
+    parts  the modules whose calls are forward passes: the model, and its parts that may be called alone
     """
 
     def __init__(self, seam: Seam, tap: Tap | None, parts: Sequence[nn.Module]) -> None:
         self.seam, self.tap, self.parts = seam, tap, parts
-        self._contexts = 0
-        self._installed = ExitStack()
+        self._contexts = 0  # open contexts
+        self._installed = ExitStack()  # removes what `_install` has installed
 
     @property
     def is_open(self) -> bool:
+        """Whether attention is routed through the seam."""
         return self._contexts > 0
 
     @contextmanager
@@ -49,6 +50,7 @@ class SeamBackend:
                 self._installed.close()
 
     def _install(self) -> ExitStack:
+        """Open the backend and register the hooks of forward passes; closing the result undoes both."""
         seam = self.seam
         with ExitStack() as stack:
             stack.enter_context(
@@ -57,7 +59,7 @@ class SeamBackend:
             for module in self.parts:
                 before = module.register_forward_pre_hook(seam.begin, with_kwargs=True)
                 stack.callback(before.remove)
-                # Also called after an exception, so that the seam's depth of nested calls stays right.
+                # Also called after an exception, so that the seam's depth of nested calls stays correct.
                 after = module.register_forward_hook(seam.end, with_kwargs=True, always_call=True)
                 stack.callback(after.remove)
             stack.callback(seam.reset)
@@ -65,7 +67,7 @@ class SeamBackend:
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
-        """Without the observers and edits that are open at present."""
+        """While open, the observers and edits that are active now have no effect."""
         seam = self.seam
         suspended = seam.observers, seam.sums_observers, seam.gradient_observers, seam.edits
         seam.observers, seam.sums_observers, seam.gradient_observers, seam.edits = [], [], [], []
@@ -76,7 +78,7 @@ class SeamBackend:
 
 
 def callable_parts(model: PreTrainedModel, *, is_encoder_decoder: bool) -> list[nn.Module]:
-    """The model, its base model without a head on top, and its encoder and decoder, which may be called alone."""
+    """The model, its base model (without classifier or language model head), and its encoder and decoder."""
     parts: list[nn.Module] = [model, model.base_model]
     if is_encoder_decoder:
         parts += [model.get_encoder(), model.get_decoder()]
@@ -85,9 +87,10 @@ def callable_parts(model: PreTrainedModel, *, is_encoder_decoder: bool) -> list[
 
 @contextmanager
 def added(active: list[Any], items: Sequence[Any]) -> Iterator[None]:
-    """Add these objects to a list while this is open.
+    """While open, the list `active` contains these objects too.
 
-    They are removed by identity, the last first: contexts need not close in order, and one edit may be open twice.
+    They are removed by identity, the last occurrence first: contexts may close in any order, and the same edit may be
+    open twice.
     """
     active.extend(items)
     try:

@@ -1,7 +1,7 @@
-"""The softmax tap: the seam's backend for families with a softmax of their own (XLNet, MPNet, DeBERTa-v2).
+"""The softmax tap: the seam's backend for families whose own code calls softmax (XLNet, MPNet, DeBERTa-v2).
 
-While a tap is open, and only inside the attention module's own method, the one softmax over [batch, head, query, key]
-is intercepted: its input is edited, and its result is observed. The heads' outputs are edited where the family says.
+While a tap is open, the softmax over [batch, head, query, key] inside the attention module's method is intercepted. Its
+input and result are edited and observed. The outputs of heads are edited where the family's `Tap` specifies.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ _PRODUCTS = {torch.matmul, torch.bmm, torch.einsum, Tensor.matmul, Tensor.bmm, T
 
 @dataclass(frozen=True)
 class Tap:
-    """Where a family attends.
+    """Where the attention code of a family computes softmax, values and outputs.
 
-    module      the class name of its attention module
-    method      the method that takes the softmax, called once for each site
-    heads       the number of heads of such a module
-    edit        (what the method returned, editor of [batch, query, head, width]) -> what it should return
-    projection  instead of `edit`: the submodule whose input is the heads' outputs side by side
-    values      (what the weights are multiplied by, number of heads) -> [batch, head, key, width]
-    output      if the output projection is not a module: (attention module) -> its blocks [head, out, width]
+    module      the class name of the attention module
+    method      the method that calls softmax; called once per site
+    heads       function of an attention module: its number of heads
+    edit        function of (result of the method, function that edits [batch, query, head, width]): the edited result
+    projection  used if there is no `edit`: the submodule whose input is the concatenated outputs of the heads
+    values      function of (second factor of the product with the weights, number of heads): values as [batch, head,
+                key, width]
+    output      needed if the output projection is not a module: function of the attention module, which returns the
+                blocks of the projection [head, out, width]
     """
 
     module: str
@@ -47,16 +49,16 @@ class Tap:
 
 
 class _SoftmaxMode(TorchFunctionMode):
-    """Intercepts the attention softmax of one call of one module, and the product of its weights with values.
+    """Intercepts the attention softmax in one call of one module, and then the product of weights and values.
 
-    Observers need weights, scores and values together, but values appear only after the softmax: weights and scores
-    wait for the next product of matrices.
+    Observers get weights, scores and values together. Values are not known until the weights are multiplied by them, so
+    weights and scores wait for the next matrix product after the softmax.
     """
 
     def __init__(self, seam: Seam, site: Site | None, tap: Tap, heads: int) -> None:
         super().__init__()
         self.seam, self.site, self.tap, self.heads = seam, site, tap, heads
-        self.softmaxes = 0
+        self.softmaxes = 0  # number of attention softmaxes in this call; must be 1
         self.waiting: tuple[Site, Tensor, Tensor] | None = None  # site, weights, scores
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -71,20 +73,21 @@ class _SoftmaxMode(TorchFunctionMode):
         scores = self.seam.edit_scores(self.site, self.seam.mask_scores(self.site, args[0]))
         weights = self.seam.edit_weights(self.site, func(scores, *args[1:], **kwargs))
         if self.site is not None and self.seam.is_observed(self.site):
-            precise = weights.float() if weights.dtype.itemsize < 4 else weights
-            self.waiting = self.site, precise, scores
+            observed = weights.float() if weights.dtype.itemsize < 4 else weights
+            self.waiting = self.site, observed, scores
         return weights
 
     def _is_attention(self, scores: Tensor) -> bool:
+        """Whether a tensor has the shape [batch, head, query, key] of attention scores."""
         return scores.dim() == 4 and scores.shape[1] == self.heads
 
 
 @contextmanager
 def open_tap(seam: Seam, tap: Tap) -> Iterator[None]:
-    """Route the model's attention through the seam while this is open."""
+    """While open, route the attention of the seam's model through the seam."""
     with ExitStack() as stack:
         for name, module in seam.root.named_modules():
-            # Base classes count too: a module that lost all its heads has a subclass of its own, and no heads.
+            # Base classes count too: pruning may replace the class of a module by a subclass.
             classes = {cls.__name__ for cls in type(module).__mro__}
             if tap.module in classes and tap.heads(module):
                 stack.enter_context(_tap_module(seam, tap, name, module))
@@ -93,6 +96,7 @@ def open_tap(seam: Seam, tap: Tap) -> Iterator[None]:
 
 @contextmanager
 def _tap_module(seam: Seam, tap: Tap, name: str, module: nn.Module) -> Iterator[None]:
+    """While open, route the attention of one module through the seam."""
     original = getattr(module, tap.method)
     heads = tap.heads(module)
     current: Site | None = None
@@ -114,15 +118,15 @@ def _tap_module(seam: Seam, tap: Tap, name: str, module: nn.Module) -> Iterator[
         return result if tap.edit is None else tap.edit(result, edit)
 
     def edit_input(projection: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
-        side_by_side = args[0]
-        by_head = side_by_side.reshape(*side_by_side.shape[:-1], heads, -1)
+        outputs = args[0]  # [batch, query, head * width]
+        by_head = outputs.reshape(*outputs.shape[:-1], heads, -1)
         return (edit(by_head).flatten(-2),)
 
     with ExitStack() as stack:
         if tap.projection is not None:
             projection = module.get_submodule(tap.projection)
             stack.callback(projection.register_forward_pre_hook(edit_input).remove)
-        # On the instance, in front of the method of the class.
+        # An attribute of the instance hides the method of the class.
         setattr(module, tap.method, method)
         stack.callback(delattr, module, tap.method)
         yield

@@ -1,8 +1,9 @@
-"""Surgery: heads taken out of the weights. Smaller matrices compute the same function as the ablated model.
+"""Surgery: remove heads from the weights, so that a smaller model computes the same function as the ablated one.
 
-The linear layers inside an attention module make queries, keys and values: their rows belong to heads, as do the
-columns of its output projection. Anything else with an axis of heads (a position bias, for example) is handled by the
-family. None of this is trusted: a pruned model is compared with the ablated one, and it is an error if they differ.
+The linear layers inside an attention module compute queries, keys and values. Their output features belong to heads, as
+do the input features of the output projection. Other tensors with an axis of heads, such as a position bias, are
+handled by the family. Since this relies on how a model class stores its heads, every pruned model is run and compared
+with the ablated one; a difference is an error.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from headscope.model.weights import cast, in_float32, weights_sha256
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Attributes of attention modules: a number of heads, and that number times the width of a head.
+# Names of attributes of attention modules in transformers: the number of heads, and that number times the head width
 COUNTS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
 WIDTHS = ("all_head_size", "inner_dim", "split_size")
-TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}  # of the largest output
+TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5}  # relative to the largest output
 
 
 def origin_of(model: AttentionModel) -> Origin:
-    """The model that this one was pruned from; the model itself if nothing was pruned yet."""
+    """The unpruned model that this one was made from; describes the model itself if it is unpruned."""
     if model.cut is not None:
         return model.cut.origin
     widths = {Site(site.stack, site.layer): len(site.numbers or ()) for site in model.sites}
@@ -45,22 +46,23 @@ def origin_of(model: AttentionModel) -> Origin:
 
 
 def original_heads(model: AttentionModel) -> tuple[Head, ...]:
+    """The heads of the unpruned model that this one was made from."""
     return model.heads if model.cut is None else model.cut.origin.heads
 
 
 def removed_heads(model: AttentionModel) -> HeadSet:
-    """The original model's heads that this one no longer has."""
+    """The heads that were pruned from the original model."""
     among = original_heads(model)
     return HeadSet(set(among) - set(model.heads), among=among)
 
 
 def units(model: AttentionModel) -> list[tuple[Head, ...]]:
-    """The sets of heads that can only be pruned together: single heads in most models.
+    """The sets of heads that can only be pruned together. In most models each set is one head.
 
-    Layers that share a module lose the same head (ALBERT; the two streams of XLNet), and query heads that share a
-    key and value head are removed with it.
+    Sites that share a module lose the same head: all layers of ALBERT, and the two streams of XLNet. Query heads that
+    share a KV head are removed together with it.
     """
-    size = group_size(model)  # query head n uses the key and value head n // size
+    size = group_size(model)  # query head n uses KV head n // size
     units_of_model = []
     for sites in model.attention_modules.values():
         for group in dict.fromkeys(number // size for number in sites[0].numbers or ()):
@@ -77,10 +79,10 @@ def units(model: AttentionModel) -> list[tuple[Head, ...]]:
 
 
 def group_size(model: AttentionModel) -> int:
-    """The number of query heads that share a key and value head."""
+    """The number of query heads that share one KV head; 1 without grouped-query attention."""
     config = model.model.config
-    keys = getattr(config, "num_key_value_heads", None)
-    return int(config.num_attention_heads) // int(keys) if keys else 1
+    kv_heads = getattr(config, "num_key_value_heads", None)
+    return int(config.num_attention_heads) // int(kv_heads) if kv_heads else 1
 
 
 def prune(
@@ -89,10 +91,12 @@ def prune(
     *,
     layers: int | str | Iterable[int | str] | None = None,
 ) -> AttentionModel:
-    """A smaller model without these heads: equal to the ablated one, its head numbers those of the original.
+    """A smaller copy of the model without these heads, with the same outputs as the model with the heads ablated.
 
-    heads   `"3.2,4.*"`, `[(3, 2), (4, 0)]`, or heads
-    layers  whole attention blocks: 5, `[4, 5]`, `"5"` or `"encoder.3,cross.5"`
+    The remaining heads keep their numbers: without head 3.2, the next head of layer 3 is still 3.3.
+
+    heads   `"3.2,4.*"`, `[(3, 2), (4, 0)]` or `Head` objects
+    layers  remove all heads of these layers: 5, `[4, 5]`, `"5"` or `"encoder.3,cross.5"`
     """
     remove = _heads_to_remove(model, heads, layers)
     check_prunable(model, remove)
@@ -101,17 +105,17 @@ def prune(
         for site in model.sites
     }
     smaller = copy.deepcopy(model.model)
-    for part in _slices(model, smaller, kept):
-        part.keep()
+    for parameter_slice in _slices(model, smaller, kept):
+        parameter_slice.keep()
     for name, sites in model.attention_modules.items():
         numbers = kept[sites[0]]
         if numbers != sites[0].numbers:
-            core = smaller.get_submodule(name)
+            core = smaller.get_submodule(name)  # the attention module
             update_head_attributes(core, numbers, model.family)
             if (fixed := get_fixed_heads(core)) is not None:
                 patterns = tuple(fixed.patterns[sites[0].index_of(number)] for number in numbers)
                 set_fixed_heads(core, replace(fixed, patterns=patterns))
-    # A module without heads adds only the bias of its projection. It makes no call, so that its name is recorded.
+    # A module without heads makes no attention call: its sites cannot be found by observing, so its name is recorded.
     silent = [name for name, sites in model.attention_modules.items() if not kept[sites[0]]]
     pruned = model.wrap_changed(smaller, cut=extend_cut(model, kept, silent))
     check_same_outputs(model, pruned, Ablate(remove))
@@ -121,37 +125,48 @@ def prune(
 def extend_cut(
     model: AttentionModel, kept: Mapping[Site, tuple[int, ...]], silent: Iterable[str] = ()
 ) -> Cut:
-    """What a model made from this one has lost: these heads are left, and these modules lost all of theirs."""
+    """The `Cut` of a model that was pruned from this one.
+
+    kept    the numbers of the heads left at each site
+    silent  the names of the attention modules that now lose their last heads
+    """
     before = model.cut or Cut(origin_of(model), {})
     return Cut(before.origin, kept, (*before.silent, *silent), before.history)
 
 
 def expand(model: AttentionModel) -> PreTrainedModel:
-    """The transformers model of a pruned one in full shapes, with zeros where heads were: the same function."""
+    """The pruned model as a transformers model with the original shapes, and zeros in place of the removed heads.
+
+    It computes the same function, and transformers can load it without headscope.
+    """
     assert model.cut is not None
-    whole: PreTrainedModel = type(model.model)(copy.deepcopy(model.model.config)).eval()
+    full: PreTrainedModel = type(model.model)(copy.deepcopy(model.model.config)).eval()
     state = model.model.state_dict()
-    shapes = {name: tensor.shape for name, tensor in whole.state_dict().items()}
+    shapes = {name: tensor.shape for name, tensor in full.state_dict().items()}
     same = {name: tensor for name, tensor in state.items() if tensor.shape == shapes.get(name)}
-    whole.load_state_dict(same, strict=False)
-    # The rest are tensors with an axis of heads: their slices are filled, and removed heads stay 0.
-    names = {module: name for name, module in whole.named_modules()}
-    full = AttentionModel(whole, model.tokenizer, name=model.name)
-    kept = {site: model._sites[site].numbers or () for site in full.sites}
-    for part in _slices(full, whole, kept):
-        part.fill(state.get(f"{names[part.module]}.{part.name}"))
-    whole.generation_config = copy.deepcopy(getattr(model.model, "generation_config", None))
-    cast(whole, model.model.dtype)
-    return whole
+    full.load_state_dict(same, strict=False)
+    # The other tensors have an axis of heads: fill the slices of the heads that are left, and set the others to 0.
+    names = {module: name for name, module in full.named_modules()}
+    wrapped = AttentionModel(full, model.tokenizer, name=model.name)
+    kept = {site: model._sites[site].numbers or () for site in wrapped.sites}
+    for parameter_slice in _slices(wrapped, full, kept):
+        module_name = names[parameter_slice.module]
+        parameter_slice.fill(state.get(f"{module_name}.{parameter_slice.name}"))
+    full.generation_config = copy.deepcopy(getattr(model.model, "generation_config", None))
+    cast(full, model.model.dtype)
+    return full
 
 
 def update_head_attributes(core: nn.Module, numbers: tuple[int, ...], family: Family) -> None:
-    """Set the attributes of an attention module to the heads it has left, after surgery or on loading."""
+    """Set the attributes of an attention module to the number of heads left; used after surgery and on loading.
+
+    numbers  the original numbers of the heads that are left
+    """
     for module in core.modules():
-        before = next((getattr(module, name) for name in COUNTS if hasattr(module, name)), 0)
+        old_count = next((getattr(module, name) for name in COUNTS if hasattr(module, name)), 0)
         for name in WIDTHS:
-            if before and hasattr(module, name):
-                setattr(module, name, getattr(module, name) // before * len(numbers))
+            if old_count and hasattr(module, name):
+                setattr(module, name, getattr(module, name) // old_count * len(numbers))
         for name in COUNTS:
             if hasattr(module, name):
                 setattr(module, name, len(numbers))
@@ -162,9 +177,10 @@ def update_head_attributes(core: nn.Module, numbers: tuple[int, ...], family: Fa
 
 
 def read_heads(model: AttentionModel, heads: str) -> HeadSet:
-    """Heads of the original model from text, each named once, that the model still has.
+    """The heads of the model that a text such as "3.2,4.*" selects; an error if a head is selected twice.
 
-    A star means those that are left; a head that was removed already cannot be named.
+    Numbers are those of the original model. A star selects the heads that are left. It is an error to name a head that
+    was already removed.
     """
     among = original_heads(model)
     selected: set[Head] = set()
@@ -181,6 +197,7 @@ def read_heads(model: AttentionModel, heads: str) -> HeadSet:
 
 
 def _check_present(model: AttentionModel, heads: Iterable[Head]) -> None:
+    """Raise if one of these heads was already pruned."""
     removed = sorted(set(heads) & set(removed_heads(model)))
     if removed:
         present = HeadSet(model.heads, among=original_heads(model))
@@ -192,6 +209,7 @@ def _check_present(model: AttentionModel, heads: Iterable[Head]) -> None:
 def _heads_to_remove(
     model: AttentionModel, heads: Heads | None, layers: int | str | Iterable[int | str] | None
 ) -> HeadSet:
+    """The heads that the arguments of `prune` select; exactly one of the two must be given."""
     if (heads is None) == (layers is None):
         raise HeadscopeError(
             "nothing to remove" if heads is None else "heads and layers at once",
@@ -216,6 +234,7 @@ def _heads_to_remove(
 
 
 def _heads_of_layers(model: AttentionModel, layers: list[str]) -> HeadSet:
+    """The heads of layers such as "5" or "encoder.3" that are left."""
     present = {str(layer) for head in model.heads for layer in (head.layer, head.site)}
     for layer in layers:
         if layer not in present:
@@ -227,7 +246,11 @@ def _heads_of_layers(model: AttentionModel, layers: list[str]) -> HeadSet:
 
 
 def check_prunable(model: AttentionModel, remove: HeadSet) -> None:
-    """Refuse heads that cannot be removed: none, all, or some of a set that can only be removed together."""
+    """Raise if these heads cannot be removed.
+
+    That is the case if there are none, if they are all heads of the model, or if they include only a part of a unit
+    (`units`). The model must not be observed or edited either.
+    """
     if model.is_open:
         raise HeadscopeError(
             "the model is being watched or edited", fix="Leave the with block before cutting"
@@ -241,14 +264,14 @@ def check_prunable(model: AttentionModel, remove: HeadSet) -> None:
     for unit in units(model):
         selected = [head for head in unit if head in remove]
         if 0 < len(selected) < len(unit):
-            whole = HeadSet(unit, among=model.heads)
-            reason, alternative = "query heads share a key and value head", str(whole)
+            unit_heads = HeadSet(unit, among=model.heads)
+            reason, alternative = "query heads share a key and value head", str(unit_heads)
             if len({head.site for head in unit}) > 1:
                 reason, alternative = "layers share their weights", f"*.{selected[0].head}"
             raise HeadscopeError(
                 f"{selected[0]} cannot be cut alone: {reason}",
                 where=model.name,
-                expected=f"all of {whole}, or none",
+                expected=f"all of {unit_heads}, or none",
                 fix=f"Write {alternative}; to switch off one of them without cutting, edit the model: Ablate",
             )
 
@@ -256,7 +279,11 @@ def check_prunable(model: AttentionModel, remove: HeadSet) -> None:
 def _slices(
     model: AttentionModel, root: nn.Module, kept: Mapping[Site, tuple[int, ...]]
 ) -> list[Slice]:
-    """The parts that stay of every attention module that loses heads; `root` is built like the model."""
+    """The slices of parameters that belong to the kept heads, for every attention module that loses heads.
+
+    root  the model to slice: a copy of `model`, or a model with the same module names
+    kept  the numbers of the heads to keep at each site
+    """
     parts = anatomy(model)
     slices: list[Slice] = []
     for name, sites in model.attention_modules.items():
@@ -276,7 +303,10 @@ def _slices(
 
 
 def check_same_outputs(model: AttentionModel, changed: AttentionModel, edit: Edit) -> None:
-    """Compare a changed model with the edited one on a small padded batch; an error if they differ."""
+    """Raise if the outputs of a changed model differ from those of the model under an edit, on a small padded batch.
+
+    For pruning the edit is the ablation of the removed heads.
+    """
     training, dtype = model.model.training, model.model.dtype
     modules = model.model, changed.model
     for module in modules:
@@ -290,10 +320,10 @@ def check_same_outputs(model: AttentionModel, changed: AttentionModel, edit: Edi
     finally:
         for module in modules:
             module.train(training)
-    # The largest difference, relative to the largest output, or absolute for outputs below 1
     limit = TOLERANCE.get(dtype, TOLERANCE[torch.float32])
+    # Relative to the largest output; absolute if all outputs are below 1.
     difference = float((actual - expected).abs().max() / expected.abs().max().clamp_min(1.0))
-    if not difference <= limit:  # NaN must fail as well
+    if not difference <= limit:  # not `>`, which would let NaN pass
         raise HeadscopeError(
             f"the cut model differs from the edited one by {difference:.1e} of its outputs",
             where=model.name,

@@ -1,4 +1,4 @@
-"""Token maps: how much every token of one input draws on every other, layer by layer."""
+"""`TokenMap`: how much every token of one input contributes to every other, through all heads, for each layer."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class TokenMap:
     by
         The name of the map.
     maps
-        For each stack [layer, form, query, key]: how much row `query` draws on column `key`.
+        {stack: [layer, form, query, key]}: how much token `key` contributes to token `query`.
     how
         One or two sentences: what a number means and what its row sums to.
     tokens
-        For each stack the tokens along both axes, as the tokenizer prints them.
+        {stack: (query tokens, key tokens)}: the tokens along both axes, as the tokenizer prints them.
     forms
-        Names of the maps of one layer; usually there is one.
+        Names of the maps of each layer. Most token maps have one form.
     shares
-        Whether a number is a share: from 0 to 1, the sum of a row at most 1.
+        Whether numbers are shares: between 0 and 1, with rows that sum to at most 1.
     layers
-        Names of the layers, if they are not their numbers.
+        Names of the layers; None if they are numbered from 0.
 
     Examples
     --------
@@ -64,10 +64,10 @@ class TokenMap:
         return f"TokenMap({self.by!r}: {sizes})"
 
     def table(self) -> pd.DataFrame:
-        """One row a cell: stack, layer, form, query, query_token, key, key_token, value."""
+        """One row per cell: stack, layer, form, query, query_token, key, key_token, value."""
         import pandas as pd
 
-        parts = []
+        frames = []
         for stack, values in self.maps.items():
             layer, form, query, key = (index.ravel() for index in np.indices(values.shape))
             queries, keys = (np.array(names, dtype=object) for names in self.tokens[stack])
@@ -83,5 +83,5 @@ class TokenMap:
                 "key_token": keys[key],
                 "value": values.ravel(),
             }
-            parts.append(pd.DataFrame(columns))
-        return pd.concat(parts, ignore_index=True)
+            frames.append(pd.DataFrame(columns))
+        return pd.concat(frames, ignore_index=True)

@@ -1,7 +1,7 @@
-"""The tokenizer of a model's directory: read and checked against the model, and written as it was loaded.
+"""Read a model's tokenizer and check it against the model; write it with the settings that it was loaded with.
 
-Every call with padding or truncation leaves its settings in the tokenizer, and `save_pretrained` would write those of
-the last call: the files would depend on what the model was used for before.
+Every call with padding or truncation changes the settings of a tokenizer, and `save_pretrained` writes those of the
+last call. The saved files would depend on what the model was used for before. Settings are therefore stored on loading.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AS_LOADED: WeakKeyDictionary[PreTrainedTokenizerBase, Settings] = WeakKeyDictio
 
 
 def read_tokenizer(folder: Path, model: PreTrainedModel) -> PreTrainedTokenizerBase:
-    """The tokenizer next to a model's weights; an error if it belongs to another model."""
+    """The tokenizer in the directory of a model; raises if it belongs to another model."""
     tokenizer = read_tokenizer_files(folder)
     rows = model.get_input_embeddings().weight.shape[0]
     largest = max(tokenizer.get_vocab().values(), default=-1)
@@ -32,7 +32,7 @@ def read_tokenizer(folder: Path, model: PreTrainedModel) -> PreTrainedTokenizerB
             where=folder,
             expected="tokenizer and weights of one model",
         )
-    # Without its files transformers builds a tokenizer of special tokens alone, without a warning.
+    # If its files are missing, transformers builds a tokenizer with only special tokens, without a warning.
     if len(tokenizer) < 0.1 * rows and len(tokenizer) <= len(tokenizer.all_special_ids) + 8:
         raise HeadscopeError(
             f"the tokenizer knows {len(tokenizer)} tokens, the model {rows}: its files are missing or of another kind",
@@ -48,7 +48,7 @@ def read_tokenizer_files(folder: Path) -> PreTrainedTokenizerBase:
 
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as cause:  # every tokenizer class fails in its own way
+    except Exception as cause:  # every tokenizer class raises other exceptions
         what = f"cannot be read ({reason(cause)})"
         if "trust_remote_code" in str(cause):
             what = "needs code of its own, which headscope never runs"
@@ -58,14 +58,14 @@ def read_tokenizer_files(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def remember_settings(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Store the settings of a tokenizer when it is first used; a pruned model has the tokenizer of the whole one."""
+    """Store the settings of a tokenizer, unless they were stored before: a pruned model uses the same tokenizer."""
     core = _core(tokenizer)
     if core is not None and tokenizer not in _AS_LOADED:
         _AS_LOADED[tokenizer] = core.padding, core.truncation
 
 
 def write_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Write its files with the settings it was loaded with; the tokenizer keeps its present ones."""
+    """Write the files of a tokenizer with the settings that it was loaded with; the tokenizer is not changed."""
     core = _core(tokenizer)
     if core is None or tokenizer not in _AS_LOADED:
         tokenizer.save_pretrained(folder)
@@ -79,12 +79,13 @@ def write_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
 
 
 def _core(tokenizer: PreTrainedTokenizerBase) -> Tokenizer | None:
-    """The part that stores such settings; tokenizers written in Python have none."""
+    """The part of a tokenizer that stores padding and truncation; None if it is written in Python."""
     core: Tokenizer | None = getattr(tokenizer, "backend_tokenizer", None)
     return core
 
 
 def _set(core: Tokenizer, settings: Settings) -> None:
+    """Set padding and truncation of a tokenizer."""
     padding, truncation = settings
     if padding is None:
         core.no_padding()

@@ -1,7 +1,8 @@
-"""The tokens of a batch: real or padding, special, separator, punctuation, which word, which segment.
+"""The tokens of a batch: which are padding, special, separators or punctuation, and their words and segments.
 
-`Tokens` describes one side of a batch. `Layout` tells which side the queries and keys of each stack come from, and
-divides a batch into runs of sequences of equal length, so that nothing behind the seam ever meets padding.
+`Tokens` describes one side of a batch: the tokens of the encoder or those of the decoder. `Layout` knows from which
+side the queries and keys of each stack come. It divides a batch into chunks of sequences of equal length, so that
+observers never see padding.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
     from headscope.model.fold import FoldPlan
 
-CHUNK_CELLS = 800_000  # weights at a time: few enough for little memory, many enough to outweigh the cost of a call
+CHUNK_CELLS = 800_000  # weights per chunk: few enough to save memory, enough to outweigh the overhead of a chunk
 
 
 @dataclass(frozen=True)
 class Marks:
-    """The token ids of each class, by the tokenizer; empty if a model has no such token."""
+    """The token ids of each class of tokens, from the tokenizer; empty if it has no token of the class."""
 
     special: frozenset[int] = frozenset()
     classification: frozenset[int] = frozenset()
@@ -34,6 +35,8 @@ class Marks:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> Marks:
+        """The marks of a tokenizer. Punctuation is comma and full stop, which are frequent sinks."""
+
         def ids(token: int | None) -> frozenset[int]:
             return frozenset() if token is None else frozenset([token])
 
@@ -51,11 +54,14 @@ class Marks:
 
 @dataclass(frozen=True)
 class Tokens:
-    """One side of a batch. Every tensor is [sequence, token]; `real` is False at padding.
+    """One side of a batch: the tokens of the encoder or of the decoder. Every tensor is [sequence, token].
 
-    A side without token ids (image patches, embeddings given directly) has no marked tokens: all is content.
-    words     which word of the sequence a piece belongs to, counted from 0; -1 for special tokens and padding
-    segments  0 or 1 for the first and second text
+    Without token ids (image patches, or if a model is called with embeddings) every real token counts as content.
+
+    real      False at padding
+    ids       token ids
+    words     the index of the word that the token is a part of, from 0; -1 for special tokens and padding
+    segments  0 for tokens of the first text of a pair, 1 for the second
     """
 
     real: Tensor
@@ -73,33 +79,37 @@ class Tokens:
 
     @cached_property
     def special(self) -> Tensor:
+        """[sequence, token], bool: special tokens of any kind."""
         return self._of_class(self.marks.special)
 
     @cached_property
     def classification(self) -> Tensor:
+        """[sequence, token], bool: classification tokens, such as [CLS]."""
         return self._of_class(self.marks.classification)
 
     @cached_property
     def separator(self) -> Tensor:
+        """[sequence, token], bool: separators, such as [SEP], or ends of text."""
         return self._of_class(self.marks.separator)
 
     @cached_property
     def punctuation(self) -> Tensor:
+        """[sequence, token], bool: commas and full stops."""
         return self._of_class(self.marks.punctuation)
 
     @cached_property
     def content(self) -> Tensor:
-        """Real tokens that are not special."""
+        """[sequence, token], bool: real tokens that are not special."""
         return self.real & ~self.special
 
     @cached_property
     def classes(self) -> Tensor:
-        """[sequence, token, class]: 1 where a token is of a class; classes in the order of CLASSES."""
+        """[sequence, token, class]: 1 if a token is of a class, else 0; classes in the order of CLASSES."""
         return torch.stack([getattr(self, name) for name in CLASSES], dim=-1).float()
 
     @cached_property
     def special_penalty(self) -> Tensor:
-        """[sequence, token]: added to weights, it makes sure that a special key is never the largest."""
+        """[sequence, token]: -2 at special tokens. Added to weights, it ensures that no special key has the largest."""
         return self.special * -2.0
 
     @cached_property
@@ -109,30 +119,33 @@ class Tokens:
 
     @cached_property
     def averages(self) -> Tensor:
-        """[sequence, token, 3]: row values times this are their means over all, content and classification rows.
+        """[sequence, token, 3]: factors that turn values of rows into means over all, content and classification rows.
 
-        NaN if a sequence has no such row.
+        values [sequence, row] @ averages gives [sequence, 3] means. NaN if a sequence has no such row.
         """
         rows = torch.stack([self.real, self.content, self.classification], dim=-1)
         return rows / rows.sum(dim=1, keepdim=True)
 
     @property
     def length(self) -> int:
+        """The number of tokens of each sequence, including padding."""
         return self.real.shape[1]
 
     def select(self, rows: slice, index: slice | Tensor) -> Tokens:
-        """These sequences, at these tokens."""
+        """These sequences, reduced to the tokens at these indices."""
 
-        def part(tensor: Tensor | None) -> Tensor | None:
+        def take(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else tensor[rows][:, index]
 
         real = self.real[rows][:, index]
-        result = Tokens(real, part(self.ids), part(self.words), part(self.segments), self.marks)
-        for name in DERIVED:  # computed once for the batch, not for every part of it
-            result.__dict__[name] = part(getattr(self, name))
+        result = Tokens(real, take(self.ids), take(self.words), take(self.segments), self.marks)
+        # Derived tensors are computed once per batch and then selected from, instead of once per chunk.
+        for name in DERIVED:
+            result.__dict__[name] = take(getattr(self, name))
         return result
 
     def to(self, device: torch.device) -> Tokens:
+        """The same tokens on a device."""
         ids, words, segments = (
             None if tensor is None else tensor.to(device)
             for tensor in (self.ids, self.words, self.segments)
@@ -141,13 +154,18 @@ class Tokens:
 
 
 CLASSES = ("classification", "separator", "punctuation", "special")
-# Cached properties with an axis of tokens.
+# The cached properties of `Tokens` that have an axis of tokens.
 DERIVED = (*CLASSES, "content", "classes", "averages", "special_penalty")
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Neighbouring sequences of one batch that are equally long, and the indices of their real tokens."""
+    """Neighbouring sequences of one batch with the same number of real tokens at the same positions.
+
+    rows                    the sequences
+    query_index, key_index  the positions of their real tokens
+    query, key              these tokens; the same object in self attention
+    """
 
     rows: slice
     query_index: slice | Tensor
@@ -158,7 +176,14 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Layout:
-    """The sides of a batch: `encoder`, `decoder` (also of a decoder-only model), `targets` (XLNet's query stream)."""
+    """The sides of a batch.
+
+    encoder  the tokens of the encoder
+    decoder  the tokens of the decoder, also in a decoder-only model
+    targets  the tokens to predict, which are the queries of XLNet's query stream
+    plans    {stack: how `fold` goes through the batch; None if it cannot}, computed once for all layers
+    _chunks  {(stack, number of heads): chunks of the batch}, computed once for all layers
+    """
 
     encoder: Tokens | None = None
     decoder: Tokens | None = None
@@ -169,7 +194,7 @@ class Layout:
     )
 
     def sides(self, stack: str) -> tuple[Tokens, Tokens] | None:
-        """The query and key side of a stack; None if this batch does not tell."""
+        """The tokens of the queries and of the keys of a stack; None if they are not known."""
         query, key = {
             "encoder": (self.encoder, self.encoder),
             "decoder": (self.decoder, self.decoder),
@@ -179,7 +204,7 @@ class Layout:
         return None if query is None or key is None else (query, key)
 
     def chunks(self, stack: str, heads: int) -> list[Chunk]:
-        """The batch in runs of equal length of at most CHUNK_CELLS weights; made once for all layers."""
+        """The batch as chunks of equally long sequences with at most CHUNK_CELLS weights (or one sequence)."""
         if (stack, heads) not in self._chunks:
             sides = self.sides(stack)
             assert sides is not None, stack
@@ -187,6 +212,7 @@ class Layout:
         return self._chunks[stack, heads]
 
     def to(self, device: torch.device) -> Layout:
+        """The same layout on a device."""
         encoder, decoder, targets = (
             None if side is None else side.to(device)
             for side in (self.encoder, self.decoder, self.targets)
@@ -197,10 +223,12 @@ class Layout:
 def pattern_over_layout(
     layout: Layout | None, stack: str, batch: int, keys: int, make: Callable[[int], Tensor]
 ) -> Tensor:
-    """[sequence or 1, …, key, key]: the pattern that `make` gives for each sequence's length, at its real tokens.
+    """[sequence or 1, …, key, key]: a pattern of attention at the real tokens of each sequence; 1 at padding.
 
-    1 at padding. With a cache of earlier tokens the layout tells only the last ones: then no padding is assumed, as
-    when an encoder-decoder generates.
+    make  function of a number of tokens n: the pattern [..., n, n]
+
+    With a cache of earlier tokens, as in generation, the layout contains only the last tokens. Padding is then unknown,
+    and it is assumed that there is none.
     """
     sides = None if layout is None else layout.sides(stack)
     if sides is None or sides[0].real.shape != (batch, keys):
@@ -209,7 +237,10 @@ def pattern_over_layout(
 
 
 def pattern_over_tokens(real: Tensor, make: Callable[[int], Tensor]) -> Tensor:
-    """The same at the real ones [sequence, key] of some keys; one pattern for all sequences if there is no padding."""
+    """[sequence or 1, …, key, key]: as `pattern_over_layout`, for keys whose padding is known.
+
+    real  [sequence, key], False at padding
+    """
     batch, keys = real.shape
     if bool(real.all()):
         return make(keys)[None]
@@ -225,6 +256,7 @@ def pattern_over_tokens(real: Tensor, make: Callable[[int], Tensor]) -> Tensor:
 
 
 def _chunks(query: Tokens, key: Tokens, heads: int) -> list[Chunk]:
+    """Divide a batch into chunks, in order; a sequence with padding between its tokens is a chunk of its own."""
     queries, keys = _real_indices(query.real), _real_indices(key.real)
     cells = heads * query.length * key.length  # of one sequence
     chunks, start = [], 0
@@ -238,20 +270,21 @@ def _chunks(query: Tokens, key: Tokens, heads: int) -> list[Chunk]:
         ):
             continue
         rows, query_index, key_index = slice(start, stop), queries[start], keys[start]
-        query_part = query.select(rows, query_index)
-        # One object for both sides tells statistics that positions can be compared (Attention.within_one_text).
-        key_part = query_part if key is query else key.select(rows, key_index)
-        chunks.append(Chunk(rows, query_index, key_index, query_part, key_part))
+        query_tokens = query.select(rows, query_index)
+        # If both sides are one object, statistics may compare positions of queries and keys (within_one_text).
+        key_tokens = query_tokens if key is query else key.select(rows, key_index)
+        chunks.append(Chunk(rows, query_index, key_index, query_tokens, key_tokens))
         start = stop
     return chunks
 
 
 def _are_same_slice(first: slice | Tensor, second: slice | Tensor) -> bool:
+    """Whether two sequences have their real tokens in the same slice."""
     return isinstance(first, slice) and first == second
 
 
 def _real_indices(real: Tensor) -> list[slice | Tensor]:
-    """Each sequence's real tokens: a slice, or indices if there is padding between them."""
+    """The positions of the real tokens of each sequence: a slice, or a tensor if there is padding between them."""
     indices: list[slice | Tensor] = []
     first, length = real.int().argmax(dim=1).tolist(), real.sum(dim=1).tolist()
     for row, start, count in zip(real, first, length, strict=True):
@@ -262,18 +295,18 @@ def _real_indices(real: Tensor) -> list[slice | Tensor]:
 
 @dataclass(frozen=True)
 class Batch:
-    """The inputs of a forward pass, and what its tokens are.
+    """The inputs of a forward pass, and a description of its tokens.
 
     Parameters
     ----------
     inputs
         Tensors by name, as the model takes them.
     layout
-        The tokens of each stack: which are real, special, punctuation, content.
+        The tokens of each stack: which are padding, special, punctuation, content.
     indices
         The numbers of the examples in the batch.
     labels
-        [sequence, token]: the right answer at each token, for tasks that judge single tokens; -100 to ignore one.
+        [sequence, token]: the correct answer at each token, for tasks that judge single tokens; -100 at ignored tokens.
 
     Examples
     --------
@@ -292,29 +325,30 @@ class Batch:
 
 
 def layout_of(inputs: Mapping[str, Any], marks: Marks, *, decoder_only: bool = False) -> Layout:
-    """The layout that a model's own inputs tell: token ids, padding mask, segments; no words."""
+    """The layout derived from the inputs of a model: token ids, padding mask and segments, but no words."""
     encoder = _side(inputs, marks, "")
     if decoder_only:
         return Layout(decoder=encoder)
     targets = None
     mapping = inputs.get("target_mapping")  # [sequence, target, token], of XLNet
     if mapping is not None and encoder is not None:
-        # The rows of the query stream are the targets.
+        # The queries of the query stream are the targets.
         is_target = encoder.real & (mapping.sum(dim=1) > 0)
         targets = Tokens(is_target, encoder.ids, segments=encoder.segments, marks=marks)
     return Layout(encoder=encoder, decoder=_side(inputs, marks, "decoder_"), targets=targets)
 
 
 def _side(inputs: Mapping[str, Any], marks: Marks, prefix: str) -> Tokens | None:
+    """The tokens of the inputs whose names have this prefix ("" or "decoder_"); None if they are not known."""
     ids: Tensor | None = inputs.get(f"{prefix}input_ids")
     tokens: Tensor | None = inputs.get(f"{prefix}inputs_embeds") if ids is None else ids
     if tokens is None:
         return None
     mask: Tensor | None = inputs.get(f"{prefix}attention_mask")
     if mask is None and not prefix and inputs.get("input_mask") is not None:
-        mask = 1 - inputs["input_mask"]  # XLNet's is 1 at padding
+        mask = 1 - inputs["input_mask"]  # XLNet's input_mask is 1 at padding
     if mask is not None and mask.dim() != 2:
-        return None  # a mask between tokens does not say which of them are padding
+        return None  # a mask between pairs of tokens does not show which tokens are padding
     if mask is None:
         mask = torch.ones(tokens.shape[:2])
     segments = None if prefix else inputs.get("token_type_ids")

@@ -1,9 +1,11 @@
-"""Token maps by trial: how states change if one token's values, or all attention to it, are removed in one layer.
+"""Token maps by intervention: how states change if a token's values, or all attention to it, are removed in one layer.
 
-Value zeroing (Mohebbi et al. 2023): in one layer a token's values are set to zero, so that nobody gathers anything from
-it. The effect is how far each token's state at the layer's output turns, as 1 − cosine. The tokens of all layers are
-tried in one forward pass: row 0 of a batch is the unchanged input, every other row has another token's values zeroed,
-and at the end of each layer all rows become row 0 again.
+Value zeroing (Mohebbi et al. 2023) sets the values of one token to zero in one layer. The effect on every token is the
+cosine distance (1 − cosine) between its states at the layer's output with and without the change.
+
+One forward pass tests many tokens in all layers. All rows of the batch hold the same input. Row 0 is unchanged, and in
+each other row the values of another token are zeroed, in every layer. After each layer the states of row 0 are copied
+to all rows, so that changes do not accumulate over layers.
 """
 
 from __future__ import annotations
@@ -26,21 +28,22 @@ from headscope.model.edits import Edit
 from headscope.model.knockout import KnockOut
 from headscope.model.tokens import Batch, Layout, Tokens
 
-ROW_TOKENS = 4096  # tokens of a batch of trials: memory stays small, and more are hardly faster
+# Tokens per batch of trials; larger batches need more memory and are hardly faster.
+ROW_TOKENS = 4096
 STACKS = ("encoder", "decoder", "cross")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A token whose values are zeroed, in all heads of a site or in one (its index at the site)."""
+    """One intervention: the token `key` whose values are zeroed, in one head (its index at the site) or in all."""
 
     key: int
-    head: int | None = None
+    head: int | None = None  # None: all heads
 
 
 class _Zeroing(Edit):
-    """Row r > 0 of the batch lacks the values of the token of trial r - 1, at every site of a stack."""
+    """Performs trial r - 1 in row r > 0 of the batch, at every site of a stack."""
 
     def __init__(self, stack: str, trials: Sequence[Trial]) -> None:
         self.stack, self.trials = stack, trials
@@ -49,7 +52,8 @@ class _Zeroing(Edit):
         return site.stack == self.stack
 
     def weights(self, site: Site, weights: Tensor) -> Tensor:
-        weights = weights.clone()  # no weight on a value is the same as no value
+        # Setting all weights on a token to 0 has the same effect as setting its values to 0.
+        weights = weights.clone()
         for row, trial in enumerate(self.trials, start=1):
             if trial.head is None:
                 weights[row, :, :, trial.key] = 0
@@ -59,7 +63,10 @@ class _Zeroing(Edit):
 
 
 def value_zeroing(model: AttentionModel, batch: Batch) -> dict[str, NDArray[np.float32]]:
-    """For each stack [layer, 1, query, key]: how far the query's state turns, rows divided by their sums."""
+    """{stack: [layer, 1, query, key]}: the cosine distance of the query's state if the key's values are zeroed.
+
+    Rows are divided by their sums.
+    """
     maps = {}
     for stack, distances in zero_values(model, batch).items():
         layers = 1 + max(site.layer for site in model.sites if site.stack == stack)
@@ -73,7 +80,10 @@ def value_zeroing(model: AttentionModel, batch: Batch) -> dict[str, NDArray[np.f
 def zero_values(
     model: AttentionModel, batch: Batch, *, by_head: bool = False
 ) -> dict[str, dict[Site, NDArray[np.float64]]]:
-    """For each stack and site [1 or head, query, key]: how far each query's state at the layer's output turns."""
+    """{stack: {site: [1 or head, query, key]}}: cosine distances of the query's state at the layer's output.
+
+    by_head  zero the values in one head at a time, instead of in all heads together
+    """
     model.check_evaluating()
     by_stack: dict[str, dict[Site, NDArray[np.float64]]] = {}
     for stack in stacks_of(model, batch):
@@ -83,7 +93,7 @@ def zero_values(
         heads = range(most_heads) if by_head else (None,)
         trials = [Trial(key, head) for head in heads for key in range(keys)]
         distances = _run_trials(model, batch, stack, sites, trials)
-        # [trial, query] to [head, query, key]; a site with fewer heads has no use for the last trials.
+        # [trial, query] to [head, key, query] to [head, query, key]; a site with fewer heads ignores the last trials.
         by_stack[stack] = {
             site: distances[site]
             .reshape(-1, keys, queries)
@@ -96,24 +106,24 @@ def zero_values(
 def _run_trials(
     model: AttentionModel, batch: Batch, stack: str, sites: list[Site], trials: list[Trial]
 ) -> dict[Site, NDArray[np.float64]]:
-    """[trial, query] at every site of the stack, some trials at a time."""
-    parts: dict[Site, list[NDArray[np.float64]]] = {site: [] for site in sites}
-    for some in _portions(trials, batch):
-        # One row too many if rows and tokens are equally many, so that the two axes can be told apart.
-        rows = 1 + len(some) + (1 + len(some) in lengths_of(batch))
+    """{site: [trial, query]}: cosine distances at every site of the stack."""
+    by_site: dict[Site, list[NDArray[np.float64]]] = {site: [] for site in sites}
+    for group in _groups(trials, batch):
+        # If rows and tokens are equally many, one row is added, so that _reset_after_blocks can tell the axes apart.
+        rows = 1 + len(group) + (1 + len(group) in lengths_of(batch))
         with (
             torch.inference_mode(),
-            model.edited(_Zeroing(stack, some)),
+            model.edited(_Zeroing(stack, group)),
             _reset_after_blocks(model, sites, rows) as states,
         ):
             model(repeat_batch(batch, rows))
         for site in sites:
-            parts[site].append(distance_to_first(states[site][: 1 + len(some)]))
-    return {site: np.concatenate(distances) for site, distances in parts.items()}
+            by_site[site].append(distance_to_first(states[site][: 1 + len(group)]))
+    return {site: np.concatenate(distances) for site, distances in by_site.items()}
 
 
-def _portions(trials: Sequence[T], batch: Batch) -> Iterator[Sequence[T]]:
-    """The trials in portions whose rows, with one for the unchanged input, have at most ROW_TOKENS tokens."""
+def _groups(trials: Sequence[T], batch: Batch) -> Iterator[Sequence[T]]:
+    """Divide trials into groups whose batch (one row per trial, and row 0) has at most ROW_TOKENS tokens."""
     size = max(1, ROW_TOKENS // max(lengths_of(batch)) - 1)
     for start in range(0, len(trials), size):
         yield trials[start : start + size]
@@ -123,14 +133,17 @@ def _portions(trials: Sequence[T], batch: Batch) -> Iterator[Sequence[T]]:
 def _reset_after_blocks(
     model: AttentionModel, sites: list[Site], rows: int
 ) -> Iterator[dict[Site, Tensor]]:
-    """Record the states [row, token, width] after each site's block, then make all rows row 0 again."""
+    """While open, record the states [row, token, width] after each site's block, then copy row 0 to all rows.
+
+    rows  the number of rows of the batch; must differ from the number of tokens
+    """
     modules = dict(model.model.named_modules())
     parts = anatomy(model)
     recorded: dict[Site, Tensor] = {}
 
     def make_hook(name: str) -> Callable[..., Any]:
         by_turn = {parts[site].turn: site for site in sites if parts[site].block == name}
-        turn = -1
+        turn = -1  # number of earlier calls of this block
 
         def reset_rows(module: nn.Module, args: Any, output: Any) -> Any:
             nonlocal turn
@@ -140,9 +153,9 @@ def _reset_after_blocks(
             by_row = states.transpose(0, 1) if is_time_major else states
             if turn in by_turn:
                 recorded[by_turn[turn]] = by_row
-            same = by_row[:1].expand_as(by_row)
-            same = same.transpose(0, 1) if is_time_major else same
-            return same if isinstance(output, Tensor) else (same, *output[1:])
+            reset = by_row[:1].expand_as(by_row)
+            reset = reset.transpose(0, 1) if is_time_major else reset
+            return reset if isinstance(output, Tensor) else (reset, *output[1:])
 
         return reset_rows
 
@@ -153,9 +166,10 @@ def _reset_after_blocks(
 
 
 def knockout_effects(model: AttentionModel, batch: Batch) -> dict[str, NDArray[np.float32]]:
-    """For each stack [layer, form, query, key]: how far the query's last state turns if nobody attends to the key.
+    """{stack: [layer, form, query, key]}: cosine distance of the query's last state if no token attends to the key.
 
-    Forms: the weight on the key goes to the other keys (removed before the softmax), or is lost (after it).
+    Attention to the key is removed in all heads of one layer. Form 0 removes it before the softmax, so that its weight
+    goes to the other keys; form 1 after the softmax, so that its weight is lost.
     """
     model.check_evaluating()
     maps = {}
@@ -175,21 +189,22 @@ def knockout_effects(model: AttentionModel, batch: Batch) -> dict[str, NDArray[n
 def _knock_out_keys(
     model: AttentionModel, batch: Batch, stack: str, heads: list[Head], keys: int, renormalise: bool
 ) -> NDArray[np.float64]:
-    """[key, query]: how far last states turn without each key, some keys at a time."""
-    parts = []
-    for some in _portions(range(keys), batch):
-        hidden = torch.zeros(1 + len(some), keys, dtype=torch.bool)
-        hidden[torch.arange(1, 1 + len(some)), torch.tensor(some)] = True
-        edit = KnockOut(hidden, heads=heads, renormalise=renormalise)
+    """[key, query]: cosine distances of the queries' last states if no token attends to the key in these heads."""
+    distances = []
+    for group in _groups(range(keys), batch):
+        # Row 0 is unchanged; each other row removes another key.
+        removed = torch.zeros(1 + len(group), keys, dtype=torch.bool)
+        removed[torch.arange(1, 1 + len(group)), torch.tensor(group)] = True
+        edit = KnockOut(removed, heads=heads, renormalise=renormalise)
         with torch.inference_mode(), model.edited(edit), record_last_states(model, stack) as states:
-            model(repeat_batch(batch, 1 + len(some)))
-        parts.append(distance_to_first(states[0]))
-    return np.concatenate(parts)
+            model(repeat_batch(batch, 1 + len(group)))
+        distances.append(distance_to_first(states[0]))
+    return np.concatenate(distances)
 
 
 @contextmanager
 def record_last_states(model: AttentionModel, stack: str) -> Iterator[list[Tensor]]:
-    """Record the last states [row, token, width] of the tokens of a stack's queries, below any task head."""
+    """While open, record the last states [row, token, width] of the queries of a stack, before any task head."""
     module = model.model.base_model
     if model.is_encoder_decoder and stack == "encoder":
         module = model.model.get_encoder()
@@ -202,9 +217,9 @@ def record_last_states(model: AttentionModel, stack: str) -> Iterator[list[Tenso
 
 
 def distance_to_first(states: Tensor) -> NDArray[np.float64]:
-    """[row - 1, token]: 1 − cosine between each row's states [row, token, width] and those of row 0.
+    """[row - 1, token]: cosine distances (1 − cosine) of the states [row, token, width] of each row to those of row 0.
 
-    Computed as half the squared distance of the unit vectors, which does not drown in rounding if they hardly differ.
+    Computed as half the squared distance between unit vectors, which is precise even if they hardly differ.
     """
     units = torch.nn.functional.normalize(states.double(), dim=-1)
     distances: NDArray[np.float64] = (
@@ -214,13 +229,13 @@ def distance_to_first(states: Tensor) -> NDArray[np.float64]:
 
 
 def normalize_rows(cells: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows [..., query, key] divided by their sums; rows of zeros stay so."""
+    """Rows [..., query, key] divided by their sums; rows of zeros stay zeros."""
     sums = cells.sum(axis=-1, keepdims=True)
     return cells / np.where(sums > 0, sums, 1)
 
 
 def repeat_batch(batch: Batch, rows: int) -> Batch:
-    """A batch with one input repeated in all rows."""
+    """A batch of `rows` copies of one input."""
 
     def repeat(tensor: Tensor) -> Tensor:
         return tensor.expand(rows, *tensor.shape[1:]).contiguous()
@@ -241,11 +256,12 @@ def repeat_batch(batch: Batch, rows: int) -> Batch:
 
 
 def stacks_of(model: AttentionModel, batch: Batch) -> list[str]:
-    """The stacks that attend when the model is called with this one input."""
+    """The stacks that attend when the model is called with a batch of one input; raises if the batch has more."""
     sides = [side for side in (batch.layout.encoder, batch.layout.decoder) if side is not None]
     if len(batch) != 1 or not all(bool(side.real.all()) for side in sides):
         raise HeadscopeError(
-            "tries are made with one input at a time, without padding", expected="a batch of one"
+            "this map is computed for one input at a time, without padding",
+            expected="a batch of one",
         )
     stacks = dict.fromkeys(site.stack for site in model.sites if site.numbers)
     return [name for name in stacks if name in STACKS and batch.layout.sides(name) is not None]
@@ -259,6 +275,6 @@ def _lengths_of_sides(batch: Batch, stack: str) -> tuple[int, int]:
 
 
 def lengths_of(batch: Batch) -> list[int]:
-    """The numbers of tokens of the encoder and the decoder."""
+    """The numbers of tokens of the encoder and the decoder, of those that the batch has."""
     layout = batch.layout
     return [side.length for side in (layout.encoder, layout.decoder) if side is not None]

@@ -1,4 +1,4 @@
-"""The weights of a model as a whole: their precision, and a hash that identifies them."""
+"""Operations on all weights of a model: change their precision, and compute a hash that identifies them."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 
 def cast(model: PreTrainedModel, dtype: torch.dtype) -> None:
-    """Convert parameters and saved buffers to `dtype`, except those the family keeps in float32 (T5's in float16).
+    """Convert parameters and saved buffers to `dtype`, as `from_pretrained(dtype=…)` does.
 
-    Like `from_pretrained`, and unlike `model.to(dtype)`, it leaves buffers alone that are in no checkpoint, such as the
-    frequencies of rotary positions.
+    Tensors that the model class keeps in float32 stay so, such as some of T5 in float16. Unlike `model.to(dtype)`, it
+    does not convert buffers that are not saved in checkpoints, such as the frequencies of rotary positions.
     """
-    plan = model._get_dtype_plan(dtype)
+    plan = model._get_dtype_plan(dtype)  # {part of a parameter's name: its dtype}
     patterns = [(re.compile(rf"(^|\.){re.escape(part)}(\.|$)"), own) for part, own in plan.items()]
     for name, value in model.state_dict(keep_vars=True).items():
         if value.is_floating_point():
-            own = next((own for pattern, own in patterns if pattern.search(name)), dtype)
-            value.data = value.data.to(own)
+            target = next((own for pattern, own in patterns if pattern.search(name)), dtype)
+            value.data = value.data.to(target)
 
 
 @contextmanager
 def in_float32(model: nn.Module) -> Iterator[None]:
-    """Compute in float32 while this is open: rounding in half precision would hide real differences.
+    """While open, the model computes in float32, because rounding in half precision would hide real differences.
 
-    On leaving, the model has its original tensors again, not copies that were converted twice.
+    At the end, the model gets its original tensors back, not copies that were converted twice.
     """
     originals = [(tensor, tensor.data) for tensor in (*model.parameters(), *model.buffers())]
     try:
@@ -53,7 +53,7 @@ def in_float32(model: nn.Module) -> Iterator[None]:
 
 
 def weights_sha256(model: AttentionModel) -> str:
-    """SHA-256 of the tensors and, if there are any, of the fixed patterns of heads."""
+    """SHA-256 of the weights and, if the model has fixed heads, of their patterns."""
     digest = _tensors_sha256(model)
     if not model.fixed:
         return digest
@@ -62,7 +62,7 @@ def weights_sha256(model: AttentionModel) -> str:
 
 
 def _tensors_sha256(model: AttentionModel) -> str:
-    """Hash of the weight file, of the hashes of several files in order of name, or of a live model's tensors."""
+    """Hash of the weight file; with several files, of their hashes in order of name; without files, of the tensors."""
     files = sorted(model.path.iterdir()) if model.path else []
     files = [file for file in files if file.suffix in (".safetensors", ".bin")]
     files = [file for file in files if file.suffix == ".safetensors"] or files
@@ -79,7 +79,7 @@ def _tensors_sha256(model: AttentionModel) -> str:
 
 
 def _file_sha256(path: Path) -> str:
-    """Hash a file once for as long as it does not change: a search asks for the hash of every candidate."""
+    """Hash of a file, cached until the file changes, because a search needs it for every candidate."""
     status = path.stat()
     return _cached_sha256(path, status.st_mtime_ns, status.st_size, status.st_ino)
 

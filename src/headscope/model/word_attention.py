@@ -1,8 +1,8 @@
-"""Attention between words instead of pieces.
+"""Attention between words, from attention between the tokens (pieces) that they consist of.
 
-A word's columns are summed over its pieces; its rows are averaged over them (Clark et al. 2019; their released code
-takes the first piece only, which `pool="first"` imitates). Attention to special tokens is counted separately, so that
-a word's row and its mass outside sum to 1.
+Attention to a word is the sum over its pieces, attention from a word the mean over its pieces (Clark et al. 2019). The
+code released with that paper uses only the first piece of the attending word, as `pool="first"` does. Attention to
+special tokens is stored separately (`outside`), so that a word's row and its attention outside sum to 1.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ Pool = Literal["mean", "first", "max"]
 
 @dataclass(frozen=True)
 class WordAttention:
-    """One site's attention between words, over sequences that may have different numbers of words.
+    """The attention between words at one site. Sequences may have different numbers of words.
 
-    weights     [sequence, head, query word, key word]; 0 in rows and columns of words a sequence does not have
-    outside     [sequence, head, query word]: the attention of a word to special tokens
-    queries     [sequence, query word]: whether the sequence has this word; keys: the same for the key side
+    weights   [sequence, head, query word, key word]; 0 in rows and columns of words that a sequence does not have
+    outside   [sequence, head, query word]: the attention of a word to special tokens
+    queries   [sequence, query word], bool: whether a sequence has this query word
+    keys      [sequence, key word], bool: whether a sequence has this key word
     """
 
     weights: Tensor
@@ -34,10 +35,12 @@ class WordAttention:
     keys: Tensor
 
 
-SAME_WEIGHT = 1e-6  # relative: rounding differs from batch to batch, and must not break ties
+# Weights with a smaller relative difference count as equal: rounding differs between batches and must not break ties.
+SAME_WEIGHT = 1e-6
 
 
 def check_pool(pool: str) -> None:
+    """Raise if there is no such pooling of pieces."""
     if pool not in get_args(Pool):
         raise HeadscopeError(
             f'"{pool}" is not a pooling of pieces',
@@ -49,10 +52,12 @@ def check_pool(pool: str) -> None:
 def word_attention(
     weights: Tensor, query_tokens: Tokens, key_tokens: Tokens, pool: Pool = "mean"
 ) -> WordAttention:
-    """Attention between words from weights [sequence, head, query, key] between tokens.
+    """The attention between words, from weights [sequence, head, query, key] between tokens.
 
-    `pool` combines the rows of a word's pieces: their mean, the first, or the largest weights, renormalised. Statistics
-    use `Attention.between_words`, which is computed once for all of them.
+    pool  how the rows of the pieces of a word become one row: their mean, the first, or for each key the largest
+          weight, renormalised (max)
+
+    Statistics use `Attention.between_words`, which caches the result.
     """
     check_pool(pool)
     query = pieces_of_words(query_tokens)
@@ -60,6 +65,7 @@ def word_attention(
     queries, keys = query.any(dim=1), key.any(dim=1)
     by_key = weights @ key[:, None].to(weights.dtype)  # [sequence, head, query piece, key word]
     inside = by_key.sum(dim=-1, keepdim=True)
+    # The last column is the attention to special tokens: [sequence, head, query piece, key word + 1]
     rows = torch.cat([by_key, weights.sum(dim=-1, keepdim=True) - inside], dim=-1)
     if pool == "max":
         by_word = [
@@ -70,7 +76,7 @@ def word_attention(
         pooled = pooled / pooled.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(pooled.dtype).tiny)
     else:
         pieces = query & (query.cumsum(dim=1) == 1) if pool == "first" else query
-        share = pieces / pieces.sum(dim=1, keepdim=True).clamp_min(1)
+        share = pieces / pieces.sum(dim=1, keepdim=True).clamp_min(1)  # [sequence, piece, word]
         pooled = share.transpose(1, 2)[:, None].to(rows.dtype) @ rows
     return WordAttention(pooled[..., :-1], pooled[..., -1], queries, keys)
 
@@ -87,7 +93,7 @@ def mean_between(weights: Tensor, words: Tensor, selected: Tensor) -> Tensor:
 
 
 def pieces_of_words(tokens: Tokens) -> Tensor:
-    """[sequence, token, word]: whether a token is a piece of a word; words are counted from 0."""
+    """[sequence, token, word], bool: whether a token is a piece of a word."""
     if tokens.words is None:
         raise HeadscopeError(
             "the words of these tokens are not known", expected="batches from headscope.encode"

@@ -1,6 +1,7 @@
-"""The families of models that the seam supports: one file each (or one for several that are built alike).
+"""The model families that headscope supports. Each file describes one family, which may include several model types.
 
-A family is found by the `model_type` of a checkpoint's configuration. To add one, add a file with a `Family` in it.
+The family of a model is looked up by the `model_type` in its configuration. To add a family, add a file that defines a
+`Family`; it is registered automatically.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["Family", "families", "family_of"]
 
 @cache
 def families() -> dict[str, Family]:
-    """Every supported `model_type` and its family."""
+    """{supported `model_type`: its family}, from all modules of this package."""
     by_type: dict[str, Family] = {}
     for module in iter_modules(__path__):
         for value in vars(import_module(f"{__name__}.{module.name}")).values():
@@ -28,7 +29,7 @@ def families() -> dict[str, Family]:
 
 
 def family_of(model_type: str | None, *, where: str | Path | None = None) -> Family:
-    """The family of a `model_type`; an error that lists the supported types if there is none."""
+    """The family of a `model_type`; raises an error with the supported types if there is none."""
     supported = families()
     if model_type not in supported:
         raise HeadscopeError(

@@ -1,7 +1,7 @@
-"""ALBERT: one module (or a few) called again and again; every call is a site of its own.
+"""ALBERT: all layers share one attention module (or a few); every call of it is a site of its own.
 
-The n-th call is layer n: pruning a head of the shared weights removes it from all layers; ablating 3.2 changes only
-the fourth call.
+Layers are counted by calls. Ablating head 3.2 changes only the fourth call. Pruning removes a head from the shared
+weights, and so from all layers that use them.
 """
 
 from headscope.model.families.family import Family, encoder, encoder_layers

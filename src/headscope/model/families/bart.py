@@ -1,4 +1,4 @@
-"""BART and the translation models built like it: three stacks."""
+"""BART and encoder-decoders with the same structure: encoder, decoder and cross attention."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from headscope.model.families.family import Family
 
 
 def layers(config: Any) -> dict[str, int]:
+    """`Family.layers`: the number of sites of each stack."""
     return {
         "encoder": config.encoder_layers,
         "decoder": config.decoder_layers,
@@ -14,6 +15,7 @@ def layers(config: Any) -> dict[str, int]:
 
 
 def stack(name: str, occurrence: int) -> str:
+    """`Family.stack`: the stack of an attention module, by its name."""
     if name.endswith("encoder_attn"):
         return "cross"
     return "decoder" if "decoder." in name else "encoder"

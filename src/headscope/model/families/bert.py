@@ -1,4 +1,4 @@
-"""BERT and the models that are BERT with another vocabulary, training or position count."""
+"""BERT and models with the same kind of attention."""
 
 from headscope.model.families.family import Family, encoder, encoder_layers
 

@@ -1,4 +1,7 @@
-"""DeBERTa v2 and v3: disentangled content and position scores, summed before a softmax of its own."""
+"""DeBERTa v2 and v3: scores are sums of content and position terms, in the model's own attention code.
+
+The family needs a tap, since this code does not use the attention interface of transformers.
+"""
 
 from typing import Any
 
@@ -9,7 +12,7 @@ from headscope.model.softmax_tap import Tap
 
 
 class HeadlessDebertaAttention(nn.Module):
-    """Attention without heads, which DeBERTa's own code cannot compute: an empty vector for every token."""
+    """Attention without heads: an empty vector for every token. DeBERTa's own code fails without heads."""
 
     num_attention_heads = 0
 
@@ -18,6 +21,7 @@ class HeadlessDebertaAttention(nn.Module):
 
 
 def silence(core: nn.Module) -> None:
+    """`Family.silence`: `core` is a DebertaV2Attention, whose part `self` attends."""
     core.self = HeadlessDebertaAttention()
 
 
@@ -30,6 +34,7 @@ DEBERTA_V2 = Family(
         "forward",
         lambda module: module.self.num_attention_heads,
         projection="output.dense",
+        # [batch * head, key, width] to [batch, head, key, width]
         values=lambda values, heads: values.reshape(-1, heads, *values.shape[1:]),
     ),
     silence=silence,

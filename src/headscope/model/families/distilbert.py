@@ -1,4 +1,4 @@
-"""DistilBERT: BERT with names of its own."""
+"""DistilBERT: a smaller BERT, whose modules have different names."""
 
 from headscope.model.families.family import Family, encoder, encoder_layers
 

@@ -1,4 +1,4 @@
-"""ESM-2: protein encoders, one token a residue; queries are scaled before attention, which is therefore unscaled."""
+"""ESM-2: protein encoders with one token per residue. Queries are scaled before attention, so its scaling is 1."""
 
 from headscope.model.families.family import Family, encoder, encoder_layers
 

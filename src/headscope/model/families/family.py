@@ -1,4 +1,4 @@
-"""The description of a family of models."""
+"""`Family`: what headscope has to know about a model family that it cannot find out by observing a forward pass."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from headscope.model.softmax_tap import Tap
 
 
 def no_inputs(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """No additional inputs (the default of `Family.dry_inputs`)."""
     return {}
 
 
@@ -21,17 +22,19 @@ class Family:
     """A family of models with the same structure.
 
     model_types   the `model_type`s in configurations
-    layers        configuration -> {stack: number of sites}; what the dry run must find
-    stack         (module name, occurrence in this forward) -> its stack; layers are counted in the order of calls
-    tap           access to the softmax of a family that does not use transformers' attention interface
+    layers        function of the configuration: {stack: number of sites}, which the test forward pass must find
+    stack         function of (name of an attention module, number of its earlier calls in this forward pass): the stack
+                  of the call. The layer is not needed, because calls of a stack are in the order of layers
+    tap           how to intercept the softmax, if the family does not use the attention interface of transformers
     takes_text    False for images
-    time_major    whether its states are [token, sequence, width]
-    counts_from_padding  model types whose positions begin after the padding id, so that some are never used
-    dry_inputs    additional inputs of a dry run, so that every stack is called
-    axes          parameters of an attention module, other than linear layers, that have an axis of heads
-    settle        (attention module, head numbers) adapts other tensors with an axis of heads, after pruning and on
+    time_major    whether hidden states are [token, sequence, width] instead of [sequence, token, width]
+    counts_from_padding  model types whose first position is the padding id + 1, so that lower positions are never used
+    dry_inputs    function of the inputs of a test forward pass: additional inputs, so that every stack is called
+    axes          {name of a parameter of an attention module: its axis of heads}, if they are not linear layers
+    settle        function of (attention module, numbers of its remaining heads): adapts other tensors with an axis of
+                  heads; called after pruning and on loading
+    silence       function of (attention module): lets it run without heads; called after pruning its last head and on
                   loading
-    silence       (attention module) lets it run without any head, after pruning the last one and on loading
     """
 
     model_types: tuple[str, ...]
@@ -47,30 +50,35 @@ class Family:
     silence: Callable[[nn.Module], None] = silence
 
     def positions_lost(self, config: Any) -> int:
-        """The number of `max_position_embeddings` that no token can have."""
+        """How many of the `max_position_embeddings` positions no token can have."""
         return int(config.pad_token_id) + 1 if config.model_type in self.counts_from_padding else 0
 
 
 def encoder(name: str, occurrence: int) -> str:
-    """Every attention module belongs to the encoder."""
+    """`Family.stack` of a model with only an encoder."""
     return "encoder"
 
 
 def decoder(name: str, occurrence: int) -> str:
-    """Every attention module belongs to the decoder."""
+    """`Family.stack` of a model with only a decoder."""
     return "decoder"
 
 
 def encoder_layers(config: Any) -> dict[str, int]:
+    """`Family.layers` of a model with only an encoder."""
     return {"encoder": config.num_hidden_layers}
 
 
 def decoder_layers(config: Any) -> dict[str, int]:
+    """`Family.layers` of a model with only a decoder."""
     return {"decoder": config.num_hidden_layers}
 
 
 def keep_heads(pruned_class: Callable[[Any], Any]) -> Callable[[nn.Module, tuple[int, ...]], None]:
-    """A `settle` that gives an attention module the class made for pruned heads, and their numbers."""
+    """A `Family.settle` that changes the class of an attention module, and stores which heads are left in `kept_heads`.
+
+    pruned_class  function of the module's class: a subclass that can run with some of its heads
+    """
 
     def settle(core: nn.Module, numbers: tuple[int, ...]) -> None:
         if not hasattr(core, "kept_heads"):

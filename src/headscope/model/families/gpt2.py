@@ -1,4 +1,4 @@
-"""GPT-2: a decoder with one fused projection."""
+"""GPT-2: a decoder in which one linear layer computes queries, keys and values."""
 
 from headscope.model.families.family import Family, decoder, decoder_layers
 

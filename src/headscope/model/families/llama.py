@@ -1,6 +1,6 @@
-"""Llama and decoders built like it: rotary positions, and several query heads that share one key and value head.
+"""Llama and decoders with the same structure: rotary positions, and several query heads that share one KV head.
 
-Heads are query heads; each has weights of its own.
+A head of headscope is a query head. Query heads that share a KV head still have different attention weights.
 """
 
 from headscope.model.families.family import Family, decoder, decoder_layers

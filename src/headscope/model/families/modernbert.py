@@ -1,4 +1,4 @@
-"""ModernBERT: fused projections, rotary positions, most layers see only a window (their mask says so)."""
+"""ModernBERT: fused projections and rotary positions. In most layers a mask limits attention to a window."""
 
 from headscope.model.families.family import Family, encoder, encoder_layers
 

@@ -1,4 +1,4 @@
-"""MPNet: a BERT with a bias of relative positions and a softmax of its own."""
+"""MPNet: BERT with a bias of relative positions. Its attention code calls softmax itself, so it needs a tap."""
 
 from functools import cache
 from typing import Any
@@ -11,7 +11,10 @@ from headscope.model.softmax_tap import Tap
 
 @cache
 def _pruned_class(attention: Any) -> Any:
-    """MPNet's attention with some of its heads; the position bias is passed in for all heads."""
+    """A subclass of MPNet's attention that runs with some of its heads.
+
+    The encoder computes the position bias [1, head, query, key] once, with all heads; `forward` selects from it.
+    """
 
     class PrunedMPNetAttention(attention):  # type: ignore[misc]
         def forward(

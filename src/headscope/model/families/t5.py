@@ -1,4 +1,8 @@
-"""T5: unscaled scores plus a learned bias of relative positions, kept in the first block of each stack."""
+"""T5: unscaled scores plus a learned bias of relative positions.
+
+The first block of each stack computes the position bias [1, head, query, key] and passes it to the later blocks. Blocks
+may lose different heads, so the bias always has all heads, and each pruned block selects those it has.
+"""
 
 from functools import cache
 from typing import Any
@@ -10,6 +14,7 @@ from headscope.model.headless_attention import advance_cache, output_without_hea
 
 
 def layers(config: Any) -> dict[str, int]:
+    """`Family.layers`: the number of sites of each stack."""
     return {
         "encoder": config.num_layers,
         "decoder": config.num_decoder_layers,
@@ -18,6 +23,7 @@ def layers(config: Any) -> dict[str, int]:
 
 
 def stack(name: str, occurrence: int) -> str:
+    """`Family.stack`: the stack of an attention module, by its name."""
     if name.endswith("EncDecAttention"):
         return "cross"
     return "decoder" if "decoder." in name else "encoder"
@@ -25,32 +31,35 @@ def stack(name: str, occurrence: int) -> str:
 
 @cache
 def _pruned_class(attention: Any) -> Any:
-    """T5's attention with some of its heads; the first block makes the position bias for all heads."""
+    """A subclass of T5's attention that runs with some of its heads and passes on the position bias of all heads."""
 
     class PrunedT5Attention(attention):  # type: ignore[misc]
         def forward(
             self, hidden: Tensor, *args: Any, position_bias: Tensor | None = None, **others: Any
         ) -> Any:
-            self.whole_bias = position_bias
+            self.full_bias = position_bias
+            # A bias with one head is the zeros of a stack without position bias; they fit any number of heads.
             if position_bias is not None and position_bias.shape[1] > 1:
                 position_bias = position_bias[:, self.kept_heads]
-            output, used, weights = super().forward(
+            output, used_bias, weights = super().forward(
                 hidden, *args, position_bias=position_bias, **others
             )
-            # The next block gets the bias of all heads, or if there is none, one zero per pair of tokens.
-            whole, self.whole_bias = self.whole_bias, None
-            return output, used[:, :1] if whole is None else whole, weights
+            # If the bias was neither passed in nor computed by `compute_bias`, T5 has made zeros for the heads of this
+            # block. Other blocks may have another number of heads, so they get the zeros of one.
+            full_bias, self.full_bias = self.full_bias, None
+            return output, used_bias[:, :1] if full_bias is None else full_bias, weights
 
         def compute_bias(self, *args: Any, **others: Any) -> Tensor:
-            self.whole_bias = super().compute_bias(*args, **others)
-            return self.whole_bias[:, self.kept_heads]
+            """The bias of the heads that are left; that of all heads is stored for the next block."""
+            self.full_bias = super().compute_bias(*args, **others)
+            return self.full_bias[:, self.kept_heads]
 
     return PrunedT5Attention
 
 
 @cache
 def _headless_class(attention: Any) -> Any:
-    """T5's attention without heads, which still makes the position bias that other blocks use."""
+    """A subclass of T5's attention that runs without heads, but still computes the position bias for later blocks."""
 
     class HeadlessT5Attention(attention):  # type: ignore[misc]
         def forward(
@@ -77,9 +86,11 @@ def _headless_class(attention: Any) -> Any:
 
 
 def silence(core: nn.Module) -> None:
-    core.kept_heads = slice(None)  # type: ignore[assignment]  # the bias is for all heads of other blocks
-    kind: Any = type(core)
-    core.__class__ = _headless_class(kind)
+    """`Family.silence`: let an attention module run without heads."""
+    # If the module's class is PrunedT5Attention already, its compute_bias must return the bias of all heads.
+    core.kept_heads = slice(None)  # type: ignore[assignment]
+    attention: Any = type(core)
+    core.__class__ = _headless_class(attention)
 
 
 T5 = Family(

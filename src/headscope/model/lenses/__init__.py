@@ -1,7 +1,7 @@
-"""Lenses: maps of a head other than its raw weights, one file each, found by itself.
+"""Lenses: ways to compute a map of a head, such as raw weights or norm-weighted attention.
 
-The name of a file is the name of its lens, with hyphens for underscores; `config/names` lists the files without
-importing them.
+Each file defines one lens and is registered automatically. The name of the lens is that of the file, with hyphens
+instead of underscores. `config/names` lists the files without importing them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def make_lens(name: str, model: AttentionModel) -> Lens:
     """The lens of this name for a model."""
     if not isinstance(name, str):
         raise HeadscopeError(
-            f"{name!r} is not the name of one lens", where="lens", fix="Open one within another"
+            f"{name!r} is not the name of one lens",
+            where="lens",
+            fix="Nest several `watched` contexts",
         )
     (checked,) = parse_lenses([name], where="lens")
     return LENSES[checked](model)

@@ -1,4 +1,4 @@
-"""The base class of lenses, and the blocks of the output projection that several of them need."""
+"""`Lens`, the base class of lenses, and the output projection as one block per head, which several lenses need."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headscope.model.one_input import OneInput
     from headscope.model.seam import Observer
 
+# Properties of maps that statistics may require
 ROWS = "rows that sum to 1"
 SIGN = "no weight below 0"
 RANK = "the rank of the values"
@@ -29,9 +30,9 @@ RANK = "the rank of the values"
 class HeadMaps(NamedTuple):
     """The maps of one input, as `look` and the explorer draw them.
 
-    maps    [head, query, key] of every site
-    how     one or two sentences: how to read a number
-    shares  whether a number is a share: from 0 to 1, a row's sum at most 1
+    maps    {site: [head, query, key]}
+    how     one or two sentences that explain what a number means
+    shares  whether numbers are shares: between 0 and 1, with rows that sum to at most 1
     """
 
     maps: dict[Site, NDArray[np.float64]]
@@ -40,13 +41,13 @@ class HeadMaps(NamedTuple):
 
 
 class Lens(ABC):
-    """Another map of what a site did than its raw weights; made for one model.
+    """Computes a map for every site of one model, which observers get in place of the attention weights.
 
-    name            as in `--lens` and after the @ in heads.csv; the name of the file
-    gives           properties of its maps: ROWS, SIGN, RANK. Statistics that require others are left out
-    needs_gradient  whether `apply` is called in the backward pass, with the gradient of a loss by the weights.
-                    Options about that loss then take effect
-    how             how to read a number of `draw`, in one or two sentences
+    name            the name in `--lens` and after the @ in heads.csv; also the name of the file
+    gives           the properties of its maps: ROWS, SIGN, RANK. Statistics that require another property are left out
+    needs_gradient  whether `apply` is called in the backward pass, with the gradient of a loss with respect to the
+                    weights. Options for that loss then have an effect
+    how             one or two sentences that explain what a number of `draw` means
     """
 
     name: ClassVar[str]
@@ -58,24 +59,27 @@ class Lens(ABC):
         self.model = model
 
     def open(self) -> AbstractContextManager[None]:
-        """Open while the model is observed through this lens."""
+        """A context that is open while the model is observed through this lens."""
         return nullcontext()
 
     @abstractmethod
     def apply(self, attention: Attention, gradient: Tensor | None = None) -> Attention | None:
-        """The call through this lens, `row_totals` set; None at a site where the lens is not defined."""
+        """The call with the map of this lens, and `row_totals`; None at a site where the lens is not defined.
+
+        gradient  [sequence, head, query, key]: of the loss with respect to the weights, if `needs_gradient`
+        """
 
     def draw(self, text: OneInput) -> HeadMaps:
-        """The maps of one input, as `look` and the explorer draw them; must be overridden if a gradient is needed."""
+        """The maps of one input, as `look` and the explorer draw them; overridden by lenses that need gradients."""
         return HeadMaps(text.observe(self), self.how)
 
     def record(self) -> dict[str, int | dict[str, int]]:
-        """Counts for the run record, after a pass."""
+        """Counts for the run record, after all forward passes."""
         return {}
 
 
 class LensObserver:
-    """An observer that gets a lens' maps instead of the weights."""
+    """Applies a lens to every call, and passes the result on to an observer."""
 
     def __init__(self, lens: Lens, observer: Observer) -> None:
         self.lens, self.observer, self.was_called = lens, observer, False
@@ -88,7 +92,10 @@ class LensObserver:
 
 
 def projections(model: AttentionModel, lens: str) -> dict[Site, Tensor]:
-    """The output projection of every site as blocks [head, out, width]: a head writes its values times its block."""
+    """The output projection of every site as blocks [head, out, width]: each head's output is multiplied by its block.
+
+    lens  the name of the lens, for the error message
+    """
     modules = dict(model.model.named_modules())
     tap = model.family.tap
     blocks = {}
@@ -103,7 +110,7 @@ def projections(model: AttentionModel, lens: str) -> dict[Site, Tensor]:
             raise HeadscopeError(
                 f"the output projection of {site} is not found in this {type(model.model).__name__}",
                 where=f"lens {lens}",
-                expected="a linear layer that takes the heads' results side by side",
+                expected="a linear layer whose input is the concatenated outputs of the heads",
             )
     return {
         site: block.to(torch.promote_types(block.dtype, torch.float32))

@@ -1,4 +1,4 @@
-"""Effective attention whose rows keep their sum of 1, as weights stay on the simplex (see `effective`)."""
+"""Effective attention whose rows still sum to 1, as attention weights on the simplex do (see `effective`)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The gradient lens: the change of the loss if an edge were removed, to first order.
+"""The gradient lens: how much the loss would change if an attention weight were set to 0, to first order.
 
-With g = ∂loss/∂A the map is |A·g|, scaled so that a sequence's map of a head sums to its number of rows: rows do not
-sum to 1, since many rows of a last layer may have no effect, but sums of cells are shares of the whole. `gradient` is g
-itself; `row_totals` are the rows' sums before the scaling. A map is known only after the backward pass.
+With weights A and the gradient g = ∂loss/∂A, the map is |A·g|. It is scaled so that the map of a head in one sequence
+sums to its number of rows. Rows do not sum to 1, since many rows of the last layer may have no effect on the loss.
+Sums of cells can still be read as shares of the map. `Attention.gradient` is g itself, and `row_totals` are the sums of
+rows before scaling. Maps are available only in the backward pass.
 """
 
 from __future__ import annotations
@@ -44,31 +45,31 @@ class GradientLens(Lens):
     def apply(self, attention: Attention, gradient: Tensor | None = None) -> Attention:
         assert gradient is not None
         cells = torch.mul(attention.weights, gradient).abs_()
-        totals = cells.sum(dim=-1)
-        whole = totals.sum(dim=-1)[..., None, None]  # [sequence, head, 1, 1]
-        cells.mul_(torch.where(whole > 0, attention.length / whole, 0.0))
+        totals = cells.sum(dim=-1)  # [sequence, head, query]
+        map_sum = totals.sum(dim=-1)[..., None, None]  # [sequence, head, 1, 1]
+        cells.mul_(torch.where(map_sum > 0, attention.length / map_sum, 0.0))
         result = attention.through(self.name, cells)
         result.row_totals, result.gradient = totals, gradient
         return result
 
     def draw(self, text: OneInput) -> HeadMaps:
-        """Weights times gradients, with their sign."""
+        """Weights times gradients with their sign, not scaled."""
         weights, gradients, output = text.gradients
         maps = {site: weights[site] * gradients[site] for site in weights}
         return HeadMaps(maps, self.how.format(output=output))
 
 
 def subtract_row_mean(weights: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient minus its mean under the row's weights: the effect of moving weight to a key."""
+    """The gradient minus its mean over each row, weighted by the row: the effect of moving weight to a key."""
     return gradient - (weights * gradient).sum(dim=-1, keepdim=True)
 
 
 @contextmanager
 def track_embeddings(model: AttentionModel) -> Iterator[list[Tensor]]:
-    """Start the graph at the outputs of embeddings, not at parameters; a forward pass fills the list of these outputs.
+    """While open, the autograd graph starts at the outputs of embedding layers instead of at the parameters.
 
-    Some may not be used (allow_unused). Parameters are frozen while this is open, since a graph that leads to them
-    keeps every layer's input.
+    Yields a list to which a forward pass adds these outputs. The loss may not depend on some of them, so that autograd
+    needs `allow_unused`. Parameters are frozen, because a graph with parameters stores the input of every layer.
     """
     outputs: list[Tensor] = []
 

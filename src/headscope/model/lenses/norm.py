@@ -1,8 +1,9 @@
-"""The norm lens (Kobayashi et al. 2020): weights times the length of the vectors that they move.
+"""The norm lens (Kobayashi et al. 2020): attention weights times the length of the vectors that they weight.
 
-A head adds α_ij f(x_j) to token i, f(x_j) = (x_j W_V + b_V) W_O being the value through the head's block of the output
-projection. The map is ‖α_ij f(x_j)‖ = α_ij ‖f(x_j)‖, each row as shares of its sum; `row_totals` are the sums. No
-vector is built for a cell: ‖f(x_j)‖² = v_j' (W_O W_O') v_j, a small square matrix a head.
+A head adds α_ij f(x_j) to token i, where f(x_j) = (x_j W_V + b_V) W_O is the value multiplied by the head's block of
+the output projection. The map is the length of this vector, ‖α_ij f(x_j)‖ = α_ij ‖f(x_j)‖, divided by the sum of its
+row. `row_totals` are these sums. No vectors f(x_j) are stored: ‖f(x_j)‖² = v_j' (W_O W_O') v_j needs only one small
+square matrix per head.
 """
 
 from __future__ import annotations
@@ -41,21 +42,21 @@ class NormLens(Lens):
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Keep the inputs of blocks while open: heads' results are added to them."""
+        """While open, store the inputs of blocks: they are the residual to which heads' outputs are added."""
         modules = dict(self.model.model.named_modules())
         with ExitStack() as stack:
             for name in {addition.block for addition in self.additions.values()}:
-                keep = partial(self._keep_input, name)
-                hook = modules[name].register_forward_pre_hook(keep, with_kwargs=True)
+                store = partial(self._store_input, name)
+                hook = modules[name].register_forward_pre_hook(store, with_kwargs=True)
                 stack.callback(hook.remove)
             stack.callback(self._inputs.clear)
             yield
 
-    def _keep_input(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+    def _store_input(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
         self._inputs[name] = block_input(args, kwargs).detach()
 
     def layer(self, attention: Attention) -> Layer:
-        """The sum that the heads of this call write into."""
+        """What happens to the outputs of this call's heads: projection, residual and LayerNorm, as far as known."""
         blocks = self.blocks[attention.site].to(attention.weights)
         addition = self.additions.get(attention.site)
         if addition is None or addition.block not in self._inputs:
@@ -64,7 +65,7 @@ class NormLens(Lens):
         return Layer(blocks, states, addition.gain)
 
     def lengths(self, attention: Attention) -> Tensor:
-        """[sequence, head, key]: ‖f(x_j)‖ of every head."""
+        """[sequence, head, key]: ‖f(x_j)‖."""
         values = attention.values
         assert values is not None
         square = self.squares[attention.site].to(values)
@@ -80,7 +81,7 @@ class NormLens(Lens):
         return result
 
     def draw(self, text: OneInput) -> HeadMaps:
-        """Lengths, not shares of a row, so that heads and tokens can be compared."""
+        """Lengths instead of shares of a row, so that heads and tokens can be compared."""
 
         def lengths(attention: Attention) -> Tensor:
             assert attention.row_totals is not None

@@ -1,4 +1,4 @@
-"""Raw attention: the weights as they are."""
+"""The raw lens: attention weights, unchanged."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Relevance: how much of a model's output came through each head, token and layer."""
+"""Layer-wise relevance propagation (LRP): how much of a model's output passed through each head, token and layer."""

