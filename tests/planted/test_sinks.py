@@ -123,7 +123,7 @@ def test_a_decoder_s_sink_without_information_is_a_no_op() -> None:
 def test_a_decoder_s_sink_that_carries_information_is_no_no_op() -> None:
     (verdict,) = verdict_of(1.0)
     assert (verdict.kind, verdict.holds, verdict.layers) == ("first", False, (1,))
-    assert "attention to it is no no-op" in verdict.sentence
+    assert "attention to it is not a no-op" in verdict.sentence
 
 
 def test_a_decoder_whose_heads_have_no_sink_is_said_to_have_none() -> None:

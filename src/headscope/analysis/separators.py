@@ -101,7 +101,7 @@ def _verdict(
 def _answer(tokens: str, small: int, centred: int, sinks: int) -> str:
     """The verdict in a few words, by the raw and by the centred gradient."""
     if not small:
-        return f"attention to {tokens} is no no-op"
+        return f"attention to {tokens} is not a no-op"
     if small < sinks:
         return f"attention to {tokens} is a no-op in {small} of {sinks} layers at most"
     return f"attention to {tokens} is a no-op{'' if centred == sinks else ' only in part'}"

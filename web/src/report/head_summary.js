@@ -79,7 +79,7 @@ export class HeadSummary {
       ...importance.map(({ what, text, after }) => element("li", {}, `${what}: `, element("b", {}, text), after)),
       ...(nearest ? [element("li", {}, "most similar head: ", this.linkTo(nearest), ` (Jensen–Shannon divergence ${formatNats(twin[2])})`)] : []),
       ...(substitute ? [element("li", {}, `nearest fixed pattern: “${substitute[0]}” (Jensen–Shannon divergence ${formatNats(substitute[1])})`)] : []),
-      ...relations.map(({ relation, direction, accuracy, low, high, baseline }) => element("li", {}, element("b", {}, relation),
+      ...relations.map(({ relation, direction, accuracy, low, high, baseline }) => element("li", {}, element("b", {}, relation === "all" ? "all relations" : relation),
         `, ${DIRECTIONS[direction] ?? direction}: ${formatInterval(accuracy, low, high)}, best fixed offset ${formatShare(baseline)}`)),
     ];
   }

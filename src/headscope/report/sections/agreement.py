@@ -266,7 +266,7 @@ def findings(study: Study) -> Iterator[Finding]:
             kind="importance",
             is_clear=False,
             topic="scores",
-            after=_capitalise(noisy),
+            after=noisy,
         )
         return
     estimate, ceiling = read_estimate(best, ("correlation", "low", "high")), ceiling_of(best)
@@ -289,10 +289,6 @@ def findings(study: Study) -> Iterator[Finding]:
     yield Finding("", sentence, (), kind="importance", topic="scores", after=after, **evidence)
 
 
-def _capitalise(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def noisy_ranks(study: Study) -> Iterator[Finding]:
     """A warning for each stack in which exact ablation is too noisy to rank heads."""
     rows = records_of(study, "ceilings")
@@ -307,7 +303,7 @@ def noisy_ranks(study: Study) -> Iterator[Finding]:
                 kind="importance",
                 is_clear=False,
                 topic="scores",
-                after=_capitalise(noisy),
+                after=noisy,
             )
 
 

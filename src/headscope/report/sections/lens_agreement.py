@@ -1,4 +1,4 @@
-"""Correlation of statistics through lenses with exact removal, and one conclusion."""
+"""Correlation of statistics through lenses with exact ablation, and one conclusion."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def part(study: Study, table: pd.DataFrame) -> Part | None:
             "correlation is different."
         )
     heading = "Do lenses agree with ablation?"
-    shown = {"words": set(range(3 if is_many else 2)), "lead": f"{conclusion.sentence}."}
+    shown = {"words": set(range(3 if is_many else 2)), "lead": str(conclusion)}
     source = {"file": "lenses.csv", "figures": ("agree-lens",)}
     rows = table.loc[order]
     return Part.of("lens-agreement", heading, note, columns, rows, **source, **shown)

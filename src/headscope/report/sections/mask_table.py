@@ -18,7 +18,7 @@ from headscope.report.metric_changes import (
 from headscope.report.section import Section, fact_of_task, needs_table
 from headscope.report.study_access import entry_of, model_name
 from headscope.report.table_cells import Columns, Part, integer_cell, number_column, text_column
-from headscope.report.text import plain
+from headscope.report.text import plain, with_noun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,10 +97,10 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     """The mask that costs least."""
     table = table[(table["mask"] != "dense") & table["metric_change"].notna()]
     for row in table.nlargest(1, "metric_change").to_dict("records"):
-        sentence = f"The mask “{plain(row['mask'], 60)}” costs the least of {table['mask'].nunique()} masks"
+        sentence = f"The mask “{plain(row['mask'], 60)}” costs the least of {with_noun(table['mask'].nunique(), 'mask')}"
         after = (
             f"{metric_clause(study, 'mask_table', row)}; {describe_change(row, None)}; the mask forbids "
-            f"{finite(row['sparsity']):.0%} of attention; way of training: {plain(row['mode'], 20)}; selected and "
+            f"{finite(row['sparsity']):.0%} of attention; mode of training: {plain(row['mode'], 20)}; selected and "
             "reported on the same examples, which is optimistic"
         )
         yield Finding("", sentence, (), kind="learned", after=after)

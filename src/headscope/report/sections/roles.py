@@ -208,7 +208,7 @@ def findings(study: Study) -> Iterator[Finding]:
     at = " at each site" if is_shared(study) else ""
     many = count_text(study, sure, heads)
     by_value = (
-        f" The map also shows heads for which only the value is above the threshold, {count_heads(study, roles)} in total."
+        f" The map also counts heads of which only the value is above it: {count_heads(study, roles)} in total."
         if len(roles) > len(sure)
         else ""
     )
