@@ -397,8 +397,8 @@ def test_a_card_tells_importance_and_the_fixed_pattern_in_the_heads_place() -> N
         for one in cards_of(study)["heads"][0][1]["importance"]
     ]
     assert lines == [
-        "change of the nsubj loss when this head is ablated: 0.200 [0.100, 0.300] (uncorrected interval); p 0.010, p (Holm) 0.020: "
-        "★ significant",
+        "change of the nsubj loss when this head is ablated: 0.200 [0.100, 0.300] (uncorrected interval); p 0.010, "
+        "p (Holm) 0.020: ★ significant",
         "change of the mnli loss with the fixed pattern “previous”: 0.0300 [0.0100, 0.0500]",
     ]
 

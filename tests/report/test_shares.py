@@ -114,11 +114,12 @@ def test_the_record_and_the_header_have_the_length_of_texts() -> None:
     assert (data["shortest"], data["longest"]) == (min(lengths), max(lengths))
     assert data["mean_length"] == pytest.approx(sum(lengths) / 40, abs=0.01)
     mean = f"{sum(lengths) / 40:.0f}"
-    assert ("length of texts", f"{mean} tokens ({min(lengths)} to {max(lengths)})") in corpus_facts(
-        study
-    )
+    assert (
+        "length of texts",
+        f"{mean} tokens on average, {min(lengths)} to {max(lengths)}",
+    ) in corpus_facts(study)
     assert f"tokens, {mean} in each on average)" in describe_study(study)
-    assert f"{mean} tokens ({min(lengths)} to {max(lengths)})" in render(study)
+    assert f"{mean} tokens on average, {min(lengths)} to {max(lengths)}" in render(study)
 
 
 def lengths_of(**lengths: float) -> list[tuple[str, dict]]:

@@ -97,7 +97,8 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     """The mask that costs least."""
     table = table[(table["mask"] != "dense") & table["metric_change"].notna()]
     for row in table.nlargest(1, "metric_change").to_dict("records"):
-        sentence = f"The mask “{plain(row['mask'], 60)}” costs the least of {with_noun(table['mask'].nunique(), 'mask')}"
+        masks = with_noun(table["mask"].nunique(), "mask")
+        sentence = f"The mask “{plain(row['mask'], 60)}” costs the least of {masks}"
         after = (
             f"{metric_clause(study, 'mask_table', row)}; {describe_change(row, None)}; the mask forbids "
             f"{finite(row['sparsity']):.0%} of attention; mode of training: {plain(row['mode'], 20)}; selected and "
