@@ -378,13 +378,16 @@ def test_a_set_that_is_shown_to_lose_nothing_beyond_the_margin_is_said_to() -> N
 def test_of_other_sets_the_largest_that_stays_within_the_allowed_loss_is_told_of() -> None:
     kept = {"metric_change": -0.001, "change_low": -0.004, "change_high": 0.002}
     smaller, larger = {"removed": 3, "left": 5} | kept, {"removed": 5, "left": 3} | kept
-    assert "; removing 3 stays within it: −0.0010 [−0.0040, +0.0020]" in reported(
-        -0.0386, 0.0002, others=[smaller]
+    assert (
+        "; 3 pruned heads are within the allowed loss: change of −0.0010 [−0.0040, +0.0020]"
+        in reported(-0.0386, 0.0002, others=[smaller])
     )
-    assert "removing" not in reported(-0.008, 0.004, others=[smaller]), (
+    assert "3 pruned heads" not in reported(-0.008, 0.004, others=[smaller]), (
         "the set cut is larger, and within it too"
     )
-    assert "; removing 5 stays within it" in reported(-0.008, 0.004, others=[smaller, larger])
+    assert "; 5 pruned heads are within the allowed loss" in reported(
+        -0.008, 0.004, others=[smaller, larger]
+    )
 
 
 def test_a_card_tells_importance_and_the_fixed_pattern_in_the_heads_place() -> None:

@@ -160,7 +160,8 @@ class Finding:
         ]
         more = f" and {self.more} more" if self.more else ""
         evidence = f"{'; '.join(heads)}{more}{self.after}"
-        evidence = evidence[:1].upper() + evidence[1:]
+        if not heads:
+            evidence = evidence[:1].upper() + evidence[1:]
         return f"{self.sentence}. {evidence}." if evidence else f"{self.sentence}."
 
 

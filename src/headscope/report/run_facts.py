@@ -170,7 +170,7 @@ def reproduction(study: Study) -> Facts:
         text = json.dumps(options, default=str, ensure_ascii=False)
         facts.append(("options", plain(text, 2000)))
     if spent := [f"{name} {time:.1f} s" for name, time in durations if is_number(time)]:
-        facts.append(("run time", ", ".join(spent)))
+        facts.append(("time spent", ", ".join(spent)))
     if record.get("schema") is not None:
         facts.append(("version of the study format", plain(record["schema"])))
     return facts

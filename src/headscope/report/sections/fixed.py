@@ -125,7 +125,7 @@ class FixingFront(Front):
     xlabel = "heads fixed"
     entry = "fixing"
     ring = "saved"
-    ring_caption = "; the ring is what was saved"
+    ring_caption = " A ring marks the model that was saved."
     caption = (
         "Upper panel: the metric by the number of heads with fixed patterns, on the report split (dots, with 95 % "
         "intervals) and on the selection split (line). A ring marks the model that was saved. Lower panel: how "

@@ -51,7 +51,7 @@ class Front(StudyFigure):
     xlabel = "heads pruned"
     entry = "pruning"  # of the run record
     ring = "pruned"
-    ring_caption = "; the ring is the set that was pruned"
+    ring_caption = " A ring marks the set that was pruned."
     caption = (
         "Upper panel: the metric by the number of pruned heads, on the report split (dots, with 95 % intervals) and "
         "on the selection split (line). A ring marks the set that was pruned. Filled dots are Pareto-optimal; for a "
