@@ -136,7 +136,8 @@ def gradients(attention: float, gradient: float, centred: float) -> pd.DataFrame
 
 
 @pytest.mark.parametrize(
-    ("gradient", "holds", "said"), [(0.1, True, "a no-op only in part"), (0.9, False, "no no-op")]
+    ("gradient", "holds", "said"),
+    [(0.1, True, "a no-op only in part"), (0.9, False, "not a no-op")],
 )
 def test_the_verdict_follows_the_gradient_where_attention_is(
     gradient: float, holds: bool, said: str

@@ -202,8 +202,8 @@ def test_how_roles_changed_is_told_among_the_first(here: Path) -> None:
     first, _ = select_top([findings_of(study)])
     [told] = [str(one) for one in first if one.kind == "training"]
     assert told == (
-        "From step 0 to step 30 of the training, heads with a clear role went from 2 to 3 of 4 (positional 0 to 2, "
-        "special-token 1 to 0, diffuse 1 to 1); the first positional head appeared at step 4."
+        "From step 0 to step 30 of the training, the number of heads with a clear role went from 2 to 3 of 4. "
+        "Positional 0 to 2, special-token 1 to 0, diffuse 1 to 1; the first positional head appeared at step 4."
     )
     del study.tables["film"]
     assert not [one for one in findings_of(study) if one.kind == "training"]

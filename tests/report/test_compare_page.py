@@ -120,13 +120,13 @@ def test_findings_are_read_off_the_tables(comparison: Comparison) -> None:
         "study == 'one' and statistic == 'confidence' and form == 'heads'"
     ).iloc[0]
     assert smooth.startswith(
-        "one, confidence: heads of one number in neighbouring layers correlate by "
+        "In one, the correlation of confidence between heads with the same number in neighbouring layers is "
     )
     assert f"{row['value']:.3f}".replace("-", "−") in smooth
     assert matched.startswith(
         "16 heads of one are matched to heads of <b>&two at a mean distance of "
     )
-    assert matched.endswith("; 14 heads of the larger model are left over.")
+    assert matched.endswith("; 14 heads of the larger model have no match.")
 
 
 def test_changes_have_figures_a_table_and_a_finding(comparison: Comparison) -> None:
@@ -137,8 +137,8 @@ def test_changes_have_figures_a_table_and_a_finding(comparison: Comparison) -> N
         "compare-changes-encoder",
     ]
     assert str(findings_of(with_changes)[0]) == (
-        "On the same 9 texts these layers changed most: layer 2 (divergence 0.400 nats, cosine 0.500); layer 3 "
-        "(divergence 0.300 nats, cosine 0.700); layer 0 changed least (0.100 nats, cosine 0.900)."
+        "On the same 9 texts, layer 2 changed most and layer 0 least. Layer 2: divergence 0.400 nats, cosine 0.500; "
+        "layer 3: divergence 0.300 nats, cosine 0.700; layer 0: divergence 0.100 nats, cosine 0.900."
     )
     assert 'id="changes"' in render_comparison(with_changes, plates)
 
@@ -148,7 +148,7 @@ def test_three_models_of_three_stacks() -> None:
     comparison = compare(studies)
     assert len(comparison.matching) == 3 * 3 * 2
     found = [str(one) for one in findings_of(comparison)]
-    assert any(one.startswith("In the encoder stack: a, confidence: ") for one in found)
+    assert any(one.startswith("Encoder: In a, the correlation of confidence ") for one in found)
     assert len(list(draw_comparison(comparison))) == 3 * 4 + 9
 
 

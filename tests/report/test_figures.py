@@ -134,7 +134,7 @@ def test_the_glossary_is_printed_with_the_heat_map() -> None:
     study = made_up(SMALL, ["self"], has_maps=False)
     (drawing,) = figures_of(study)
     assert drawing.caption.startswith(
-        "Mass on the query token itself, averaged over the query rows. "
+        "Share of attention to the query token itself, averaged over queries. "
     )
     assert "Mass on the query token itself" in svg_of(drawing.draw(study))
 

@@ -138,7 +138,7 @@ def test_the_page_begins_with_what_is_to_be_repeated_and_ends_with_the_run() -> 
     text = re.sub(r"\s*<[^>]+>\s*|[ \n]+", " ", page[page.index("<h2>Key findings") :])
     text = re.sub(" +", " ", text)
     assert text.startswith(" Key findings Head 0 of layer 0 gives 98.7\u00a0% of its attention")
-    assert "95\u00a0% interval 97.7 to 99.7\u00a0%; 1 of 8 heads have a clear role" in text
+    assert "95\u00a0% interval 97.7 to 99.7\u00a0%; 1 of 8 heads has a clear role" in text
     assert page.index('id="again"') < page.index("texts.txt sha256")
     assert page.index("Next</h2>") < page.index("headscope serve tiny --study .")
     assert "sha256" not in page[page.index("<body>") : page.index("<main>")]
@@ -187,7 +187,9 @@ def test_that_nothing_is_significant_comes_last_and_with_what_could_have_been_se
     first, _ = select_top([found])
     assert first[0].kind != "importance"
     told = str(nothing.headline)
-    assert told.startswith("No single head's ablation changes the mnli loss significantly;")
+    assert told.startswith(
+        "No head changes the mnli loss significantly when it is ablated alone; changes below"
+    )
     number = float(nothing.headline.number) if nothing.headline else NAN
     assert number == pytest.approx(0.0279, abs=0.0005)
     assert ("(6\u00a0% of it)" in told) == has_loss
@@ -215,7 +217,7 @@ def test_the_head_that_is_needed_most_comes_before_one_that_does_harm() -> None:
     assert str(told()) == (
         "Head 1 of layer 0 matters most: when it is ablated, the mnli loss rises by 8\u00a0%."
     )
-    assert "3 of 8 heads change the loss significantly, 2 of 3 for the worse" in told().detail
+    assert "3 of 8 heads change the loss significantly, 2 for the worse" in told().detail
     study.tables["significance"].loc[1:, "is_significant"] = False
     assert str(told()) == (
         "Head 0 of layer 0 is not needed: when it is ablated, the mnli loss falls by 18\u00a0%."

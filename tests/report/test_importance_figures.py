@@ -152,7 +152,9 @@ def test_significance_is_drawn_alike_before_and_after_a_study_is_written_and_rea
         ]
         assert [head.head for head in finding.heads] == ["0.1"]
         matters = next(
-            colouring for colouring in colourings_of(one) if colouring["title"] == "what matters"
+            colouring
+            for colouring in colourings_of(one)
+            if colouring["title"] == "effect of ablation"
         )
         assert [cell[1] for cell in matters["stacks"][0]] == ["", "☆", "", "", "", ""]
         assert " ★ significant" in importance_lines(one)["encoder", 0, 1][0]["after"]
@@ -213,7 +215,7 @@ def test_gradients_without_exact_removal_keep_their_heat_maps() -> None:
 def test_the_histogram_counts_every_head_once_beside_the_intact_model() -> None:
     study = study_of(("encoder", "cross"))
     figure = masking.Masking().draw(study)
-    assert "with each of 12 heads removed alone: worse for 6, the same for 2, better for 4" in said(
+    assert "with each of 12 heads ablated alone: worse for 6, the same for 2, better for 4" in said(
         figure
     )
     assert f"unpruned {INTACT}" in said(figure)
@@ -360,7 +362,7 @@ def test_correlations_stand_in_order_with_ceiling_and_overlap() -> None:
     dashed = [line for line in ax.lines if line.get_linestyle() == "--"]
     assert [line.get_xdata()[0] for line in dashed] == [0.85]
     assert "ceiling 0.85" in said(figure)
-    assert "of the 10 least (chance 1.4)" in said(figure)
+    assert "of the 10 least (chance: 1.4)" in said(figure)
     assert [to_rgba(dot.get_color()) == to_rgba(SERIES[0]) for dot in dots] == [True] * 4 + [
         False
     ]  # random is grey
@@ -418,9 +420,11 @@ def test_both_p_values_are_shown_by_name_and_intervals_say_that_they_have_no_cor
     assert (first["p, metric"], first["p (Holm), metric"]) == ("0.014", "1.000")
     assert "without correction for multiple testing" in part.note
     after = importance_lines(study)["encoder", 1, 2][0]["after"]
-    assert after == " (95 %, uncorrected); p 0.014, p (Holm) 1.000: not significant"
+    assert after == " (uncorrected interval); p 0.014, p (Holm) 1.000: not significant"
     (finding,) = (one for one in findings_of(study) if one.statistic == "ablation-loss")
-    assert "the interval is uncorrected, significance is by p (Holm) over 6 heads" in str(finding)
+    assert "the interval is not corrected for testing 6 heads, but significance is (Holm)" in str(
+        finding
+    )
     (part,) = (part for part in parts_of(with_one_left()) if part.name == "all-but-one")
     assert {"p", "p (Holm)"} <= set(part.columns)
     assert "without correction for multiple testing" in part.note
@@ -434,7 +438,7 @@ def test_a_study_without_uncorrected_p_values_is_still_shown() -> None:
     assert {row[part.columns.index("p (Holm)")].text for row in part.rows} == {"0.600", "1e−05"}
     assert (
         importance_lines(study)["encoder", 0, 1][0]["after"]
-        == " (95 %, uncorrected); p (Holm) 1e−05: ★ significant"
+        == " (uncorrected interval); p (Holm) 1e−05: ★ significant"
     )
 
 
@@ -448,14 +452,14 @@ def test_small_numbers_get_the_decimals_they_need(most: float, decimals: int) ->
 def test_findings_name_the_heads_that_matter_and_the_best_cheap_importance() -> None:
     found = [str(finding) for finding in findings_of(study_of(STACKS))]
     assert (
-        "Ablating one head alone changes the mnli loss significantly for 2 of 18 heads (above 0: worse without it), "
-        "most of all for cross.1.2: 0.300 [0.290, 0.310]; encoder.0.1: −0.100 [−0.110, −0.090]; intervals are "
-        "uncorrected, significance is by p (Holm) over 18 heads."
+        "2 of 18 heads change the mnli loss significantly when each is ablated alone. cross.1.2: 0.300 [0.290, 0.310]; "
+        "encoder.0.1: −0.100 [−0.110, −0.090] (change of the loss; above 0 the model is worse without the head); "
+        "intervals are not corrected for testing 18 heads, but significance is (Holm)."
     ) in found
     assert (
-        "Of the 4 importance scores, gradient ranks heads most like ablation: Spearman's correlation 0.900 "
-        "[0.800, 0.950]. Both were measured on the same 50 examples and share their noise, and the true importance "
-        "scores, which do not, would reach only 0.850: a correlation above that is shared noise; take more examples."
+        "“Change of loss predicted by the gradient” ranks heads most like ablation: the rank correlation is 0.900. "
+        "0.900 [0.800, 0.950] (Spearman); noise ceiling: 0.850; score and ablation were measured on the same 50 "
+        "examples and share their noise, so that the correlation is above the ceiling; use more examples."
     ) in found
 
 
@@ -467,7 +471,7 @@ def test_a_correlation_above_the_ceiling_is_not_among_the_first(
     study.tables["agreement"]["ceiling"] = ceiling
     (cheap,) = (one for one in findings_of(study) if one.topic == "scores")
     assert cheap.is_clear == is_clear
-    assert ("shared noise" in cheap.sentence) != is_clear
+    assert ("above the ceiling" in cheap.after) != is_clear
 
 
 @pytest.mark.parametrize("ceiling", [math.nan, 0.0])
@@ -483,18 +487,15 @@ def test_where_removal_is_noise_no_ceiling_is_told_and_no_importance_is_among_th
     (cheap,) = (one for one in findings_of(study) if one.topic == "scores")
     (lens,) = (one for one in findings_of(study) if one.kind == "lenses")
     assert (
-        "the changes by ablation are only noise: they do not show which heads matter"
-        in cheap.sentence
+        "the changes by ablation are only noise and do not show which heads matter" in cheap.after
     )
-    assert lens.sentence.endswith(
-        "and the changes by ablation are only noise here; take more examples"
-    )
+    assert lens.after.endswith("the changes by ablation are only noise; use more examples")
     assert not cheap.is_clear
     assert not lens.is_clear
     (part,) = (one for one in parts_of(study) if one.name == "agreement")
     assert {row[part.columns.index("noise ceiling")].text for row in part.rows} == {"–"}
     assert part.lead.startswith(
-        "No ranking is drawn: with 50 examples the changes by ablation are only noise"
+        "There is no figure, because the data are too few: with 50 examples the changes by ablation are only noise"
     )
 
 
@@ -516,32 +517,29 @@ def test_no_ranking_is_drawn_below_a_ceiling_of_08_but_a_sentence_with_how_many_
     ranked = {"agreement", "agreement-heads", "agree-lenses"}
     assert {one.name for one in figures_of(study)} & ranked == (ranked if is_drawn else set())
     (part,) = (one for one in parts_of(study) if one.name == "agreement")
-    assert part.lead.startswith("No ranking is drawn: with 50 examples") == (not is_drawn)
+    assert part.lead.startswith("There is no figure, because the data are too few") == (
+        not is_drawn
+    )
     if ceiling == 0.79:
-        told = "even the true importance scores would reach only 0.79 (the noise ceiling); heads are ranked from 0.8; "
-        assert part.lead.endswith(f"{told}about 54 examples would do.")
+        told = "the noise ceiling of the correlation is 0.79, and a ranking needs at least 0.8; "
+        assert part.lead.endswith(f"{told}about 54 examples are needed.")
         (cheap,) = (one for one in findings_of(study) if one.topic == "scores")
-        assert cheap.sentence.endswith(f"{told}about 54 examples would do")
+        assert cheap.after.endswith(f"{told}about 54 examples are needed")
         assert not cheap.is_clear
 
 
 def test_where_nothing_is_significant_that_is_the_finding() -> None:
     study = study_of()
     study.tables["significance"]["is_significant"] = False
-    expected = (
-        "No head's ablation alone changes the mnli loss significantly; the largest change"
-        " is that of 1.2: 0.300"
-    )
+    expected = "No head changes the mnli loss significantly when it is ablated alone. 1.2: 0.300"
     (found,) = (
         str(finding) for finding in findings_of(study) if finding.statistic == "ablation-loss"
     )
-    by = "the interval is uncorrected, significance is by p (Holm) over 6 heads"
-    assert found.startswith(
-        f"{expected} [0.290, 0.310]; {by}; on 50 examples: to be significant, a change had "
-    )
+    assert found.startswith(f"{expected} [0.290, 0.310] (change of the loss; ")
+    assert "; with 50 examples, a significant change of the median head is larger than " in found
     least = least_significant([-0.01] * 6, [0.01] * 6, 50)
     assert found.endswith(
-        f"had to be beyond {least:.4f} at the median head, beyond {least:.4f} at this one."
+        f"is larger than {least:.4f}; of the head named above, larger than {least:.4f}."
     )
 
 
@@ -567,10 +565,11 @@ def test_too_few_examples_are_called_so(count: int, loss: float, told: bool) -> 
     study.record["importance"] |= {"intact": {"loss": {"value": loss}}}
     (found,) = (finding for finding in findings_of(study) if finding.statistic == "ablation-loss")
     assert (
-        f"; so few examples ({count}) could hardly show any: to be significant" in found.after
+        f"; with {count} examples, too few to detect small changes: a significant change"
+        in found.after
     ) == told
     assert (
-        told or "to be significant" not in found.after
+        told or "a significant change" not in found.after
     )  # some head is significant, and there were enough
     assert (
         not told

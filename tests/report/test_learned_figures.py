@@ -88,7 +88,7 @@ def ringed(is_chosen: bool) -> Study:
 def test_a_ring_is_spoken_of_where_there_is_one() -> None:
     for is_chosen in (True, False):
         [found] = [one for one in figures_of(ringed(is_chosen)) if one.name == "front"]
-        assert ("the ring" in found.caption) == is_chosen
+        assert ("A ring" in found.caption) == is_chosen
 
 
 def test_the_front_is_ordered_by_what_is_removed() -> None:
@@ -145,7 +145,7 @@ def test_panels_of_a_film_and_of_few_heads_have_titles_of_their_own() -> None:
     headings = [
         axes.get_title(loc="left") for axes in render_figure(confidence, few).figure.axes[:2]
     ]
-    assert headings == ["all tokens", "content only"]
+    assert headings == ["all tokens", "content tokens"]
 
 
 def without_heads() -> Study:
@@ -170,8 +170,8 @@ def test_a_page_without_heads_speaks_of_none() -> None:
 
 
 def test_the_cheapest_mask_is_told_with_its_metric_and_signs() -> None:
-    [told] = [one.sentence for one in findings_of(without_heads())]
+    [told] = [str(one) for one in findings_of(without_heads())]
     assert (
-        "accuracy is 0.8000, a change of +0.0220 [−0.0100, +0.0500]: too few examples to tell whether"
+        "Accuracy is 0.8000; change of +0.0220 [−0.0100, +0.0500]: too few examples to tell whether"
         in told
     )

@@ -64,7 +64,7 @@ def lengths(bins: list[int], record: dict[str, Any] | None = None) -> Study:
 def test_the_width_of_heads_is_marked_among_lengths() -> None:
     study = lengths([96, 128], {"lenses": {"effective": {"width": {"encoder": 32}}}})
     (ax,) = figure_of(study, "effective-lengths").axes
-    assert "heads are 32 wide" in [text.get_text() for text in ax.texts]
+    assert "width of a head: 32" in [text.get_text() for text in ax.texts]
     assert [32, 32] in [list(line.get_xdata()) for line in ax.lines]
     assert ax.get_xlim()[0] < 32
 
@@ -73,11 +73,11 @@ def test_the_width_of_heads_is_the_rank_of_values_in_older_studies() -> None:
     study = lengths([96, 128])
     study.heads = study_of({}, {"rank@effective": [31.0, 32.0]}).heads
     (ax,) = figure_of(study, "effective-lengths").axes
-    assert "heads are 32 wide" in [text.get_text() for text in ax.texts]
+    assert "width of a head: 32" in [text.get_text() for text in ax.texts]
 
 
 def test_few_lengths_are_told_with_how_to_see_the_curve() -> None:
-    told = "These texts have only 65 to 128 tokens; to see the curve"
+    told = "These texts have only 65 to 128 tokens; for other lengths"
     assert told in caption_of(lengths([96, 128]), "effective-lengths")
     assert "effective_by_length.py" in caption_of(lengths([96, 128]), "effective-lengths")
     assert "only 1 to 16 tokens" in part_of(lengths([16]), "lengths").note
@@ -108,31 +108,30 @@ def lenses(*found: tuple[float, float, float], ceilings: tuple[float, ...] = (0.
 def test_where_no_interval_leaves_0_that_is_said_first_with_the_ceiling() -> None:
     study = lenses((0.1, -0.1, 0.3), (-0.2, -0.4, 0.1))
     told = (
-        "No statistic through any lens differs significantly from 0 (2 rows); with 32 examples even the"
-        " true importance scores would "
+        "No statistic through any lens correlates significantly with ablation. Correlations tested: 2; "
+        "noise ceiling with 32 examples: 0.29; about 620 examples are needed"
     )
-    told += "reach only 0.29; about 620 examples would do"
     assert part_of(study, "lens-agreement").lead == f"{told}."
     (finding,) = (one for one in findings_of(study) if one.kind == "lenses")
-    assert finding.sentence == told
+    assert str(finding) == f"{told}."
     assert finding.is_clear
 
 
 def test_more_examples_are_not_asked_for_where_there_are_enough() -> None:
     note = part_of(lenses((0.1, -0.1, 0.3), ceilings=(0.95,)), "lens-agreement").lead
-    assert "with 32 examples the true importance scores would reach 0.95." in note
-    assert "examples would do" not in note
+    assert "noise ceiling with 32 examples: 0.95." in note
+    assert "are needed" not in note
 
 
 def test_what_can_be_told_from_0_is_counted_and_the_strongest_named() -> None:
     study = lenses((0.1, -0.1, 0.3), (-0.5, -0.7, -0.2), (0.3, 0.1, 0.5))
     (finding,) = (one for one in findings_of(study) if one.kind == "lenses")
-    assert finding.sentence.startswith(
-        "2 of 3 statistics through lenses differ significantly from 0"
+    assert (
+        finding.sentence == "2 of 3 statistics through lenses correlate significantly with ablation"
     )
-    assert "s1 through norm: Spearman's correlation −0.500 [−0.700, −0.200]" in finding.sentence
-    assert "0.29" in finding.sentence
-    assert finding.sentence.endswith("; about 620 examples would do")
+    assert "s1 through norm: −0.500 [−0.700, −0.200]" in finding.after
+    assert "0.29" in finding.after
+    assert finding.after.endswith("; about 620 examples are needed")
     assert (finding.is_clear, finding.strength) == (False, pytest.approx(2.0)), (
         "the ceiling is below 0.8"
     )
@@ -221,7 +220,13 @@ def test_mixing_has_kobayashi_s_order_and_words() -> None:
             ]
         }
     )
-    words = ["weights", "norm", "weights + residual", "norm + residual", "and LayerNorm"]
+    words = [
+        "weights",
+        "norm",
+        "weights + residual",
+        "norm + residual",
+        "norm + residual + LayerNorm",
+    ]
     part = part_of(study, "mixing")
     assert list(part.columns) == ["layer", *words]
     assert [cell.key for cell in part.rows[0][1:]] == [0.3, 0.0, 0.4, 0.2, 0.1]

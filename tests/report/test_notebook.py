@@ -43,4 +43,4 @@ def test_what_gates_masks_and_searches_find_has_a_picture(statistics: tuple[str,
 
 def test_a_study_without_single_heads_draws_its_name() -> None:
     drawn = Study(to_frame([]), {}, {"model": {"name": "tiny"}})._repr_html_()
-    assert "<strong>tiny</strong> · no single heads" in drawn
+    assert "<strong>tiny</strong> · no measurements of single heads" in drawn

@@ -87,7 +87,7 @@ def test_model_corpus_and_counts_are_told(page: str) -> None:
         assert words in page
     for words in ("ab" * 32, "cd" * 32, "headscope analyze tiny", "load 1.2 s, pass 9.8 s"):
         assert words in page
-    assert "Mass on the token before the query token, averaged over the query rows." in page
+    assert "Share of attention to the token before the query token, averaged over queries." in page
 
 
 def test_the_data_of_the_page_is_the_table(data: dict[str, Any]) -> None:
@@ -245,7 +245,7 @@ def test_findings_name_heads_above_a_half_with_their_intervals() -> None:
     )
     (finding,) = findings_of(study)
     assert str(finding) == (
-        "2 of 4 heads give more than half of their attention to the previous token: "
+        "2 of 4 heads give more than half of their attention to the previous token. "
         "0.1: 0.900 [0.890, 0.910]; 0.2: 0.600 [0.590, 0.610]."
     )
 
@@ -258,7 +258,7 @@ def test_findings_say_so_when_no_head_does() -> None:
     (finding,) = findings_of(Study(to_frame(rows)))
     assert (
         str(finding)
-        == "No head gives more than half of its attention to the next token; the most is that of 1.0: 0.300."
+        == "No head gives more than half of its attention to the next token. 1.0: 0.300 (the largest share)."
     )
 
 
@@ -269,7 +269,7 @@ def test_findings_count_what_they_do_not_name_and_say_which_stack() -> None:
     first, second = findings_of(Study(to_frame(rows)))
     assert (
         first.sentence
-        == "8 of 8 heads of the encoder stack give more than half of their attention to the previous token:"
+        == "8 of 8 heads of the encoder stack give more than half of their attention to the previous token"
     )
     assert (len(first.heads), first.more, second.heads[0].head) == (6, 2, "decoder.0.0")
 

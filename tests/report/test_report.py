@@ -89,7 +89,7 @@ def test_a_table_too_large_for_the_page_is_named_and_left_out(
 ) -> None:
     monkeypatch.setattr("headscope.report.page.payload.MOST_TABLE_BYTES", 2000)
     page = render(every_table())
-    assert "too large for this page; in the study" in page
+    assert "too large for this page; the file is in" in page
     assert 0 < len(data_of(page)["tables"]) < len(every_table().tables)
 
 
@@ -187,7 +187,7 @@ def test_a_sink_is_among_the_first_though_a_head_of_positions_is_the_clearest() 
         "0.3",
     ]
     assert (
-        "1 of 4 heads gives more than half of its attention to the classification token: 0.3: 0.709 [0.699, 0.719]."
+        "1 of 4 heads gives more than half of its attention to the classification token. 0.3: 0.709 [0.699, 0.719]."
         in [str(one) for one in first]
     )
 
@@ -217,14 +217,15 @@ def test_roles_are_counted_in_heads_that_add_up_with_a_minus_sign() -> None:
     )
     (found,) = (str(one) for one in findings_of(study) if one.kind == "roles")
     assert found == (
-        "10 of 12 heads have a clear role, by their main role: 4 diffuse (above 0.5), 1 previous token (above 0.5), "
-        "1 positional +1 (above 0.5), 1 block (above 0.5), 1 separators (above 0.5) and 2 with other roles. Clear: the "
-        "whole interval is beyond the rule's threshold. The clearest, previous token, is 0.4: 0.700 [0.690, 0.710]."
+        "10 of 12 heads have a clear role. 0.4: 0.700 [0.690, 0.710] is the clearest (previous token). Heads by main "
+        "role: 4 diffuse (above 0.5), 1 previous token (above 0.5), 1 positional +1 (above 0.5), 1 block (above 0.5), "
+        "1 separators (above 0.5) and 2 with other roles. A role is clear if its whole 95 % interval is above the "
+        "threshold of the role."
     )
     study.tables["roles"] = study.tables["roles"][4:5]
     (found,) = (str(one) for one in findings_of(study) if one.kind == "roles")
-    assert "by their main role: 1 positional −1 (above 0.5)." in found
-    assert "The clearest, positional −1, is" in found
+    assert "Heads by main role: 1 positional −1 (above 0.5)." in found
+    assert "is the clearest (positional −1)" in found
     assert cards_of(study)["heads"][0][4]["roles"][0]["role"] == "positional −1"
 
 
@@ -234,17 +235,18 @@ def test_the_finding_and_the_map_say_what_their_counts_of_roles_are_of() -> None
     unsure = roled(2, "sink", 0.505) | {"is_sure": False}
     study.tables["roles"] = pd.DataFrame([roled(0, "sink", 0.8), roled(1, "sink", 0.9), unsure])
     (found,) = (str(one) for one in findings_of(study) if one.kind == "roles")
-    assert found.startswith(
-        "2 of 6 heads have a clear role, by their main role: 2 sink (above 0.5). Clear: the whole interval is beyond "
-        "the rule's threshold. For 3 the value alone is beyond the threshold, as on the map. The clearest, sink, is 0.1"
+    assert found.startswith("2 of 6 heads have a clear role. 0.1: ")
+    assert "Heads by main role: 2 sink (above 0.5). A role is clear if" in found
+    assert found.endswith(
+        "The map also counts heads of which only the value is above it: 3 in total."
     )
     (colouring,) = colourings_of(study)
     labels = [(label["text"], label["heads"]) for label in colouring["labels"]]
     assert labels == [("position, tendency", 1), ("sink", 3)]
-    assert "beyond its threshold, even if the interval is not" in colouring["definition"]
+    assert "a role whose value is above its threshold" in colouring["definition"]
     other = roled(1, "sink", 0.9) | {"threshold": 0.6}
     study.tables["roles"] = pd.DataFrame([roled(0, "sink", 0.8), other])
-    assert "by their main role: 2 sink. Clear:" in next(
+    assert "by main role: 2 sink. A role is clear" in next(
         str(one) for one in findings_of(study) if one.kind == "roles"
     )
 
@@ -256,12 +258,12 @@ def test_an_unreliable_order_of_heads_is_told_without_importance_scores() -> Non
     study.tables["ceilings"] = pd.DataFrame([row])
     (found,) = (str(one) for one in findings_of(study) if one.topic == "scores")
     assert found == (
-        "The order of the heads by ablation is unreliable: with 24 examples even the true importance scores "
-        "would reach only 0.50 (the noise ceiling); heads are ranked from 0.8; about 126 examples would do."
+        "Ablation is too noisy to rank the heads. With 24 examples the noise ceiling of the correlation is 0.50, and a "
+        "ranking needs at least 0.8; about 126 examples are needed."
     )
     study.tables["ceilings"] = pd.DataFrame([row | {"stack": "decoder"}, row | {"ceiling": 0.9}])
     (found,) = (str(one) for one in findings_of(study) if one.topic == "scores")
-    assert found.startswith("The order of the heads of the decoder stack by ablation is unreliable")
+    assert found.startswith("Ablation is too noisy to rank the heads of the decoder stack")
     study.tables["ceilings"] = pd.DataFrame([row | {"ceiling": 0.9}])
     assert not [one for one in findings_of(study) if one.topic == "scores"]
 
@@ -276,7 +278,7 @@ def _relation(low: float) -> list[Finding]:
     study.tables["relations"] = study.tables["relations"][:1].assign(
         accuracy=0.7, low=low, baseline=0.4, control=0.3
     )
-    return [one for one in findings_of(study) if one.sentence.startswith("Relation")]
+    return [one for one in findings_of(study) if " links " in one.sentence]
 
 
 def test_a_relation_is_clear_only_where_its_interval_is_above_the_baseline() -> None:
@@ -297,13 +299,15 @@ def test_the_cut_is_told_with_what_the_whole_model_has_and_what_goes_for_nothing
     study.tables["front"] = pd.DataFrame([row, free | {"change_high": 0.005}])
     study.record["pruning"] |= {"intact": {"report": {"accuracy": {"value": 0.9}}}}
     (told,) = (
-        str(one) for one in findings_of(study) if one.sentence.startswith("1 of 8 heads are pruned")
+        str(one)
+        for one in findings_of(study)
+        if one.sentence.startswith("With 1 of 8 heads pruned")
     )
     assert told == (
-        "1 of 8 heads are pruned and the model is 1.11 times as fast [1.00, 1.25]: accuracy on dev:half-b is 0.8000 "
-        "(0.9000 with all heads), a change of −0.1000 [−0.2000, −0.0500]: more than the allowed loss of 0.0090 (1 % of "
-        "0.9000); removing 3 stays within it: +0.0000 [−0.0050, +0.0050]; this set was picked on dev:half-b, so "
-        "judge it on a third split."
+        "With 1 of 8 heads pruned, accuracy on dev:half-b changes by −0.1000. Accuracy 0.8000 (0.9000 with all heads); "
+        "change of −0.1000 [−0.2000, −0.0500]: more than the allowed loss of 0.0090 (1 % of 0.9000); the model is 1.11 "
+        "times as fast [1.00, 1.25]; 3 pruned heads are within the allowed loss: change of +0.0000 [−0.0050, +0.0050]; "
+        "this set was picked on dev:half-b, so judge it on a third split."
     )
 
 
@@ -311,13 +315,13 @@ def test_the_map_is_coloured_by_role_importance_cut_and_cluster() -> None:
     study = every_table()
     study.heads.loc[study.heads["statistic"] == "cut", "value"] = [0, 1, 0, 0, 0, 0, 0, 1]
     found = {one["title"]: one for one in colourings_of(study)}
-    assert list(found) == ["main role", "what matters", "cut", "cluster"]
+    assert list(found) == ["main role", "effect of ablation", "cut", "cluster"]
     labels = [one["text"] for one in found["cut"]["labels"]]
     assert [labels[cell[0]] for cell in found["cut"]["stacks"][0]] == [
         "pruned" if i in (1, 7) else "kept" for i in range(8)
     ]
-    assert found["what matters"]["stacks"][0][1] == [0, "★"]
-    assert found["what matters"]["labels"][0]["text"] == "worse without it"
+    assert found["effect of ablation"]["stacks"][0][1] == [0, "★"]
+    assert found["effect of ablation"]["labels"][0]["text"] == "worse without it"
     assert found["main role"]["stacks"][0][7][1] == "nsubj"
     assert [cell for cell in found["cluster"]["stacks"][0] if cell] == [[0, "0"], [0, "0"]]
 
@@ -343,24 +347,26 @@ def reported(
         "intact": {"report": {"accuracy": {"value": 0.85}}},
     }
     (told,) = (
-        str(one) for one in findings_of(study) if one.sentence.startswith("4 of 8 heads are pruned")
+        str(one)
+        for one in findings_of(study)
+        if one.sentence.startswith("With 4 of 8 heads pruned")
     )
     return told
 
 
 def test_a_drop_that_few_examples_cannot_rule_out_is_no_recommendation() -> None:
     told = reported(-0.0386, 0.0002)
-    assert "a change of −0.0192 [−0.0386, +0.0002]" in told
+    assert "change of −0.0192 [−0.0386, +0.0002]" in told
     assert (
         "150 examples are too few to tell whether that is within the allowed loss of 0.0085 (1 % of 0.8500)"
         in told
     )
-    assert "about 1,600 would do; no reported set is shown to stay within it." in told
+    assert "about 1,600 would do; " in told
     assert "no evidence" not in told
 
 
 def test_a_set_that_is_shown_to_lose_nothing_beyond_the_margin_is_said_to() -> None:
-    assert "[−0.0080, +0.0040]: within the allowed loss of 0.0085 (1 % of 0.8500)." in reported(
+    assert "[−0.0080, +0.0040]: within the allowed loss of 0.0085 (1 % of 0.8500)" in reported(
         -0.008, 0.004
     )
     assert "more than the allowed loss of 0.0085" in reported(-0.0386, -0.01)
@@ -372,13 +378,16 @@ def test_a_set_that_is_shown_to_lose_nothing_beyond_the_margin_is_said_to() -> N
 def test_of_other_sets_the_largest_that_stays_within_the_allowed_loss_is_told_of() -> None:
     kept = {"metric_change": -0.001, "change_low": -0.004, "change_high": 0.002}
     smaller, larger = {"removed": 3, "left": 5} | kept, {"removed": 5, "left": 3} | kept
-    assert "; removing 3 stays within it: −0.0010 [−0.0040, +0.0020]" in reported(
-        -0.0386, 0.0002, others=[smaller]
+    assert (
+        "; 3 pruned heads are within the allowed loss: change of −0.0010 [−0.0040, +0.0020]"
+        in reported(-0.0386, 0.0002, others=[smaller])
     )
-    assert "removing" not in reported(-0.008, 0.004, others=[smaller]), (
+    assert "3 pruned heads" not in reported(-0.008, 0.004, others=[smaller]), (
         "the set cut is larger, and within it too"
     )
-    assert "; removing 5 stays within it" in reported(-0.008, 0.004, others=[smaller, larger])
+    assert "; 5 pruned heads are within the allowed loss" in reported(
+        -0.008, 0.004, others=[smaller, larger]
+    )
 
 
 def test_a_card_tells_importance_and_the_fixed_pattern_in_the_heads_place() -> None:
@@ -391,8 +400,8 @@ def test_a_card_tells_importance_and_the_fixed_pattern_in_the_heads_place() -> N
         for one in cards_of(study)["heads"][0][1]["importance"]
     ]
     assert lines == [
-        "change of the nsubj loss when ablated: 0.200 [0.100, 0.300] (95 %, uncorrected); p 0.010, p (Holm) 0.020: "
-        "★ significant",
+        "change of the nsubj loss when this head is ablated: 0.200 [0.100, 0.300] (uncorrected interval); p 0.010, "
+        "p (Holm) 0.020: ★ significant",
         "change of the mnli loss with the fixed pattern “previous”: 0.0300 [0.0100, 0.0500]",
     ]
 

@@ -159,7 +159,7 @@ class SyntacticRule(RoleRule):
         # If several directions remain, the best one on the selection half comes first and is kept below.
         above = above.sort_values("chosen_gain", ascending=False, kind="stable")
         own = set(study.record.get("relations", ()))
-        gain = f"{margin * 100:g} points above the best offset, on both halves"
+        gain = f"accuracy {margin * 100:g} points above the best fixed offset, on both halves of the sentences"
         for record in _records(above.drop_duplicates(["stack", "layer", "head", "relation"])):
             relation, baseline = record["relation"], record["baseline"]
             role = relation if relation in own else str(RoleName.syntactic(relation))
@@ -216,18 +216,18 @@ RULES: tuple[RoleRule, ...] = (
     StatisticRule("separators", "special tokens", "sep", 2, "sep", "token",
                   "attention to separators above {threshold}"),
     StatisticRule("special tokens", "special tokens", "spec", 4, "special", "token",
-                  "attention to all special tokens above {threshold}: much of it a no-op"),
+                  "attention to all special tokens above {threshold} (often a no-op)"),
     PunctuationRule("punctuation", "punctuation", "., ", 2, "punctuation", "token",
                     'attention to "." and "," above {threshold}'),
     SinkRule("sink", "sink", "sink", 3, "sink", "sink", "mean weight on one token above {threshold}"),
     StatisticRule("broad", "broad", "broad", 5, "entropy-share", "broad",
                   "entropy above {threshold} of its maximum for the length of the text"),
     StatisticRule("block", "block", "block", 2, "block-score", "block",
-                  "attention within the own text {threshold} above chance, "
+                  "attention within the own text {threshold} above uniform attention, "
                   "and {also} above what distance alone would give",
                   also=("block-beyond-offset", "beyond")),
     StatisticRule("confident", "confident", "conf", 4, "confidence-content", "confident",
-                  "largest weight on content above {threshold}"),
+                  "mean largest weight on content tokens above {threshold}"),
     SyntacticRule(SYNTACTIC, "relation", "", 0),
     CoreferentialRule("coreferential", "coreference", "coref", 0),
     RareWordsRule("rare words", "rare words", "rare", 0),

@@ -1,4 +1,4 @@
-"""Findings: sentences read off the tables of a study, with the heads they name, their certainty and strength."""
+"""Findings: sentences derived from the tables of a study, with the heads they name and the evidence."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ class Evidence(TypedDict):
 
 
 class HeadEstimate(NamedTuple):
-    """A value with its interval, and the head it belongs to. uniform: the value under uniform attention, if known."""
+    """A value with its interval, and the head it belongs to.
+
+    uniform  the value that uniform attention would have; NaN if unknown
+    """
 
     head: str
     value: float
@@ -87,13 +90,13 @@ class HeadEstimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Headline:
-    """A finding as one would repeat it to a colleague: one sentence with one number.
+    """A finding as one short sentence with one number.
 
     head    address of the head that the sentence begins with; empty if it begins with `before`
     before  words before the number
     number  the number, with its unit
     after   words after the number, without the final stop
-    detail  the interval, the baseline and what else belongs to the number
+    detail  the interval, the baseline and other context of the number
     """
 
     before: str
@@ -106,19 +109,26 @@ class Headline:
     def head_name(self) -> str:
         return name_head(self.head) if self.head else ""
 
-    def __str__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """The sentence without its final stop."""
         words = " ".join(filter(None, (self.head_name, self.before, self.number)))
-        return f"{words}{'' if self.after[:1] in (',', ':') else ' '}{self.after}".rstrip() + "."
+        return f"{words}{'' if self.after[:1] in (',', ':') else ' '}{self.after}".rstrip()
+
+    def __str__(self) -> str:
+        return f"{self.sentence}."
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence, followed by the heads it names with their numbers, and by `after`.
+    """A sentence, and a line with its evidence: the heads, their numbers and `after`.
 
-    more      number of further heads that are counted only
-    after     text behind the heads, with its own punctuation in front
+    sentence  a complete sentence without its final stop
+    heads     heads to list with their values and intervals, the most important one first
+    more      number of further heads, which are only counted
+    after     text behind the heads, which begins with its own punctuation; without heads, the entire line
     headline  the same in one short sentence, for the first screen
-    is_null   the finding is that nothing was found; such findings come last
+    is_null   whether the finding is negative ("No head ..."); such findings come last
     kind      one of KINDS
     topic     subject within the kind: findings of the same topic are not shown together first if there are others
     is_clear  the interval excludes chance, or the sentence states that there is no evidence
@@ -149,13 +159,16 @@ class Finding:
             f"{head.head}: {text}" if (text := head.text()) else head.head for head in self.heads
         ]
         more = f" and {self.more} more" if self.more else ""
-        return f"{self.sentence} {'; '.join(heads)}".rstrip() + f"{more}{self.after}."
+        evidence = f"{'; '.join(heads)}{more}{self.after}"
+        if not heads:
+            evidence = evidence[:1].upper() + evidence[1:]
+        return f"{self.sentence}. {evidence}." if evidence else f"{self.sentence}."
 
 
 def read_estimate(
     row: Mapping[Any, Any], names: tuple[str, str, str], decimals: int = DECIMALS, head: str = ""
 ) -> HeadEstimate:
-    """The value and the ends of its interval in these columns of a row."""
+    """The estimate in a row. names: the columns of the value and of the ends of its interval."""
     value, low, high = (finite(row[name]) for name in names)
     return HeadEstimate(head, value, low, high, decimals)
 
@@ -178,18 +191,17 @@ def ceiling_of(row: Mapping[Any, Any]) -> float:
 
 
 def noise_warning(row: Mapping[Any, Any]) -> str:
-    """Why heads cannot be ranked by the exact changes, and how many examples would do; empty if they can be."""
+    """Why ablation is too noisy to rank heads, and how many examples are needed; empty if it is not."""
     ceiling, count = ceiling_of(row), row.get("count")
     if ceiling >= LEAST_CEILING:
         return ""
     examples = int(count) if isinstance(count, int | float) else None
-    data = "here" if examples is None else f"with {examples} examples"
+    data = "in these data" if examples is None else f"with {examples} examples"
     if math.isnan(ceiling):
-        return f"{data} the changes by ablation are only noise: they do not show which heads matter"
+        return f"{data} the changes by ablation are only noise and do not show which heads matter"
     return (
-        f"{data} even the true importance scores would reach only {short_number(ceiling, 2)} (the noise "
-        f"ceiling); heads are "
-        f"ranked from {LEAST_CEILING:g}; {advise_examples(ceiling, examples)}"
+        f"{data} the noise ceiling of the correlation is {short_number(ceiling, 2)}, and a ranking needs at least "
+        f"{LEAST_CEILING:g}; {advise_examples(ceiling, examples)}"
     )
 
 
@@ -197,7 +209,7 @@ def advise_examples(ceiling: float, count: Any) -> str:
     """The number of examples that would raise this ceiling enough to rank heads, if it can be computed."""
     is_known = isinstance(count, int) and not math.isnan(ceiling)
     needed = examples_for(ceiling, count) if is_known else None
-    return "take more examples" if needed is None else f"about {needed:,} examples would do"
+    return "use more examples" if needed is None else f"about {needed:,} examples are needed"
 
 
 def finite(value: Any) -> float:
@@ -206,7 +218,7 @@ def finite(value: Any) -> float:
 
 
 def address_of(study: Study, row: dict[Any, Any]) -> str:
-    """The head of a row as a reader writes it: `3.2`, or `encoder.3.2` if the study has several stacks."""
+    """The address of the head of a row: `3.2`, or `encoder.3.2` if the study has several stacks."""
     address = f"{int(row['layer'])}.{int(row['head'])}"
     return address if len(stacks_of(study)) == 1 else f"{plain(row['stack'])}.{address}"
 
@@ -218,7 +230,7 @@ def name_head(address: str) -> str:
 
 
 def percent(value: float) -> str:
-    """A share as a percentage with three digits: `98.7 %`."""
+    """A share as a percentage with one decimal: `98.7 %`."""
     return f"{100 * value:.1f}\u00a0%"
 
 
@@ -235,5 +247,5 @@ def join_details(*details: str) -> str:
 
 
 def short_number(value: float, decimals: int = DECIMALS, *, sign: bool = False) -> str:
-    """A number with three decimals, as everywhere on the page, unless all compared numbers are small."""
+    """A number with `decimals` decimals and a proper minus sign. sign: write a plus before other numbers."""
     return f"{value:{'+' if sign else ''}.{decimals}f}".replace("-", "−")

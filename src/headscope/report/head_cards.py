@@ -198,7 +198,7 @@ def importance_lines(study: Study) -> dict[HeadKey, list[dict[str, str]]]:
         decimals = decimals_for(row["value"] for row in rows)
         for row in rows:
             text = interval_cell(row["value"], row["low"], row["high"], decimals).text
-            what = f"change of the {task} {quantity} when ablated"
+            what = f"change of the {task} {quantity} when this head is ablated"
             lines[head_key(row)].append({"what": what, "text": text, "after": _verdict(row)})
     for row in fixed_pattern_effects(study).to_dict("records"):
         text = interval_cell(row["loss_change"], row["low"], row["high"], 4).text
@@ -209,13 +209,13 @@ def importance_lines(study: Study) -> dict[HeadKey, list[dict[str, str]]]:
 
 
 def _verdict(row: dict[Any, Any]) -> str:
-    """Text behind a change and its interval: both p values, and the verdict of the corrected one."""
+    """Text behind a change and its interval: both p values, and whether the corrected one is significant."""
     p_values = {"p": row.get("p"), "p (Holm)": row["p_adjusted"]}
     texts = [f"{name} {p_text(p)}" for name, p in p_values.items() if not is_missing(p)]
     if not texts:
         return ", not tested"
     verdict = "★ significant" if row["is_significant"] is True else "not significant"
-    return f" (95 %, uncorrected); {', '.join(texts)}: {verdict}"
+    return f" (uncorrected interval); {', '.join(texts)}: {verdict}"
 
 
 def _relations(study: Study) -> dict[HeadKey, list[dict[str, Any]]]:

@@ -93,12 +93,14 @@ def _by_role(study: Study) -> Iterator[dict[str, Any]]:
     pale = {TENDS.format(family) for family in FAMILIES}
     for family, colour in FAMILIES.items():
         colours |= {family: colour, TENDS.format(family): colour}
-    definition = "Each row is a layer, 0 next to the input; each column is a head. " + (
-        "A cell shows what the head mainly attends to. " if roles else ""
+    definition = "Each row is a layer (0 is next to the input), each column a head. " + (
+        "A cell shows the main role of the head: a role whose value is above its threshold. "
+        if roles
+        else ""
     )
     if any(label in pale for label, _ in labels.values()):
-        definition += f"Paler cells have no clear role and show a tendency. {RULE} "
-    definition += "Grey: neither. A role counts if the value is beyond its threshold, even if the interval is not."
+        definition += f"{RULE} "
+    definition += "Heads without a role or tendency are grey."
     yield from _colouring(study, "main role", definition, labels, colours, pale)
 
 
@@ -110,11 +112,10 @@ def _by_significance(study: Study) -> Iterator[dict[str, Any]]:
             label = direction if row["is_significant"] is True else UNCLEAR
             labels[head_key(row)] = label, STARS[label]
     definition = (
-        "Whether the loss changes significantly when the head is ablated alone, after Holm's correction over "
-        "all heads. "
-        "A change that is not significant may still be there: the examples were too few to tell."
+        "Whether the loss changes significantly when the head alone is ablated (p with Holm's correction for testing "
+        "all heads is below 0.05). A change that is not significant may still be real: more examples might show it."
     )
-    yield from _colouring(study, "what matters", definition, labels, MATTERS)
+    yield from _colouring(study, "effect of ablation", definition, labels, MATTERS)
 
 
 def _by_set(study: Study) -> Iterator[dict[str, Any]]:
@@ -130,7 +131,9 @@ def _by_set(study: Study) -> Iterator[dict[str, Any]]:
             for row in values_for(study, name).to_dict("records")
         }
         definition = (
-            "Heads that the plan prunes." if is_cut else "Heads that the learned gates keep open."
+            "Heads that the plan prunes are marked ✕."
+            if is_cut
+            else "Heads whose learned gate is closed are marked ✕."
         )
         yield from _colouring(study, name, definition, labels, {stays: STAYS, gone: GONE})
 
@@ -139,7 +142,10 @@ def _by_cluster(study: Study) -> Iterator[dict[str, Any]]:
     rows = [row for row in records_of(study, "clusters") if not is_missing(row["cluster"])]
     numbers = {head_key(row): int(row["cluster"]) for row in rows}
     labels = {place: (f"cluster {number}", str(number)) for place, number in numbers.items()}
-    definition = "Heads that attend alike, by Jensen–Shannon divergence; colours repeat where there are many."
+    definition = (
+        "Heads of one cluster attend similarly (small Jensen–Shannon divergence between their attention). With many "
+        "clusters, several have the same colour."
+    )
     colours = {
         f"cluster {number}": CLUSTERS[i % len(CLUSTERS)]
         for i, number in enumerate(sorted(set(numbers.values())))

@@ -35,7 +35,7 @@ def examples_of(study: Study, entry: str) -> int | None:
 
 
 def speedup_cell(row: dict[Any, Any]) -> Cell:
-    """Times as fast: 1 / time, so that the ends of the interval change places."""
+    """The speedup, 1 / time. The lower end of the speedup comes from the upper end of the time."""
     names = ("time", "time_low", "time_high")
     time, low, high = (math.nan if is_missing(row[name]) else row[name] for name in names)
     return interval_cell(1 / time, 1 / high, 1 / low, 2)
@@ -51,9 +51,9 @@ METRIC_CHANGE = interval_column("metric_change", "change_low", "change_high", 4)
 LOSS_CHANGE = interval_column("loss_change", "loss_low", "loss_high", 4)
 
 
-def change_sentence(study: Study, entry: str, row: dict[Any, Any], count: int | None = None) -> str:
-    """`accuracy is 0.8123, a change of −0.0045 [−0.0093, 0.0003]: within the allowed loss …`"""
-    return f"{metric_name(study, entry)} is {row['metric']:.4f}, {describe_change(row, count)}"
+def metric_clause(study: Study, entry: str, row: dict[Any, Any]) -> str:
+    """`accuracy is 0.8123`, from a row and the name of the metric in an entry of the run record."""
+    return f"{metric_name(study, entry)} is {row['metric']:.4f}"
 
 
 def change_of(row: dict[Any, Any]) -> HeadEstimate:
@@ -62,16 +62,16 @@ def change_of(row: dict[Any, Any]) -> HeadEstimate:
 
 
 def describe_change(row: dict[Any, Any], count: int | None, keep_metric: Any = None) -> str:
-    """The change of the metric in a row, with its interval, and whether that is within the allowed loss.
+    """`change of −0.0045 [−0.0093, 0.0003]: within the allowed loss …`, from a row.
 
     count        number of examples that it was measured on, if known
     keep_metric  share of the metric to keep, if that was an option of the search
     """
     verdict = verdict_in(row, margin_of(row, keep_metric), count)
-    return f"a change of {change_of(row).text(sign=True)}: {verdict.sentence}"
+    return f"change of {change_of(row).text(sign=True)}: {verdict.sentence}"
 
 
 def margin_of(row: dict[Any, Any], keep_metric: Any = None) -> Margin:
-    """The allowed loss of the metric; the metric minus its change is that of the whole model."""
+    """The allowed loss of the metric. The metric minus its change is the metric of the unpruned model."""
     keep = keep_metric if isinstance(keep_metric, int | float) else None
     return Margin.of(finite(row["metric"]) - finite(row["metric_change"]), keep)

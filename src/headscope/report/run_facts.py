@@ -20,7 +20,7 @@ ENOUGH_TEXTS = 30  # with fewer, mean ± 1.96 standard errors is too narrow
 UNKNOWN_IN = {"data": "Corpus", "knock_out": "Corpus", "coreference": "Documents"}
 UNKNOWN_IN |= dict.fromkeys(("treebank", "train", "test"), "Treebank")
 ABLATIONS = {
-    "mean": "a head's output is replaced by its mean",
+    "mean": "the output of a head is replaced by its mean",
     "uniform": "a head attends to all tokens equally",
     "fixed": "a head follows the fixed pattern nearest to its attention",
 }
@@ -28,13 +28,13 @@ Facts = list[tuple[str, str]]
 
 
 def summary(study: Study) -> str:
-    """`72 heads: encoder 6 layers x 12 heads`."""
+    """The number of heads and the size of each stack: `72 heads: encoder 6 layers × 12 heads`."""
     sizes = []
     for stack in stacks_of(study):
         layers, heads = shape_of(study, stack)
         sizes.append(f"{plain(stack)} {with_noun(layers, 'layer')} × {with_noun(heads, 'head')}")
     if not sizes:
-        return "no single heads"
+        return "no measurements of single heads"
     sites = heads_of(study)
     many = with_noun(len(sites), "head")
     if is_shared(study):
@@ -44,7 +44,7 @@ def summary(study: Study) -> str:
 
 
 def model_facts(study: Study) -> Facts:
-    """Facts about the model, in the order a reader needs them."""
+    """Facts about the model: its size, class, revision, notes and edits of attention."""
     record = study.record
     facts: Facts = [("model", summary(study))] if len(study.heads) else []
     for key in ("class", "revision"):
@@ -62,7 +62,7 @@ def model_facts(study: Study) -> Facts:
 
 
 def corpus_facts(study: Study) -> Facts:
-    """Files and counts: read, used, truncated, skipped and why. What was not recorded is not mentioned."""
+    """Files and counts of texts: read, used, truncated, skipped and why. Facts that were not recorded are left out."""
     record = study.record
     data = dict(_items(entry_of(record, "data")))
     facts: Facts = []
@@ -78,11 +78,11 @@ def corpus_facts(study: Study) -> Facts:
     if (length := mean_length(record)) is not None:
         ends = [data.get(end) for end in ("shortest", "longest")]
         extent = (
-            f" ({group_digits(ends[0])} to {group_digits(ends[1])})"
+            f", {group_digits(ends[0])} to {group_digits(ends[1])}"
             if all(map(is_number, ends))
             else ""
         )
-        facts.append(("mean length", f"{length:.0f} tokens{extent}"))
+        facts.append(("length of texts", f"{length:.0f} tokens on average{extent}"))
     for kind, key, noun in (
         ("treebank", "used", "sentences"),
         ("coreference", "documents", "documents"),
@@ -98,9 +98,9 @@ def corpus_facts(study: Study) -> Facts:
         ]
         facts.append(("texts skipped", ", ".join(reasons) or "0"))
     if data.get("tokens") is not None:
-        facts.append(("tokens", group_digits(data["tokens"])))
+        facts.append(("total tokens", group_digits(data["tokens"])))
     if data.get("max_length") is not None:
-        facts.append(("texts truncated to", f"{group_digits(data['max_length'])} tokens"))
+        facts.append(("maximum length", f"{group_digits(data['max_length'])} tokens"))
     if data.get("pairs") is not None:
         facts.append(("input", "pairs of texts" if data["pairs"] else "single texts"))
     return facts
@@ -112,7 +112,7 @@ def _task_facts(record: Mapping[str, Any]) -> Facts:
     if importance.get("task") is None:
         return []
     facts = [("task", plain(importance["task"], 40))]
-    facts.append(("examples", group_digits(importance.get("examples"))))
+    facts.append(("task examples", group_digits(importance.get("examples"))))
     metric = plain(importance.get("metric"), 40)
     intact = entry_of(importance, "intact", metric) or {}
     ends = [intact.get(name) for name in ("value", "low", "high")]
@@ -125,7 +125,7 @@ def _task_facts(record: Mapping[str, Any]) -> Facts:
 
 
 def few_texts(study: Study) -> int | None:
-    """The number of texts, if these are too few for intervals from their spread."""
+    """The number of texts, if there are too few for reliable intervals; else None."""
     most = int(study.heads["count"].max()) if len(study.heads) else 0
     return most if 0 < most < ENOUGH_TEXTS else None
 
@@ -145,12 +145,12 @@ def unknown_tokens(study: Study) -> list[str]:
 
 
 def run_facts(study: Study) -> Facts:
-    """Everything about a run: model, data, counts, and what is needed to get the same numbers again."""
+    """Everything about a run: model, data, counts, and what is needed to reproduce the numbers."""
     return [*model_facts(study), *corpus_facts(study), *reproduction(study)]
 
 
 def reproduction(study: Study) -> Facts:
-    """Everything that is needed to get the same numbers again."""
+    """Everything that is needed to reproduce the numbers."""
     record = study.record
     options, durations = record.get("options"), _items(record.get("durations"))
     facts: Facts = (
@@ -172,7 +172,7 @@ def reproduction(study: Study) -> Facts:
     if spent := [f"{name} {time:.1f} s" for name, time in durations if is_number(time)]:
         facts.append(("time spent", ", ".join(spent)))
     if record.get("schema") is not None:
-        facts.append(("study schema", plain(record["schema"])))
+        facts.append(("version of the study format", plain(record["schema"])))
     return facts
 
 

@@ -21,8 +21,8 @@ NONE = "–"
 DECIMALS = 3
 OWN_NAME = ("",)  # the default of `Part.figures`
 UNCORRECTED = (
-    "Intervals are 95 % for each row, without correction for multiple testing: one can exclude 0 although p (Holm) "
-    "is large."
+    "Each 95 % interval is for one row alone, without correction for multiple testing. It can exclude 0 although "
+    "p (Holm) is large."
 )
 
 

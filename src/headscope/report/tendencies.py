@@ -26,8 +26,9 @@ TARGETS = (
 )
 DIFFUSE = (("entropy-share", "diffuse", "broad"),)
 RULE = (
-    "The tendency is the target whose share of attention comes closest to the threshold of its role, if it reaches "
-    "half of it; otherwise diffuse, if the entropy reaches half of its threshold."
+    "A paler cell has no role and shows a tendency: the kind of token or position whose share of attention is "
+    "nearest to the threshold of its role, if it is at least half of that threshold. If there is none, the tendency "
+    "is diffuse if the entropy is at least half of its threshold."
 )
 
 
@@ -47,7 +48,7 @@ class Tendency:
 
 
 def tendencies(study: Study) -> dict[HeadKey, Tendency]:
-    """The tendency of each head that has no role but comes near one; none if roles were not determined."""
+    """The tendency of each head that has no role but comes near one; empty if roles were not determined."""
     if "roles" not in study.tables:
         return {}
     with_role = set(roles_by_head(study))

@@ -25,8 +25,8 @@ class AgainstRaw(PerSequence):
     definitions = {
         "row-total": Definition(
             "number",
-            "What a row of the map sums to",
-            "The sum of a row of the lens' map before rows were normalised, averaged over all query rows.",
+            "Row sum of the map",
+            "Sum of a row of the lens' map before rows are normalised, averaged over queries.",
             ANY,
         ),
         "raw-correlation": Definition(
@@ -38,15 +38,15 @@ class AgainstRaw(PerSequence):
         "raw-cosine": Definition(
             "correlation",
             "Cosine with the weights",
-            "The cosine of a row of the lens' map with the same row of raw weights, averaged over the query rows "
-            "in which the map is not all 0.",
+            "Cosine of a row of the lens' map with the same row of raw weights, averaged over queries whose row is not "
+            "all 0.",
             ANY,
         ),
         "rank": Definition(
             "number",
-            "Rank of the values",
-            "The rank of a sequence's values through the head's block of the output projection, where the sequence "
-            "has more tokens than the head is wide.",
+            "Rank of the value matrix",
+            "Rank of a sequence's values after the head's block of the output projection, averaged over sequences with "
+            "more tokens than the width of the head.",
             frozenset({RANK}),
         ),
     }

@@ -28,20 +28,20 @@ class Argmax(Statistic):
     definitions = {
         "argmax-share": Definition(
             "share",
-            "Share of tokens whose maximum is at the commonest offset",
-            "The share of content rows whose largest weight on a content key is at the argmax-offset.",
+            "Share of tokens with the largest weight at the most frequent offset",
+            "Share of content (not special) tokens whose largest weight on such tokens is at the most frequent offset.",
             SHARES,
         ),
         "argmax-offset": Definition(
             "offset",
-            "Commonest offset of the maximum",
-            "The most frequent offset (key minus query) of a content row's largest weight on a content key.",
+            "Most frequent offset of the largest weight",
+            "Most frequent offset (key minus query) of the largest weight from a content token to a content token.",
             SHARES,
         ),
         "positional-share": Definition(
             "share",
-            "Share at the commonest offset, where there is one",
-            "The share of content rows that have a content token at the argmax-offset whose largest weight is there.",
+            "Share at the most frequent offset, if a token is there",
+            "The same share among the content tokens that have a content token at the most frequent offset.",
             SHARES,
         ),
     }

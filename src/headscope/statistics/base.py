@@ -54,7 +54,7 @@ class Definition:
 
 def mass_on(short: str, long: str) -> Definition:
     """The definition of a share of attention: the mass on some keys, named in the title and in the sentence."""
-    sentence = f"Mass on {long}, averaged over the query rows."
+    sentence = f"Share of attention to {long}, averaged over queries."
     return Definition("share", f"Attention to {short}", sentence, ANY)
 
 

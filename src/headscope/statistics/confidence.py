@@ -19,14 +19,14 @@ class Confidence(PerSequence):
         "confidence": Definition(
             "share",
             "Confidence, special tokens included",
-            "The largest weight of a row, averaged over all query rows.",
+            "Largest attention weight of a query, averaged over all queries.",
             SUMS,
         ),
         "confidence-content": Definition(
             "share",
-            "Confidence, special tokens left out",
-            "The largest weight on a key that is not special, averaged over the rows that are not special; "
-            "not renormalised.",
+            "Confidence, without special tokens",
+            "Largest attention weight of a query on a key that is not a special token, averaged over queries that are "
+            "not special tokens. Weights are not renormalised.",
             SUMS,
         ),
     }

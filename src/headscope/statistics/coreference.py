@@ -54,7 +54,8 @@ class Coreference(Statistic):
         "antecedent": Definition(
             "share",
             "Attention to the antecedent",
-            "How often a mention's head word looks most at an antecedent's, among the head words of earlier mentions.",
+            "Share of mentions whose head word attends more to an antecedent's head word than to that of any other "
+            "earlier mention.",
         )
     }
     needs = "coreference"

@@ -22,20 +22,20 @@ class Entropy(PerSequence):
         "entropy": Definition(
             "nats",
             "Entropy of attention",
-            "The entropy of a row, averaged over all query rows.",
+            "Entropy of the attention weights of a query, averaged over queries. 0: all attention is on one token.",
             SHARES,
         ),
         "cls-entropy": Definition(
             "nats",
             "Entropy of the classification token's attention",
-            "The entropy of the classification token's row.",
+            "Entropy of the attention weights of the classification token.",
             SHARES,
         ),
         "entropy-share": Definition(
             "share",
-            "Entropy as a share of the most possible",
-            "The entropy of a row divided by the logarithm of the number of keys it can see, averaged over the rows "
-            "that see more than one.",
+            "Entropy relative to its maximum",
+            "Entropy of the weights of a query divided by its maximum (the logarithm of the number of visible "
+            "keys), averaged over queries with more than one visible key.",
             SHARES,
         ),
     }

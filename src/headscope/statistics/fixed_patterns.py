@@ -29,7 +29,9 @@ SPREAD = ("left", "right", "end", "start", "uniform")
 
 def _distance(short: str, long: str) -> Definition:
     title = f"Distance from attending to {short}"
-    return Definition("nats", title, f"Divergence from {long}, in nats.")
+    return Definition(
+        "nats", title, f"Jensen–Shannon divergence between the head's attention and {long}."
+    )
 
 
 class FixedPatterns(PerSequence):
@@ -39,15 +41,19 @@ class FixedPatterns(PerSequence):
         "js-next": _distance("the next token", "all attention on the next token"),
         "js-left": _distance(
             "the left context",
-            "attention growing towards the token over all but its left neighbour",
+            "a pattern on the tokens before the left neighbour, with more weight on nearer tokens",
         ),
         "js-right": _distance(
             "the right context",
-            "attention growing towards the token over all but its right neighbour",
+            "a pattern on the tokens after the right neighbour, with more weight on nearer tokens",
         ),
-        "js-end": _distance("the end", "attention growing towards the end of the sequence"),
-        "js-start": _distance("the start", "attention growing towards the start of the sequence"),
-        "js-uniform": _distance("uniform attention", "the same attention on every token"),
+        "js-end": _distance(
+            "the end", "a pattern with more weight on later tokens of the sequence"
+        ),
+        "js-start": _distance(
+            "the start", "a pattern with more weight on earlier tokens of the sequence"
+        ),
+        "js-uniform": _distance("uniform attention", "equal weights on all tokens"),
         "js-first": _distance("the first token", "all attention on the first token"),
     }
 

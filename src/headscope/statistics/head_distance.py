@@ -47,7 +47,7 @@ class HeadDistance(Buffered):
         "twin-distance": Definition(
             "nats",
             "Divergence from the most similar head",
-            "The Jensen-Shannon divergence between this head's rows and those of the head nearest to it.",
+            "Jensen–Shannon divergence between the attention of this head and of the head most similar to it.",
         )
     }
 

@@ -31,7 +31,7 @@ class Offsets(PerSequence):
         "distance": Definition(
             "tokens",
             "Mean distance of attention",
-            "The distance |key - query| weighted by attention, averaged over the rows.",
+            "Distance |key - query| in tokens, weighted by attention and averaged over queries.",
             SHARES,
         ),
     }

@@ -76,7 +76,7 @@ class PatternThresholds:
 
 
 def _maps(short: str, long: str) -> Definition:
-    return Definition("share", f"Maps {short}", f"The share of maps {long}.")
+    return Definition("share", f"Maps {short}", f"Share of attention maps (one per text) {long}.")
 
 
 class PatternClasses(PerSequence):
@@ -99,32 +99,38 @@ class PatternClasses(PerSequence):
         "column-score": Definition(
             "share",
             "Column score",
-            "Mass beyond uniform that keys get in every quarter of the query rows.",
+            "Share of attention beyond uniform attention to keys that receive it in every quarter of the queries. High "
+            "for vertical maps.",
         ),
         "band-score": Definition(
-            "share", "Band score", "Mass beyond twice uniform on the diagonals near the main one."
+            "share",
+            "Band score",
+            "Share of attention beyond twice uniform attention on diagonals near the main diagonal. High for "
+            "diagonal maps.",
         ),
         "block-score": Definition(
             "share",
             "Block score",
-            "Share of content mass in the row's own segment beyond that of uniform attention.",
+            "Share of attention to content tokens that stays in the query's own segment, minus that share under "
+            "uniform attention. High for block maps.",
             is_signed=True,
         ),
         "block-beyond-offset": Definition(
             "share",
             "Block score beyond locality",
-            "Share of content mass in the row's own segment beyond that of a head with the same mass by offset.",
+            "Share of attention to content tokens that stays in the query's own segment, minus that share for a head "
+            "with the same attention by offset.",
             is_signed=True,
         ),
         "vertical-score": Definition(
             "share",
             "Vertical score",
-            "Mass on special tokens, averaged over the query rows of a map.",
+            "Share of attention to special tokens, averaged over the queries of a map.",
         ),
         "diagonal-score": Definition(
             "share",
             "Diagonal score",
-            "Mass on content tokens at offset -1, 0 and +1, averaged over the query rows.",
+            "Share of attention to content tokens at offsets -1, 0 and +1, averaged over queries.",
         ),
     }
 

@@ -48,23 +48,23 @@ class RareWords(PerSequence):
     definitions = {
         "rarest": Definition(
             "share",
-            "Sentences where most words point at the rarest",
-            "The share of sentences whose rarest word is where most of the other words' rows have their maximum.",
+            "Sentences where most words attend to the rarest word",
+            "Share of sentences in which most other words have their largest weight on the rarest word.",
         ),
         "two-rarest": Definition(
             "share",
-            "Sentences where most words point at one of the two rarest",
-            "The same for either of the two rarest words.",
+            "Sentences where most words attend to one of the two rarest",
+            "Share of sentences in which most other words have their largest weight on one of the two rarest words.",
         ),
         "rarest-rows": Definition(
             "share",
-            "Words that point at the rarest word",
-            "The share of rows with their maximum at the sentence's rarest word, averaged over sentences.",
+            "Words that attend to the rarest word",
+            "Share of words that have their largest weight on the rarest word, averaged over sentences.",
         ),
         "two-rarest-rows": Definition(
             "share",
-            "Words that point at one of the two rarest words",
-            "The same for either of the two rarest words.",
+            "Words that attend to one of the two rarest words",
+            "Share of words that have their largest weight on one of the two rarest words, averaged over sentences.",
         ),
     }
     needs = "frequency"

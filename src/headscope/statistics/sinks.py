@@ -33,15 +33,15 @@ class Sinks(PerSequence):
         "first": Definition(
             "share",
             "Attention to the first token",
-            "Mass on the first token of the sequence, averaged over the query rows after the first "
-            "(in cross-attention: over all query rows).",
+            "Share of attention to the first token of the sequence, averaged over the other queries (in "
+            "cross-attention: over all queries).",
             ANY,
         ),
         "sink": Definition(
             "share",
             "Attention to the strongest sink",
-            "The largest mean weight of a key over the other rows that may attend to it, among keys that are seen by "
-            "8 rows or more and by a quarter of the rows that see the most visible key.",
+            "Mean attention to the token of a text that receives most, over the other tokens that may attend to it. "
+            "Tokens that few others may attend to (fewer than 8, or than a quarter of the maximum) do not count.",
             SHARES,
         ),
     }

@@ -13,7 +13,7 @@ import { StudyData, titleOf } from "./study_data.js";
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./types.js").Colouring} Colouring */
 
-const LABELS_GROUP = "what is known of heads";
+const LABELS_GROUP = "roles and groups";
 const DEFAULT_STATISTIC = "previous";
 
 export class Chapter {

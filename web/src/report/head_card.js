@@ -26,7 +26,7 @@ export class HeadCard {
   /** @param {Head} head */
   show(head) {
     this.chapter.byId("card").replaceChildren(element("h3", {}, `All statistics of head ${head.label}`), ...this.groups(head),
-      element("p", { class: "note" }, "Grey ticks: all heads. Orange: this head with its 95 % interval."));
+      element("p", { class: "note" }, `Grey ticks: all heads. Orange: this head with its 95 % interval.${this.hasUniform ? " 2.0×: twice the share under uniform attention." : ""}`));
   }
 
   /** One table, or one for each group if there are several. @param {Head} head */
@@ -69,7 +69,7 @@ function uniformRatio({ uniform }, { stack, layer }, { value }) {
   const share = uniform[stack][layer];
   if (!share) return element("span", { class: "times" });
   const ratio = value / share, text = `${ratio >= 9.95 ? ratio.toFixed(0) : ratio.toFixed(1)}×`;
-  return element("span", { class: "times", title: `${text} what uniform attention would give` }, text);
+  return element("span", { class: "times", title: `${text} the value under uniform attention` }, text);
 }
 
 /** The values of all heads as ticks on a line, this one marked. @param {Statistic} statistic @param {Measurement} measurement */

@@ -182,6 +182,6 @@ function labelText({ title, labels, stacks }, { stack, index }, role) {
 /** @param {Statistic} statistic @param {Head} head */
 function valueText(statistic, head) {
   const measurement = measurementOf(statistic, head);
-  if (!measurement) return ` has no value of: ${titleOf(statistic)}`;
+  if (!measurement) return ` ${titleOf(statistic)}: no value`;
   return ` ${titleOf(statistic)}: ${formatMeasurement(statistic, measurement)}${formatCount(statistic, measurement, " from ")}`;
 }

@@ -17,10 +17,10 @@ export function meanMap({ maps }, { stack, layer, head, label }, ramp) {
   const [queries, keys] = maps.shapes[stack], width = maps.heads[stack], text = maps.data[stack][layer * width + head];
   if (!text || head >= width) return [];
   const heading = element("h4", {}, `Mean attention map of ${label}`);
-  if (typeof DecompressionStream === "undefined") return [heading, element("p", {}, "This browser is too old to unpack it.")];
+  if (typeof DecompressionStream === "undefined") return [heading, element("p", {}, "This browser is too old to show the map.")];
   const canvas = element("canvas", { width: keys, height: queries, role: "img", "aria-label": `mean attention of head ${label}` });
   canvas.style.aspectRatio = `${keys} / ${queries}`;
-  const readout = element("div", { class: "map-readout" }, maps.cut ? `The first ${Math.max(queries, keys)} positions.` : "");
+  const readout = element("div", { class: "map-readout" }, maps.cut ? `Only the first ${Math.max(queries, keys)} positions are shown.` : "");
   inflate(text).then((buffer) => {
     const codes = new Uint8Array(buffer);
     paint(canvas, imageOf(codes, keys, queries, ramp));
@@ -28,9 +28,9 @@ export function meanMap({ maps }, { stack, layer, head, label }, ramp) {
     canvas.addEventListener("pointermove", (event) => {
       const key = clamp(Math.floor((event.offsetX / canvas.clientWidth) * keys), 0, keys - 1);
       const query = clamp(Math.floor((event.offsetY / canvas.clientHeight) * queries), 0, queries - 1), code = codes[query * keys + key];
-      readout.textContent = `position ${query} to ${key}: ${code === NO_WEIGHT ? "no text that long" : weightOf(code).toFixed(2)}`;
+      readout.textContent = `query position ${query}, key position ${key}: ${code === NO_WEIGHT ? "no text is that long" : weightOf(code).toFixed(2)}`;
     });
-  }).catch(() => { readout.textContent = "The map could not be unpacked."; });
+  }).catch(() => { readout.textContent = "The map could not be decoded."; });
   return [heading, element("div", { class: "map" }, element("span"), element("span", {}, `key, 0 to ${keys - 1} →`),
     element("span", { class: "down" }, `← query, 0 to ${queries - 1}`), canvas, element("span"), readout)];
 }

@@ -1,4 +1,4 @@
-// What a head does: its roles with examples, importance, nearest head, substitute and relations.
+// Summary of a head: its roles with examples, importance, most similar head, nearest fixed pattern and relations.
 
 import { element } from "../dom.js";
 import { DIRECTIONS, EXAMPLE_HEADINGS, formatInterval, formatNats, formatShare } from "../study_text.js";
@@ -39,7 +39,7 @@ export class HeadSummary {
       const isFirst = roles.findIndex((other) => other.role === role) === index;
       const details = element("details", { class: "role" },
         element("summary", {}, element("b", {}, role), ` ${formatInterval(value, low, high)}${baseline === null ? "" : `, baseline ${formatShare(baseline)}`}`),
-        element("p", { class: "rule" }, `${rule}${sure ? "" : " (the interval reaches below the threshold)"}`),
+        element("p", { class: "rule" }, `${rule}${sure ? "" : " (the interval extends below the threshold)"}`),
         ...(isFirst ? this.examples(examples.filter((example) => example[0] === role)) : []));
       details.open = index === 0;
       return details;
@@ -72,7 +72,7 @@ export class HeadSummary {
       ...importance.map(({ what, text, after }) => element("li", {}, `${what}: `, element("b", {}, text), after)),
       ...(nearest ? [element("li", {}, "most similar head: ", this.linkTo(nearest), ` (Jensen–Shannon divergence ${formatNats(twin[2])})`)] : []),
       ...(substitute ? [element("li", {}, `nearest fixed pattern: “${substitute[0]}” (Jensen–Shannon divergence ${formatNats(substitute[1])})`)] : []),
-      ...relations.map(({ relation, direction, accuracy, low, high, baseline }) => element("li", {}, element("b", {}, relation),
+      ...relations.map(({ relation, direction, accuracy, low, high, baseline }) => element("li", {}, element("b", {}, relation === "all" ? "all relations" : relation),
         `, ${DIRECTIONS[direction] ?? direction}: ${formatInterval(accuracy, low, high)}, best fixed offset ${formatShare(baseline)}`)),
     ];
   }
@@ -90,5 +90,5 @@ export class HeadSummary {
 
 /** How words of examples are marked. */
 const exampleLegend = () => element("p", { class: "note" }, element("span", { class: "example" }, element("span", { class: "query" }, "query"), ", ",
-  element("span", { class: "key" }, "key with the largest weight"), ", ", element("span", { class: "expected" }, "key that the role expects")),
-". The clearest examples in a few texts, not typical ones.");
+  element("span", { class: "key" }, "key with the largest weight"), ", ", element("span", { class: "expected" }, "key that the role predicts")),
+". These are the clearest examples in a few texts, not typical ones.");

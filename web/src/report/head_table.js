@@ -59,7 +59,7 @@ export class HeadTable {
     this.body.replaceChildren(...rows.slice(0, MOST_ROWS).map((row) => this.line(row)));
     byId("table-name").replaceChildren(titleOf(statistic), " ", element("code", {}, statistic.name));
     byId("shown").textContent = `${Math.min(rows.length, MOST_ROWS)} of ${statistic.values.length} heads`
-      + (rows.length > MOST_ROWS ? "; the CSV has all that match" : "");
+      + (rows.length > MOST_ROWS ? "; the CSV file has all that match" : "");
   }
 
   /** @param {HeadRow} row */

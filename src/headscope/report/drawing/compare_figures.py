@@ -31,7 +31,7 @@ BREADTH = ("confidence", "confidence-content", "entropy", "entropy-share")
 TARGETS = ("special", "cls", "sep", "punctuation")
 MAIN = (*BREADTH, *TARGETS, "previous", "next", "self", "distance", "argmax-share")
 FORMS = {  # headings, and what is shuffled
-    "heads": ("head by head, in order", "heads"),
+    "heads": ("heads in order", "heads"),
     "sorted": ("heads sorted by value", "layers"),
     "means": ("means of the layers", "layers"),
 }
@@ -89,9 +89,9 @@ def _layers(comparison: Comparison, stack: str) -> RenderedFigure:
     table = comparison.layers[comparison.layers["stack"] == stack]
     statistics = _main(table["statistic"], 6)
     across = "layer" if table.groupby("study")["layer"].max().nunique() == 1 else "depth"
-    title = "Layer by layer"
+    title = "Statistics by layer"
     names = _list_names(comparison.names)
-    subtitle = f"{names}, {stack} · a dot is a head, the line the mean of its layer"
+    subtitle = f"{names}, {stack} · a dot is a head, the line joins the means of layers"
     subtitle += "; depth: 0 is the first layer, 1 the last" if across == "depth" else ""
     columns = min(len(statistics), 3)
     rows = -(-len(statistics) // columns)
@@ -113,9 +113,7 @@ def _layers(comparison: Comparison, stack: str) -> RenderedFigure:
                 ax.set_xlabel(across)
             if i == 0:
                 _draw_legend(sheet, ax, -0.44)
-    caption = (
-        "Each colour is a model; the band is the mean of its heads' 95 % intervals over texts."
-    )
+    caption = "Each colour is a model. The band is the mean of the 95 % intervals of its heads over texts."
     return _comparison_figure("layers", stack, title, caption, sheet.figure, table)
 
 
@@ -155,12 +153,12 @@ def _confidence(comparison: Comparison, stack: str) -> Iterator[RenderedFigure]:
     for statistic in [statistic for statistic in CONFIDENCES if statistic in present]:
         tokens = CONFIDENCES[statistic]
         panels = [Panel(name, grid_of(study, statistic, stack)) for name, study in studies]
-        subtitle = f"{stack} · mean of the largest attention weight in each row, {tokens}"
+        subtitle = f"{stack} · largest attention weight of a query, averaged, {tokens}"
         title = f"Confidence, {tokens}"
         figure = draw_panels(panels, scale, title, subtitle)
         caption = (
-            "One colour scale for all models. The number of a head means the same in two layers only where the "
-            "layers share their parameters; there the columns continue from row to row."
+            "All models have the same colour scale. A column is the same head in several layers only if these layers "
+            "share their parameters (ALBERT)."
         )
         rows = [rows_for(study, statistic, stack).assign(study=name) for name, study in studies]
         data = pd.concat(rows, ignore_index=True)
@@ -173,7 +171,7 @@ def _smoothness(comparison: Comparison, stack: str) -> RenderedFigure:
     statistics = _main(table["statistic"], 14)
     title = "Smoothness across layers"
     studies = comparison.names
-    what = "correlation of neighbouring layers; bars: what shuffling gives"
+    what = "correlation of neighbouring layers; bars: after shuffling"
     subtitle = f"{_list_names(studies)}, {stack} · {what}"
     tall = (0.11 * len(studies) + 0.12) * len(statistics)
     sizes = Panels(wide=2.2, tall=tall, left=1.6, right=0.25, bottom=0.5, above=0.62, gap_x=0.25)
@@ -197,9 +195,9 @@ def _smoothness(comparison: Comparison, stack: str) -> RenderedFigure:
             if column == 0:
                 _draw_legend(sheet, ax, -0.42)
     caption = (
-        "Marks are means over pairs of neighbouring layers with 95 % intervals from resampling the pairs. In order, "
-        "head h is compared with head h of the next layer, which means something only where layers share parameters; "
-        "sorted values and means can be compared in any model, each against the same layers in random order."
+        "Marks are means over pairs of neighbouring layers with 95 % bootstrap intervals over the pairs. “Heads in "
+        "order” compares head h with head h of the next layer, which has a meaning only if layers share parameters. "
+        "Sorted values and means of layers have a meaning in every model. Bars are the same after shuffling."
     )
     return _comparison_figure("smoothness", stack, title, caption, sheet.figure, table)
 
@@ -213,7 +211,7 @@ def _roles(comparison: Comparison, stack: str) -> RenderedFigure:
     studies = [name for name in comparison.names if (table["study"] == name).any()]
     title = "Roles"
     subtitle = (
-        f"{stack} · numbers: heads of the layer with the role; colour: as a share of the layer"
+        f"{stack} · number: heads of the layer with the role; colour: their share of the layer"
     )
     scale = Scale("share", 0.0, 1.0)
     left, gap, right, bottom, cell = 1.75, 0.3, 0.85, 0.5, 0.27
@@ -233,7 +231,7 @@ def _roles(comparison: Comparison, stack: str) -> RenderedFigure:
             x += wide + gap
         bar = max(min(tall, 2.6), 0.9)
         sheet.add_bar(left + across + 0.2, bar, scale, "share of the layer's heads")
-    caption = "A head may have several roles; the rules and their thresholds are in each study's roles.csv."
+    caption = "A head can have several roles. The rules and their thresholds are in roles.csv of each study."
     return _comparison_figure("roles", stack, title, caption, sheet.figure, table)
 
 
@@ -278,9 +276,9 @@ def _matches(
         ax.set_ylabel(f"layer of {plain(study, 30)}")
         ax.set_xlabel(f"layer of {plain(other, 30)}")
     caption = (
-        "Numbers: how many heads of a layer of the one (down) are matched to heads of a layer of the other (across) by "
-        "the assignment with the least sum of distances; grey: none. Heads of the larger model that are left over "
-        "are not counted."
+        "A number is how many heads of a layer of the first model (row) are matched to heads of a layer of the second "
+        "model (column); grey: none. The matching minimises the sum of distances. Heads of the larger model without a "
+        "match are not counted."
     )
     return _comparison_figure(
         "matches", f"{study}-{other}-{stack}", title, caption, sheet.figure, some
@@ -312,8 +310,8 @@ def _layer_changes(comparison: Comparison, stack: str) -> RenderedFigure:
             if column == 0:
                 _draw_legend(sheet, ax, -0.42)
     caption = (
-        "Orange: between the two models on the same text, mean over heads, band 95 % over texts. Dashed: between "
-        "different texts of equal length in the first model, where only what does not depend on the text is alike."
+        "Orange: the difference between the two models on the same text, averaged over heads, with a 95 % band over "
+        "texts. Dashed: for comparison, the difference between different texts of equal length in the first model."
     )
     return _comparison_figure("layer-changes", stack, title, caption, sheet.figure, table)
 
@@ -331,7 +329,8 @@ def _changes(comparison: Comparison, stack: str) -> RenderedFigure:
     panels = [Panel(heading, grid) for heading, grid in zip(headings, grids, strict=False)]
     figure = draw_panels(panels, Scale("other", 0.0, most or 1.0), title, subtitle)
     caption = (
-        "Jensen-Shannon divergence between a head's rows before and after, on the same texts; 0: it attends as before, "
-        "0.69: to other tokens altogether. Beside it, on the same scale, that between different texts of equal length."
+        "Left: the Jensen–Shannon divergence between the attention of a head in the two models, on the same texts. 0: "
+        "the same attention; 0.69, the maximum: attention to entirely different tokens. Right: for comparison, the "
+        "divergence between different texts of equal length in the first model, on the same scale."
     )
     return _comparison_figure("changes", stack, title, caption, figure, table)

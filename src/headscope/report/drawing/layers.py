@@ -46,9 +46,9 @@ def draw_layers(
     present = list(dict.fromkeys(name for _, name in grids))
     stacks = list(dict.fromkeys(stack for stack, _ in grids))
     top_value = most or 1.06 * max(float(np.nanmax(grid)) for grid in grids.values())
-    subtitle = f"{model_name(study)} · a dot is a head, the line is the mean of its layer"
+    subtitle = f"{model_name(study)} · a dot is a head, the line joins the means of layers"
     if len(present) > 1:
-        subtitle += "; grey: the other panels' means"
+        subtitle += "; grey: lines of the other panels"
     with PANELS.open(title, subtitle, len(stacks), len(present)) as sheet:
         for row, stack in enumerate(stacks):
             means = {name: mean_over(grid, 1) for (of, name), grid in grids.items() if of == stack}

@@ -23,12 +23,12 @@ SPEED = Panels(wide=4.65, tall=2.0, left=0.75, right=0.2, bottom=0.85, above=0.2
 
 def draw_mask(mask: Mask, length: int) -> Figure:
     allowed = resolve_mask(mask.at(length)[0])
-    subtitle = f"{length} positions · {100 * sparsity(allowed):.1f} % may not be attended to"
+    subtitle = f"{length} positions · {100 * sparsity(allowed):.1f} % of pairs are forbidden"
     with MAP.open(mask.name, subtitle, 1, 1) as sheet:
         axes = sheet.add_panel(0, 0)
         colours = ListedColormap([MISSING, SEQUENTIAL_STOPS[-1]])
         axes.imshow(allowed.numpy(), cmap=colours, vmin=0, vmax=1, interpolation="nearest")
-        axes.set(xlabel="attended to", ylabel="attends")
+        axes.set(xlabel="key position", ylabel="query position")
         axes.spines[["left", "bottom"]].set_visible(False)
     return sheet.figure
 
@@ -39,7 +39,7 @@ def draw_mask_speed(speed: MaskSpeed) -> Figure:
         f"{speed.mask} · attention of {speed.heads} heads of width {speed.width}, {speed.batch_size} "
         f"{'sequence' if speed.batch_size == 1 else 'sequences'} at a time, measured on this machine"
     )
-    with SPEED.open("Does a sparse mask pay?", subtitle, 2, 1) as sheet:
+    with SPEED.open("Speed of attention with a sparse mask", subtitle, 2, 1) as sheet:
         above = sheet.add_panel(0, 0)
         below = sheet.add_panel(1, 0, sharex=above)
         lengths = [row.length for row in speed.lengths]

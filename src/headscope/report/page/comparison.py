@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_MATCHES = 24
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 SMOOTHNESS = {  # what is correlated, and what is shuffled
-    "heads": ("heads of one number in neighbouring layers", "heads in random order"),
+    "heads": ("heads with the same number in neighbouring layers", "heads in random order"),
     "sorted": ("the sorted heads of neighbouring layers", "layers in random order"),
 }
 Table = tuple[list[str], list[list[str]]]  # headings, rows
@@ -68,7 +68,7 @@ def render_comparison(comparison: Comparison, figures: list[RenderedFigure]) -> 
         .get_template("compare.html")
         .render(
             comparison=comparison_view(comparison, figures),
-            findings=[str(finding) for finding in findings_of(comparison)],
+            findings=findings_of(comparison),
             files=[f"{name}.csv" for name in comparison.tables],
             reproduction=comparison_reproduction(comparison),
             policy=POLICY,
@@ -90,32 +90,33 @@ def comparison_reproduction(comparison: Comparison) -> Facts:
 
 
 def findings_of(comparison: Comparison) -> list[Finding]:
-    """Key findings, in sentences read off the tables: what changed on the same texts first."""
+    """Key findings, derived from the tables. Changes on the same texts come first."""
     makers = (_change_findings, _matching_findings, _smoothness_findings)
     return [
-        Finding("", sentence, (), kind="models", is_clear=is_clear)
+        Finding("", sentence, (), kind="models", is_clear=is_clear, after=after)
         for make in makers
-        for sentence, is_clear in make(comparison)
+        for sentence, after, is_clear in make(comparison)
     ]
 
 
-Sentences = Iterator[tuple[str, bool]]  # a finding, and whether it is clear
+Sentences = Iterator[tuple[str, str, bool]]  # sentence, evidence, and whether the finding is clear
 
 
 def _change_findings(comparison: Comparison) -> Sentences:
     table = comparison.layer_changes
     for stack in dict.fromkeys(table["stack"]) if len(table) else ():
         some = table[table["stack"] == stack].sort_values("js", ascending=False).to_dict("records")
-        most = "; ".join(
-            f"layer {row['layer']} (divergence {_short(row['js'])} nats, cosine {_short(row['cosine'])})"
-            for row in some[:2]
+        most, least = some[0], some[-1]
+        shown = {row["layer"]: row for row in (*some[:2], least)}
+        after = "; ".join(
+            f"layer {layer}: divergence {_short(row['js'])} nats, cosine {_short(row['cosine'])}"
+            for layer, row in shown.items()
         )
-        least = some[-1]
         sentence = (
-            f"{_where(comparison, stack)}On the same {some[0]['count']} texts these layers changed most: {most}; "
-            f"layer {least['layer']} changed least ({_short(least['js'])} nats, cosine {_short(least['cosine'])})"
+            f"{_where(comparison, stack)}On the same {most['count']} texts, layer {most['layer']} changed most and "
+            f"layer {least['layer']} least"
         )
-        yield sentence, True
+        yield sentence, after, True
 
 
 def _matching_findings(comparison: Comparison) -> Sentences:
@@ -127,19 +128,19 @@ def _matching_findings(comparison: Comparison) -> Sentences:
         is_site = any(is_shared(by_name[row[of]], row["stack"]) for of in ("study", "other"))
         noun = "sites of heads" if is_site else "heads"
         if row["unmatched"]:
-            rest = f"; {row['unmatched']} {noun} of the larger model are left over"
+            rest = f"; {row['unmatched']} {noun} of the larger model have no match"
         else:
             rest = _same_numbers(comparison, row)
         sentence = (
             f"{_where(comparison, row['stack'])}{row['matched']} {noun} of {name} are matched to {noun} of {other} "
-            f"at a mean distance of {_short(row['distance'])} standard deviations; shuffled match at "
-            f"{_short(row['null'])} (p = {row['probability']:.2g}){rest}"
+            f"at a mean distance of {_short(row['distance'])} standard deviations"
         )
-        yield sentence, row["probability"] < 0.05
+        after = f"shuffled heads: {_short(row['null'])} (p = {row['probability']:.2g}){rest}"
+        yield sentence, after, row["probability"] < 0.05
 
 
 def _same_numbers(comparison: Comparison, row: dict[Any, Any]) -> str:
-    """The number of heads matched to the one of their own number: near all after fine-tuning, else by chance."""
+    """The number of heads matched to the head with the same address: nearly all after fine-tuning."""
     some = comparison.matches
     for key in ("study", "other", "stack", "within"):
         some = some[some[key] == row[key]]
@@ -148,7 +149,7 @@ def _same_numbers(comparison: Comparison, row: dict[Any, Any]) -> str:
 
 
 def _smoothness_findings(comparison: Comparison) -> Sentences:
-    """The smoothness of confidence, as on Song's poster; of another statistic if there is no confidence."""
+    """The correlation of confidence between neighbouring layers; of another statistic if confidence is missing."""
     table = comparison.smoothness
     for stack in dict.fromkeys(table["stack"]) if len(table) else ():
         for form, (words, shuffled) in SMOOTHNESS.items():
@@ -158,17 +159,20 @@ def _smoothness_findings(comparison: Comparison) -> Sentences:
             for row in some[some["statistic"] == statistic].to_dict("records"):
                 is_clear = row["probability"] < 0.05
                 sentence = (
-                    f"{_where(comparison, stack)}{plain(row['study'], 80)}, {plain(statistic)}: {words} correlate by "
-                    f"{_short(row['value'])} [{_short(row['low'])}, {_short(row['high'])}], "
-                    f"{'above' if is_clear else 'not above'} what {shuffled} give ({_short(row['null_low'])} to "
+                    f"{_where(comparison, stack)}In {plain(row['study'], 80)}, the correlation of {plain(statistic)} "
+                    f"between {words} is {_short(row['value'])}"
+                )
+                after = (
+                    f"95 % interval [{_short(row['low'])}, {_short(row['high'])}], "
+                    f"{'above' if is_clear else 'not above'} the values for {shuffled} ({_short(row['null_low'])} to "
                     f"{_short(row['null_high'])}; p = {row['probability']:.2g})"
                 )
-                yield sentence, is_clear
+                yield sentence, after, is_clear
 
 
 def _where(comparison: Comparison, stack: str) -> str:
-    """The stack at the beginning of a sentence, if there are several."""
-    return f"In the {plain(stack)} stack: " if comparison.layers["stack"].nunique() > 1 else ""
+    """The stack in front of a sentence, if there are several; else empty."""
+    return f"{plain(stack).capitalize()}: " if comparison.layers["stack"].nunique() > 1 else ""
 
 
 def _roles(comparison: Comparison) -> Table:
@@ -199,7 +203,7 @@ def _heads_by_role(study: Study) -> dict[str, list[HeadKey]]:
 
 
 def _matching(comparison: Comparison) -> Table:
-    headings = ["models", "stack", "among heads of", "pairs", "mean distance", "noise of texts"]
+    headings = ["models", "stack", "matched within", "pairs", "mean distance", "noise of texts"]
     rows = [
         [
             f"{plain(row['study'], 60)}, {plain(row['other'], 60)}",
@@ -214,7 +218,7 @@ def _matching(comparison: Comparison) -> Table:
         ]
         for row in comparison.matching.to_dict("records")
     ]
-    return [*headings, "shuffled", "p", "depths correlate"], rows
+    return [*headings, "shuffled", "p", "correlation of depths"], rows
 
 
 def _matches(comparison: Comparison) -> Table:
@@ -231,11 +235,11 @@ def _matches(comparison: Comparison) -> Table:
         other = f"{plain(row['other'], 60)} {stack}{row['other_layer']}.{row['other_head']}"
         rows.append([head, other, *(_short(row[name]) for name in ("distance", "noise", "chance"))])
     headings = ["head", "matched to", "distance", "noise of texts"]
-    return [*headings, "share of shuffled pairs as near"], rows
+    return [*headings, "share of shuffled pairs that are as near"], rows
 
 
 def _layer_changes(comparison: Comparison) -> Table:
-    headings = ["layer", "divergence, nats", "of other texts", "cosine", "of other texts", "texts"]
+    headings = ["layer", "divergence, nats", "other texts", "cosine", "other texts", "texts"]
     rows = [
         [
             f"{plain(row['stack'])} {row['layer']}",

@@ -1,4 +1,4 @@
-"""The line below the title, and what a reader can do next."""
+"""The subtitle of the page and the links that it suggests next."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 SEPARATOR = " · "
-# Where readers go next: (part of the page, words of the link), in this order
+# Suggestions for the reader, in this order: (part of the page, words of the link)
 LINKS = (
-    ("relations", "Which heads follow grammar"),
+    ("relations", "Which heads follow syntactic relations"),
     ("coreference", "Which heads find antecedents"),
     ("significance", "Which heads matter for the task"),
     ("front", "What can be pruned"),
-    ("roles", "The role of every head, as a table"),
+    ("roles", "Roles of all heads"),
 )
 # Short names of parts in the navigation
 SHORT = {
@@ -31,8 +31,8 @@ SHORT = {
     "relations": "Relations",
     "coreference": "Coreference",
     "rare-words": "Rare words",
-    "significance": "What matters",
-    "agreement": "Faster estimates",
+    "significance": "Importance",
+    "agreement": "Faster scores",
     "front": "Pruning",
     "fixed": "Fixed patterns",
     "no-op": "No-op attention",
@@ -99,7 +99,7 @@ def _task(record: Mapping[str, Any]) -> str:
 
 
 def _edits(record: Mapping[str, Any]) -> list[str]:
-    """Changes of attention that were active: what is shown is not the model alone."""
+    """Changes of attention that were active during the measurement."""
     edits = entry_of(record, "model", "edits")
     read = map(EditRecord.read, edits if isinstance(edits, list) else [])
     return [

@@ -1,4 +1,4 @@
-"""Tables without a part of their own on the page: their first rows, folded, and all rows as files."""
+"""Tables that have no section of their own on the page: their first rows, and all rows as a file."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ def other_tables(tables: Mapping[str, pd.DataFrame], placed: Collection[str]) ->
         rows = [[_cell(value) for value in row] for row in some]
         kinds = [dtype.kind for dtype in table.dtypes]
         words = frozenset(i for i, kind in enumerate(kinds) if kind not in "fiub")
-        rest = f", the first {MOST_ROWS} of them here" if len(table) > MOST_ROWS else ""
-        note = f"{with_noun(len(table), 'row')}{rest}."
+        rest = f"; the first {MOST_ROWS} are shown" if len(table) > MOST_ROWS else ""
         bare, _, study = name.partition(" (")
+        about = f"{TABLES[bare].sentence} " if bare in TABLES else ""
+        note = f"{about}{with_noun(len(table), 'row')}{rest}."
         title = TABLES[bare].title if bare in TABLES else bare.replace("_", " ")
         heading = plain(title + (f" ({study}" if study else ""), 120)
         ident, file = f"table-{slug(name)}", f"{name}.csv"

@@ -25,7 +25,7 @@ from headscope.report.finding import (
 from headscope.report.run_facts import ENOUGH_TEXTS
 from headscope.report.scale import scale_of, title_of
 from headscope.report.section import Fact, Section, needs_table
-from headscope.report.shared_heads import HeadKey, count_text, head_key, keys_of
+from headscope.report.shared_heads import HeadKey, count_heads, count_text, head_key, keys_of
 from headscope.report.study_access import (
     entry_of,
     grid_of,
@@ -64,8 +64,8 @@ COARSE = 0.1  # of the loss: if only larger changes could be detected, there wer
 TABLE = "significance"
 SMALL = 0.01  # smaller values are shown in thousandths, since they would not fit into their cells
 WORSE = {
-    LOSS: "above 0 (orange): worse without the head",
-    METRIC: "below 0 (orange): worse without the head",
+    LOSS: "above 0 (orange) the model is worse without the head",
+    METRIC: "below 0 (orange) the model is worse without the head",
 }
 
 
@@ -77,9 +77,10 @@ class Ablation(StudyFigure):
         self.statistics = (statistic,)
         self.title = title_of(statistic)
         self.caption = (
-            f"Ablated minus unpruned; {WORSE[statistic]}. A star marks a significant change: p (Holm), corrected for "
-            f"testing all heads, is below {ALPHA:g}. A pale cell may have a star and a dark cell none. "
-            "Rows are layers, 0 (next to the input) at the top; columns are heads; grey: no value."
+            f"A number is the value with the head ablated minus the value of the unpruned model: {WORSE[statistic]}. "
+            f"★: significant, that is p (Holm), corrected for testing all heads, is below {ALPHA:g}. Significance "
+            "also depends on the noise, so a small change can be significant and a large one not. Rows are layers "
+            "(0 is next to the input), columns are heads. Grey cells have no value."
         )
 
     @classmethod
@@ -161,11 +162,11 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     )
     note = (
         f"Task: {_of_importance(study, 'task')}; metric: {_of_importance(study, 'metric')}. Each head is "
-        f"ablated alone: "
-        "ablated minus unpruned, the largest change of loss first. p is that of the head's own test "
-        f"(loss: {loss_tests}; metric: {metric_tests}); p (Holm) is corrected for "
-        f"testing all heads. A star marks p (Holm) below {ALPHA:g}. {UNCORRECTED} "
-        "Stable after: the number of examples after which the verdict on the loss did not change any more."
+        "ablated alone. A change is the value with the head ablated minus the value of the unpruned model; the "
+        "largest change of loss comes first. p belongs to the test of one head "
+        f"(loss: {loss_tests}; metric: {metric_tests}). p (Holm) is corrected for "
+        f"testing all heads. ★: p (Holm) is below {ALPHA:g}. {UNCORRECTED} "
+        "“stable after” is the number of examples after which the verdict on the loss did not change again."
     )
     figures = ("ablation", "masking", *(() if "agreement" in study.tables else ("agreement",)))
     rows = rows_of(sorted(losses.values(), key=_by_size), columns)
@@ -202,44 +203,46 @@ def _of_importance(study: Study, key: str) -> str:
 
 
 def knows_nothing(study: Study) -> Iterator[Finding]:
-    """A warning that the model is at chance level, before any finding about its heads."""
+    """A warning that the model is not better than chance on the task; it precedes all findings about heads."""
     for entry in ("importance", "pruning"):
         if warning := entry_of(study.record, entry, "knows_nothing"):
             sentence = plain(warning, 400)
-            sentence = sentence[:1].upper() + sentence[1:]
-            yield Finding("", sentence, (), kind="warning")
+            yield Finding("", sentence[:1].upper() + sentence[1:], (), kind="warning")
 
 
 @needs_table(TABLE)
 def removals(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
-    """The heads whose removal changes the loss significantly, largest change first; else the largest change."""
+    """The heads whose ablation changes the loss significantly, largest change first; else the largest change."""
     rows = table[(table["statistic"] == LOSS) & table["value"].notna()]
     if not len(rows):
         return
     task = _of_importance(study, "task")
     is_fixed = entry_of(study.record, "importance", "mode") == "fixed"
-    doing, noun = ("Fixing", "pattern in its place") if is_fixed else ("Ablating", "ablation")
+    when = "it alone gets a fixed pattern" if is_fixed else "it is ablated alone"
     decimals = decimals_for(rows["value"])
     rows = rows.sort_values("value", key=abs, ascending=False, kind="stable")
     sure = rows[rows["is_significant"].eq(True)]  # empty without tests
     shown = (sure if len(sure) else rows[:1]).to_dict("records")
     heads = [head_estimate(study, row, "value", decimals) for row in shown]
-    sentence = f"No head's {noun} alone changes the {task} loss significantly; the largest change is that of"
+    sentence = f"No head changes the {task} loss significantly when {when}"
     if len(sure):
         many = count_text(study, keys_of(sure), keys_of(rows))
-        sentence = (
-            f"{doing} one head alone changes the {task} loss significantly for {many} "
-            "(above 0: worse without it), most of all for"
-        )
+        verb = "changes" if count_heads(study, keys_of(sure)) == 1 else "change"
+        each = when if verb == "changes" else when.replace("it", "each", 1)
+        sentence = f"{many} {verb} the {task} loss significantly when {each}"
     strength = heads[0].strength(0.0) if len(sure) else 0.0
     more = max(len(heads) - MOST_NAMED, 0)
     ends = "intervals are" if len(sure) > 1 else "the interval is"
-    after = f"; {ends} uncorrected, significance is by p (Holm) over {len(rows)} heads"
+    meaning = "worse with the pattern" if is_fixed else "worse without the head"
+    after = (
+        f" (change of the loss; above 0 the model is {meaning}); {ends} not corrected for testing {len(rows)} heads, "
+        "but significance is (Holm)"
+    )
     after += _resolution(study, rows, is_found=len(sure) > 0)
     first = tuple(heads[:MOST_NAMED])
     is_null = not len(sure)
     headline = (
-        _nothing_headline(study, rows, noun) if is_null else _headline(study, rows, sure, decimals)
+        _nothing_headline(study, rows, when) if is_null else _headline(study, rows, sure, decimals)
     )
     yield Finding(
         LOSS,
@@ -274,16 +277,17 @@ def _headline(study: Study, rows: pd.DataFrame, sure: pd.DataFrame, decimals: in
         short_number(abs(head.value), decimals),
         f"95\u00a0% interval {low} to {high}",
     )
-    matters = f"{count_text(study, keys_of(sure), keys_of(rows))} change the loss significantly"
-    matters += f", {count_text(study, keys_of(worse), keys_of(sure), noun='')} for the worse"
+    verb = "changes" if count_heads(study, keys_of(sure)) == 1 else "change"
+    matters = f"{count_text(study, keys_of(sure), keys_of(rows))} {verb} the loss significantly"
+    matters += f", {count_heads(study, keys_of(worse))} for the worse"
     if isinstance(intact, float) and intact > 0:
-        interval = f"{number} of {intact:.3f}, {interval}"
+        interval = f"by {number} from {intact:.3f}, {interval}"
         number = f"{100 * abs(head.value) / intact:.0f}\u00a0%"
     return Headline(before, number, "", join_details(interval, matters), head.head)
 
 
-def _nothing_headline(study: Study, rows: pd.DataFrame, noun: str) -> Headline | None:
-    """That no single head matters, with the smallest change that could have been seen; None if that is unknown."""
+def _nothing_headline(study: Study, rows: pd.DataFrame, when: str) -> Headline | None:
+    """That no single head matters, with the smallest change that could be detected; None if that is unknown."""
     count = int(rows["count"].median())
     least = least_significant(rows["low"], rows["high"], count)
     if not math.isfinite(least):
@@ -295,10 +299,10 @@ def _nothing_headline(study: Study, rows: pd.DataFrame, noun: str) -> Headline |
         else ""
     )
     return Headline(
-        f"No single head's {noun} changes the {_of_importance(study, 'task')} loss significantly; changes below",
+        f"No head changes the {_of_importance(study, 'task')} loss significantly when {when}; changes below",
         short_number(least, decimals_for([least])),
-        f"{share} could not be seen".strip(),
-        f"at the median head, on {group_digits(count)} examples, corrected for {len(rows)} heads",
+        f"{share} could not be detected".strip(),
+        f"for the median head, with {group_digits(count)} examples, corrected for testing {len(rows)} heads",
     )
 
 
@@ -311,23 +315,24 @@ def _resolution(study: Study, rows: pd.DataFrame, *, is_found: bool) -> str:
     is_coarse = count < ENOUGH_TEXTS or share > COARSE
     if not math.isfinite(least) or (is_found and not is_coarse):
         return ""
-    few = f"so few examples ({count}) could hardly show any"
-    text = f"; {few if is_coarse else f'on {count} examples'}: to be significant, a change had to be beyond "
+    few = "too few to detect small changes: " if is_coarse else ""
+    text = f"; with {count} examples, {few}a significant change of the median head is larger than "
     text += short_number(least, decimals_for([least]))
     text += f" ({100 * share:.0f} % of the loss)" if share > 0 else ""
-    text += " at the median head"
-    if not is_found:  # the head that is named is often a noisy one
+    if not is_found:  # the head with the largest change is often a noisy one
         first = rows[:1]
         count = int(first["count"].iloc[0])
         own = least_significant(first["low"], first["high"], count, tests=len(rows))
         if math.isfinite(own):
-            text += f", beyond {short_number(own, decimals_for([own]))} at this one"
+            text += (
+                f"; of the head named above, larger than {short_number(own, decimals_for([own]))}"
+            )
     return text
 
 
 def _fact(record: Mapping[str, Any]) -> str:
     task, mode, count = (entry_of(record, "importance", of) for of in ("task", "mode", "examples"))
-    fixed, removed = "what each head's fixed pattern in its place changes", "which heads matter"
+    fixed, removed = "how much the loss changes with fixed patterns", "which heads matter"
     on = f", on {group_digits(count)} examples" if count is not None else ""
     return f"{fixed if mode == 'fixed' else removed} for {plain(task or 'a task', 40)}{on}"
 

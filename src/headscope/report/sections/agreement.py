@@ -63,9 +63,9 @@ class Scatter(StudyFigure):
     name = "agreement-heads"
     title = "Importance scores against ablation"
     caption = (
-        "Each dot is a head; its colour is its layer. x axis: the change of loss when the head is ablated. y axis: an "
-        "importance score that is faster to compute. Entropy is upside down, because diffuse heads are expected to "
-        "matter less. ρ is Spearman's correlation over heads."
+        "Each dot is a head; its colour is its layer. The x axis is the change of loss when the head is ablated, the "
+        "y axis an importance score that is faster to compute. The axis of the entropy is inverted, because diffuse "
+        "heads are expected to matter less. ρ is Spearman's correlation over heads."
     )
 
     @classmethod
@@ -118,12 +118,11 @@ class Correlations(StudyFigure):
     name = "agreement"
     title = "How well importance scores rank heads"
     caption = (
-        "Spearman's correlation over heads with exact removal, and its 95 % interval over examples, which are "
-        "resampled, for these heads: that of chance (random) is one draw. "
-        "The broken line is the ceiling: what the true importances would reach, given how noisy the exact ones are; "
-        "an importance of the same examples shares their noise and can lie above it. "
-        "At the right, how many of the least important heads are the same ones; random, where it was "
-        "asked for, is the control."
+        "A dot is Spearman's correlation over heads between an importance score and exact ablation, with a 95 % "
+        "bootstrap interval over examples. The dashed line is the noise ceiling: the correlation that the true "
+        "importance scores would reach, given the noise of the ablation. A score from the same examples shares their "
+        "noise and can be above the ceiling. On the right: how many of the least important heads are the same by both. "
+        "“Random” is a control: one random score per head."
     )
 
     def applies(self, study: Study) -> bool:
@@ -148,7 +147,7 @@ class Correlations(StudyFigure):
             draw_rules(ax, "x")
             ax.tick_params(axis="y", length=0)
             bottom, chance = int(rows[0]["bottom"]), float(rows[0]["by_chance"])
-            heading = f"of the {bottom} least\n(chance {chance:.1f})"
+            heading = f"of the {bottom} least\n(chance: {chance:.1f})"
             _write_beside(ax, heading, -0.62, va="bottom", color=MUTED)
             return sheet.figure
 
@@ -233,16 +232,16 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "rank spread": number_column("rank_spread", decimals=1),
     }
     note = (
-        "How each score ranks heads compared with ablation: Spearman's correlation over heads, with a bootstrap "
-        "interval over examples. Noise lowers a correlation and resampling adds noise, so the interval is often too "
-        "low: read it as a spread, next to the noise ceiling. The noise ceiling is what the true importance scores "
-        "would reach, given the noise of the ablation (–: the ablation is only noise). A score from the same examples "
-        "shares their noise and can be above the ceiling. Overlap: how many of the least important heads are the same, "
-        "next to what chance would give. Rank spread: the mean width of the 95 % interval of a head's rank (–: the "
-        "score is one number per head)."
+        "The correlation is Spearman's, over heads, between a score and exact ablation, with a bootstrap interval "
+        "over examples. Resampling adds noise and noise lowers a correlation, so the interval is often too low; it "
+        "can even exclude the correlation. The noise ceiling is the correlation that the true importance scores would "
+        "reach, given the noise of the ablation (–: the ablation is only noise). A score from the same examples "
+        "shares their noise and can be above the ceiling. The overlap is the number of least important heads that "
+        "score and ablation have in common; “by chance” is the number expected for a random score. The rank spread is "
+        "the mean width of the 95 % interval of a head's rank (–: the score has no interval)."
     )
     noisy = noise_warning(table.to_dict("records")[0])
-    lead = f"No ranking is drawn: {noisy}." if noisy else ""
+    lead = f"There is no figure, because the data are too few: {noisy}." if noisy else ""
     heading = "Faster importance scores compared with ablation"
     return Part.of("agreement", heading, note, columns, _best_first(table), words={0}, lead=lead)
 
@@ -259,25 +258,35 @@ def findings(study: Study) -> Iterator[Finding]:
         return
     best = max(rows, key=lambda row: float(row["correlation"]))
     if noisy := noise_warning(best):
-        sentence = (
-            f"The examples are too few to tell how well importance scores rank heads: {noisy}"
+        sentence = "There are too few examples to tell how well faster importance scores rank heads"
+        yield Finding(
+            "",
+            sentence,
+            (),
+            kind="importance",
+            is_clear=False,
+            topic="scores",
+            after=noisy,
         )
-        yield Finding("", sentence, (), kind="importance", is_clear=False, topic="scores")
         return
     estimate, ceiling = read_estimate(best, ("correlation", "low", "high")), ceiling_of(best)
-    sentence = (
-        f"Of the {len(rows)} importance scores, {plain(best['importance'], 40)} ranks heads most like ablation: "
-        f"Spearman's correlation {estimate.text()}. Both were measured on the same {int(best['count'])} examples and "
-        "share their noise"
-    )
+    titles = [
+        plain(title_of(str(row["importance"])), 60)
+        for row in rows
+        if short_number(row["correlation"]) == short_number(best["correlation"])
+    ]
+    names = " and ".join([", ".join(titles[:-1]), titles[-1]]) if len(titles) > 1 else titles[0]
+    verb = "ranks" if len(titles) == 1 else "rank"
+    sentence = f"“{names}” {verb} heads most like ablation: the rank correlation is {short_number(estimate.value)}"
     is_noise = estimate.value > ceiling
-    only = "only " if is_noise else ""
-    reach = f"the true importance scores, which do not, would reach {only}{short_number(ceiling)}"
-    too_high = ": a correlation above that is shared noise; take more examples"
-    sentence += f", and {reach}{too_high}" if is_noise else f"; {reach}"
+    after = (
+        f"{estimate.text()} (Spearman); noise ceiling: {short_number(ceiling)}; score and ablation were measured on "
+        f"the same {int(best['count'])} examples and share their noise"
+    )
+    after += ", so that the correlation is above the ceiling; use more examples" if is_noise else ""
     evidence = estimate.evidence(0.0)
     evidence["is_clear"] &= not is_noise
-    yield Finding("", sentence, (), kind="importance", topic="scores", **evidence)
+    yield Finding("", sentence, (), kind="importance", topic="scores", after=after, **evidence)
 
 
 def noisy_ranks(study: Study) -> Iterator[Finding]:
@@ -286,8 +295,16 @@ def noisy_ranks(study: Study) -> Iterator[Finding]:
     for row in rows:
         if noisy := noise_warning(row):
             stack = f" of the {plain(row['stack'])} stack" if len(rows) > 1 else ""
-            sentence = f"The order of the heads{stack} by ablation is unreliable: {noisy}"
-            yield Finding("", sentence, (), kind="importance", is_clear=False, topic="scores")
+            sentence = f"Ablation is too noisy to rank the heads{stack}"
+            yield Finding(
+                "",
+                sentence,
+                (),
+                kind="importance",
+                is_clear=False,
+                topic="scores",
+                after=noisy,
+            )
 
 
 SECTION = Section(

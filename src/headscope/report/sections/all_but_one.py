@@ -53,12 +53,11 @@ class AllButOne(StudyFigure):
     name = "all-but-one"
     title = "One head left in each layer"
     caption = (
-        "All heads of a layer except one are ablated. The dot is the best head to keep, selected by loss on "
-        "one half of "
-        "the examples. Its change of the metric, with an uncorrected 95 % interval, is that on the other half; "
-        "LAYER.HEAD is next to it. A filled dot has p (Holm), corrected for the number of layers, below 0.05. The "
-        "cross is the head with the best metric on all examples, reported on the same, as in Michel's tables: this is "
-        "optimistic."
+        "All heads of a layer except one are ablated. A dot is the best head to keep, selected by the loss on one half "
+        "of the examples; the number next to it is layer.head. The change of the metric and its uncorrected 95 % "
+        "interval are from the other half. A filled dot is significant: p (Holm), corrected for the number of layers, "
+        "is below 0.05. A cross is the head with the best metric on all examples, reported on the same examples as in "
+        "Michel's tables, which is optimistic."
     )
 
     def applies(self, study: Study) -> bool:
@@ -66,7 +65,7 @@ class AllButOne(StudyFigure):
 
     def draw(self, study: Study) -> Figure:
         rows = _rows_with_metric(study)
-        change = f"change of {metric_of(study)}, below 0: worse than with all heads"
+        change = f"change of {metric_of(study)}, below 0 the model is worse than with all heads"
         subtitle = f"{model_name(study)}, {task_of(study)} · {change}"
         body = ROW * len(rows)
         with open_sheet(self.title, subtitle, WIDTH, body + BOTTOM, 0.3) as sheet:
@@ -123,10 +122,10 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "examples": lambda row: count_cell(row["count"]),
     }
     note = (
-        "All heads of a layer except one are ablated. The head to keep was selected by loss on one half of the "
-        f"examples; its changes of loss and of {metric_of(study)} are those on the other half. p is "
-        f"that of the metric; p (Holm) is corrected for the number of layers. {UNCORRECTED} Michel's tables select and "
-        "report on the same examples, which is optimistic: columns “same data”."
+        "All heads of a layer except one are ablated. The head to keep was selected by the loss on one half of the "
+        f"examples; the changes of loss and {metric_of(study)} are from the other half. p is for the metric; p (Holm) "
+        f"is corrected for the number of layers. {UNCORRECTED} The columns “same data” select and report on the same "
+        "examples, as in Michel's tables, which is optimistic."
     )
     heading = "Ablating all heads of a layer except one"
     rows = by_site(table).assign(place=range(len(table)))

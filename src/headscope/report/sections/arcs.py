@@ -44,9 +44,9 @@ class Arcs(StudyFigure):
     name = "arcs"
     title = "Relations in example sentences"
     caption = (
-        "One sentence for each relation that a head shows best. The coloured arc leads from the query word to the "
-        "word with its largest weight; the two are in the relation. Grey arcs are the other words' largest weights, "
-        "darker if larger. These are the clearest cases; the table shows how often it is so."
+        "One sentence for each of the relations that a head follows best. The coloured arc leads from the query word "
+        "to the word with its largest weight; these two words are in the relation. Grey arcs show the largest weights "
+        "of the other words; darker arcs are larger weights. The sentences are clear examples, not typical ones."
     )
 
     def applies(self, study: Study) -> bool:
@@ -54,7 +54,7 @@ class Arcs(StudyFigure):
 
     def draw(self, study: Study) -> Figure:
         rows = _select(study)
-        subtitle = f"{model_name(study)} · the head that was best for the relation, in a sentence where it is clear"
+        subtitle = f"{model_name(study)} · the best head for each relation, in a clear example"
         wide = max(WIDTH - 2 * SIDE, *(_lay_out(words_of(row["words"]))[1] for row in rows))
         body = PANEL * len(rows) + 0.05
         with open_sheet(self.title, subtitle, wide + 2 * SIDE, body, 0.1) as sheet:

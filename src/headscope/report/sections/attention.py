@@ -64,8 +64,8 @@ class LayerShares(LayerFigure):
     name = "layer-shares"
     title = "Attention to special tokens and punctuation, by layer"
     caption = (
-        "Each dot is a head; the line is the mean of its layer. The higher, the more of the attention "
-        "goes to that kind of token."
+        "Each dot is a head; the line joins the means of the layers. The y axis is the share of attention that "
+        "goes to the kind of token in the title of the panel."
     )
     headings, statistics, unit, most = SHARES, tuple(SHARES), "share of attention", 1.0
 
@@ -80,15 +80,12 @@ class LayerEntropy(LayerFigure):
     name = "layer-entropy"
     title = "Entropy of attention, by layer"
     caption = (
-        "Each dot is a head; the line is the mean of its layer. Near 0 a head attends to one token; a high entropy "
-        "means diffuse attention over many."
+        "Each dot is a head; the line joins the means of the layers. With entropy 0 a head attends to one token; "
+        "with high entropy it spreads its attention over many tokens."
     )
     headings, statistics, unit = ENTROPIES, tuple(ENTROPIES), "entropy in nats"
 
 
-PERIODS = '"." and "," among the heads'
-BY_ENTROPY = "head{where}, by entropy in nats, is head"
-BY_CONFIDENCE = "head{where}, special tokens left out (mean largest weight), is head"
 Rule = Callable[["Study", str, str], Finding | None]
 
 
@@ -104,7 +101,7 @@ def _majority(statistic: str, target: str, topic: str) -> Rule:
         times = most.times_uniform()
         interval = percent_interval(most.low, most.high)
         if not above:
-            sentence = f"No head{where} gives more than half of its attention to {target}; the most is that of"
+            sentence = f"No head{where} gives more than half of its attention to {target}"
             headline = Headline(
                 "gives",
                 percent(most.value),
@@ -118,6 +115,7 @@ def _majority(statistic: str, target: str, topic: str) -> Rule:
                 (most,),
                 is_clear=most.excludes(0.5),
                 topic=topic,
+                after=" (the largest share)",
                 headline=replace(headline, detail=join_details(interval, times)),
                 is_null=True,
             )
@@ -128,7 +126,7 @@ def _majority(statistic: str, target: str, topic: str) -> Rule:
         verb = "gives more than half of its" if is_one else "give more than half of their"
         each = ", at its strongest site" if is_one else ", each at its strongest site"
         at = each if is_shared(study, stack) else ""
-        sentence = f"{count_text(study, above, heads)}{where} {verb} attention to {target}{at}:"
+        sentence = f"{count_text(study, above, heads)}{where} {verb} attention to {target}{at}"
         named, more = tuple(best.values())[:MOST_NAMED], max(len(best) - MOST_NAMED, 0)
         many = f"{count_text(study, above, heads)}{where} {verb} attention to {target}"
         headline = Headline(
@@ -144,19 +142,19 @@ def _majority(statistic: str, target: str, topic: str) -> Rule:
     return rule
 
 
-def _extreme(
-    statistic: str, words: str, topic: str, short: tuple[str, str], *, least: bool = False
-) -> Rule:
+def _extreme(statistic: str, topic: str, words: tuple[str, str], *, least: bool = False) -> Rule:
     """The head with the largest or least value of a statistic, and the median.
 
-    short  words of the headline before and after the number; a share is given as a percentage
+    words  words before and after the number; a share is written as a percentage
     """
 
     def rule(study: Study, stack: str, where: str) -> Finding | None:
         heads = list(_largest_first(study, statistic, stack).values())
         if len(heads) < 2:
             return None
-        after = f"; the median head's is {short_number(median(head.value for head in heads))}"
+        after = (
+            f"; median of the heads{where}: {short_number(median(head.value for head in heads))}"
+        )
         named = (heads[-1] if least else heads[0],)
         is_share = statistic != "entropy"
 
@@ -164,11 +162,11 @@ def _extreme(
             return percent(number) if is_share else f"{number:.2f} nats"
 
         best, middle = named[0], median(head.value for head in heads)
-        detail = f"median head {write(middle)}"
-        headline = Headline(short[0], write(best.value), short[1], detail, best.head)
+        detail = f"median of the heads: {write(middle)}"
+        headline = Headline(words[0], write(best.value), words[1], detail, best.head)
         return Finding(
             statistic,
-            words.format(where=where),
+            headline.sentence,
             named,
             topic=topic,
             after=after,
@@ -179,7 +177,11 @@ def _extreme(
 
 
 def _applies(study: Study, stack: str, statistic: str) -> bool:
-    """Not for a first token that is the classification token, nor for "." if it is not punctuation, as in SMILES."""
+    """Whether the statistic says something new about these texts.
+
+    It does not for a first token that is the classification token, nor for "." in languages without punctuation
+    (SMILES).
+    """
     if statistic == "punctuation":
         return entry_of(study.record, "model", "natural_language") is not False
     return statistic != "first" or stack not in stacks_with(study, "cls")
@@ -193,28 +195,24 @@ RULES: tuple[Rule, ...] = (
     _majority("first", "the first token", "special tokens"),
     _extreme(
         "punctuation",
-        f"The most attention to {PERIODS}{{where}} is that of",
         "punctuation",
         ("gives", 'of its attention to "." and ",", more than any other'),
     ),
     _extreme(
         "entropy",
-        f"The most diffuse {BY_ENTROPY}",
         "breadth",
         ("is the most diffuse: the entropy of its attention is", ""),
     ),
     _extreme(
         "entropy",
-        f"The least diffuse {BY_ENTROPY}",
         "breadth",
         ("is the least diffuse: the entropy of its attention is", ""),
         least=True,
     ),
     _extreme(
         "confidence-content",
-        f"The most peaked {BY_CONFIDENCE}",
         "breadth",
-        ("is the most peaked: its largest weight on content is", "on average"),
+        ("is the most peaked: its largest weight on a content token is", "on average"),
     ),
 )
 
@@ -250,7 +248,7 @@ def _fact(record: Mapping[str, Any]) -> str:
     length = mean_length(record)
     each = f", {length:.0f} in each on average" if length is not None else ""
     size = f" ({group_digits(tokens)} tokens{each})" if tokens is not None else ""
-    return f"what attention does over {many}{size}{through}"
+    return f"attention over {many}{size}{through}"
 
 
 SECTION = Section(

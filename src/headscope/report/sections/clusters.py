@@ -38,8 +38,9 @@ MARK, SMALL_MARK = 0.165, 0.065  # inches across
 MARGIN = 0.06  # of the extent, around the marks
 Panel = Literal["layer", "role", "cluster"]
 BY_CLUSTER = (
-    "The same plane, coloured by hierarchical clusters of the distances between heads themselves (average linkage; as "
-    "many clusters as give the largest silhouette, which is in the heading: near 0 there are no sharp clusters)."
+    "The same positions, coloured by cluster. The clusters are hierarchical (average linkage) and use the distances "
+    "between heads, not the positions in this figure. Their number has the largest silhouette, which is in the "
+    "subtitle: near 0 the clusters are not sharp."
 )
 
 
@@ -51,9 +52,9 @@ class ClusterMap(StackFigure):
     panels: tuple[Panel, ...] = ("layer", "cluster")
     title = "Similar heads"
     caption = (
-        "Each mark is a head, written LAYER.HEAD. Heads that are close attend similarly (metric scaling of the root of "
-        "the Jensen–Shannon divergence between rows of attention). A grey line leads from each head to its most "
-        "similar head. Marks that would overlap are moved apart."
+        "Each mark is a head, written layer.head. Heads that are close to each other attend similarly. A grey line "
+        "leads from each head to its most similar head. Positions are from multidimensional scaling of the square "
+        "root of the Jensen–Shannon divergence between rows of attention. Marks that would overlap are moved apart."
     )
 
     @classmethod
@@ -101,14 +102,12 @@ class ClusterMap(StackFigure):
             entry_of(study.record, "clusters", self.stack, key)
             for key in ("ratio", "probability", "explained", "silhouette")
         )
-        text = (
-            f"{model_name(study)}, {self.stack} · a mark is a head (layer.head), near means alike"
-        )
-        text += "; a grey line leads to the head most like it"
+        text = f"{model_name(study)}, {self.stack} · a mark is a head (layer.head); near heads are similar"
+        text += "; a grey line leads to the most similar head"
         if "layer" in self.panels and isinstance(ratio, float) and isinstance(probability, float):
             text += f" · mean divergence within a layer is {ratio:.2f} of that between layers (p = {probability:.2g})"
         if "layer" in self.panels and isinstance(explained, float):
-            text += f" · two axes hold {explained:.0%} of all differences"
+            text += f" · the two axes explain {explained:.0%} of the variance"
         if "cluster" in self.panels and isinstance(silhouette, float):
             text += f" · silhouette {silhouette:.2f}"
         return text
@@ -248,16 +247,16 @@ def _draw_legend(ax: Axes, columns: int) -> None:
 
 @needs_table("clusters")
 def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
-    """The two most similar heads that are not the same shared head."""
+    """The two most similar heads. Two sites of one shared head do not count."""
     rows = table.dropna(subset="twin_distance").sort_values("twin_distance", kind="stable")
     for row in rows.to_dict("records"):
         pair = row, row | {"layer": row["twin_layer"], "head": row["twin_head"]}
         if len({head_of(study, head_key(head)) for head in pair}) == 2:
-            distance = f"{row['twin_distance']:.2g} nats apart"
-            sentence = f"The two most similar heads, {distance}, are"
+            sentence = f"The two most similar heads are {row['twin_distance']:.2g} nats apart"
             no_value = (math.nan, math.nan, math.nan)
             heads = tuple(HeadEstimate(address_of(study, head), *no_value) for head in pair)
-            yield Finding("", sentence, heads, topic="similar heads")
+            after = "; the distance is the Jensen–Shannon divergence of their attention"
+            yield Finding("", sentence, heads, topic="similar heads", after=after)
             return
 
 

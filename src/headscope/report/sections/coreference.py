@@ -70,9 +70,9 @@ class CoreferenceFigure(StudyFigure):
     name = "coreference"
     title = "How often the best head finds the antecedent"
     caption = (
-        "A blue dot is the head that was best on the selection half of the documents, with its accuracy on the report "
-        "half, the 95 % interval and LAYER.HEAD. The other marks are rules on the same mentions; a head that finds "
-        "more than they do is to the right of them. Head words of mentions are found by a rule, not by a parser."
+        "A blue dot is the head that was best on the selection half of the documents; the number next to it is "
+        "layer.head. Its accuracy and 95 % interval are from the report half. The other marks are simple rules on the "
+        "same mentions. The head word of a mention is determined by a rule, not by a parser."
     )
 
     def applies(self, study: Study) -> bool:
@@ -82,7 +82,7 @@ class CoreferenceFigure(StudyFigure):
         table = study.tables[TABLE]
         panels = [candidates for candidates in HEADINGS if candidates in set(table["candidates"])]
         kinds = [kind for kind in KINDS if kind in set(table["kind"])]
-        share = "share of mentions whose head word looks most at an antecedent's"
+        share = "share of mentions whose head word attends most to an antecedent's"
         subtitle = f"{model_name(study)} · {share}"
         sizes = replace(PANELS, tall=ROW * len(kinds))
         with sizes.open(self.title, subtitle, 1, len(panels)) as sheet:
@@ -138,11 +138,11 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "How often a mention's head word attends most to the head word of an antecedent, among the head "
         "words of earlier "
         "mentions or among all words. Heads were selected on one half of the documents and are reported on the other. "
-        "Count is over both halves. Same data: selected and reported on all documents."
+        "The count is over both halves. “Same data”: selected and reported on all documents."
     )
     documents = entry_of(study.record, "coreference", "documents")
     if isinstance(documents, int) and documents < ENOUGH_DOCUMENTS:
-        note += f" These are only {documents} documents: intervals from so few are too narrow."
+        note += f" There are only {documents} documents, so the intervals are too narrow."
     return Part.of("coreference", "Coreference", note, columns, table, words={0, 1})
 
 
@@ -151,10 +151,6 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     """The accuracy of the best head for all mentions, compared with the nearest mention with the same head word."""
     rows = table[(table["kind"] == "all") & (table["candidates"] == "mentions")]
     for row in rows.dropna(subset="accuracy").to_dict("records"):
-        sentence = (
-            f"Antecedents: the nearest mention with the same head word is right for {short_number(row['head_match'])} "
-            "of the mentions; the head selected on other documents is"
-        )
         estimate = head_estimate(study, row, "accuracy")
         evidence = estimate.evidence(float(row["head_match"]))
         headline = Headline(
@@ -167,8 +163,18 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
             ),
             estimate.head,
         )
+        after = (
+            " of the mentions; nearest mention with the same head word: "
+            f"{short_number(row['head_match'])}; the head was selected on other documents"
+        )
         yield Finding(
-            "antecedent", sentence, (estimate,), kind="relations", headline=headline, **evidence
+            "antecedent",
+            headline.sentence,
+            (estimate,),
+            kind="relations",
+            after=after,
+            headline=headline,
+            **evidence,
         )
 
 

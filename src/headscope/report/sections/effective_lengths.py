@@ -31,11 +31,11 @@ class EffectiveLengthsFigure(StudyFigure):
 
     name = "effective-lengths"
     table = "effective_lengths"
-    title = "Effective attention and raw, by length of the text"
+    title = "Correlation of effective and raw attention, by length of the text"
     caption = (
-        "Pearson's correlation of the two maps, averaged over the heads of a layer, by the length of the "
-        "text; bars are "
-        "95 % intervals over texts. Up to the width of a head all attention is effective. "
+        "Pearson's correlation of the two maps, averaged over the heads of a layer, by the length of the text; bars "
+        "are 95 % intervals over texts. In texts with no more tokens than the width of a head, all attention is "
+        "effective. "
     )
 
     @classmethod
@@ -87,7 +87,7 @@ def _draw_lengths(ax: Axes, table: pd.DataFrame, width: int | None) -> None:
         side = "left" if width == min(ends) else "right" if width == max(ends) else "center"
         text: dict[str, Any] = {"ha": side, "va": "bottom", "fontsize": 7}
         above = ax.get_xaxis_transform()
-        ax.text(width, 1.02, f"heads are {width} wide", transform=above, **text)
+        ax.text(width, 1.02, f"width of a head: {width}", transform=above, **text)
 
 
 def _apart(lengths: list[int], span: float) -> list[int]:
@@ -107,7 +107,7 @@ def lengths_covered(study: Study) -> str:
         return ""
     shortest = max((length for length in UP_TO if length < bins[0]), default=0) + 1
     return (
-        f"These texts have only {shortest} to {bins[-1]} tokens; to see the curve over other lengths, run "
+        f"These texts have only {shortest} to {bins[-1]} tokens; for other lengths, run "
         "examples/effective_by_length.py."
     )
 
@@ -126,13 +126,14 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     lengths = sorted(set(table["up_to"]))
     rows = rows_by_layer(study, table, "up_to", lengths)
     note = (
-        "Pearson's correlation of effective attention with the raw weights, averaged over the heads of a layer, by the "
-        "largest length of the texts in tokens. It does not show how much of the decrease is due to length alone."
+        "Pearson's correlation of effective attention with the raw weights, averaged over the heads of a layer, for "
+        "texts up to the length in tokens in the heading. Longer texts may differ in more than their length, so a "
+        "decrease is not due to length alone."
     )
     if len(lengths) == 1:  # there is no figure whose caption says it
         note += f" {lengths_covered(study)}"
     headings = ("layer", *(f"≤ {length}" for length in lengths))
-    heading = "How effective attention leaves the raw one as texts grow"
+    heading = "Effective attention compared with raw attention, by length"
     source = ("effective_lengths.csv", ("effective-lengths",))
     return Part("lengths", heading, note, headings, rows, *source)
 

@@ -52,8 +52,8 @@ class StatisticsByStep(StackFigure):
     table = "film"
     title = "Heads over training"
     caption = (
-        "Each panel is a statistic, each line a head from the first checkpoint to the last, pale for the lowest layer "
-        "and dark for the highest. Steps are spaced by their logarithm; 0 is the model before any training."
+        "Each panel is a statistic, each line a head. Lines of the first layer are pale, those of the last layer dark. "
+        "The x axis is the training step on a log scale; 0 is the model before any training."
     )
 
     @classmethod
@@ -96,8 +96,8 @@ class RolesByStep(StackFigure):
     table = "film_roles"
     title = "Roles over training"
     caption = (
-        "A row for every head, layer by layer; from left to right the checkpoints of the training. The colour is the "
-        "head's main role at that step, grey where no rule holds."
+        "Each row is a head, ordered by layer; each column is a checkpoint. The colour is the main role of the head at "
+        "that step; grey: no role."
     )
 
     def applies(self, study: Study) -> bool:
@@ -205,9 +205,10 @@ def findings(study: Study) -> Iterator[Finding]:
     }
     first, last = families[steps[0]], families[steps[-1]]
     sentence = (
-        f"From step {steps[0]} to step {steps[-1]} of the training, heads with a clear role went from "
+        f"From step {steps[0]} to step {steps[-1]} of the training, the number of heads with a clear role went from "
         f"{count_heads(study, first)} to {count_text(study, last, keys_of(every), noun='')}"
     )
+    details = []
 
     def number_with(name: str, step: int) -> int:
         return count_heads(study, [p for p, names in families[step].items() if name in names])
@@ -222,15 +223,15 @@ def findings(study: Study) -> Iterator[Finding]:
         each = [
             f"{_adjective(n)} {changes[n][0]} to {changes[n][1]}" for n in largest[:MOST_CHANGES]
         ]
-        sentence += f" ({', '.join(each)})"
+        details.append(", ".join(each))
     new = [name for name in largest if not changes[name][0]][:MOST_FIRSTS]
     starts = {name: next(step for step in steps if number_with(name, step)) for name in new}
     if new:
         each = [
             f"the first {_adjective(name)} head appeared at step {starts[name]}" for name in new
         ]
-        sentence += f"; {', '.join(each)}"
-    yield Finding("", sentence, (), kind="training")
+        details.append(", ".join(each))
+    yield Finding("", sentence, (), kind="training", after="; ".join(details))
 
 
 def _adjective(family: str) -> str:
@@ -240,5 +241,5 @@ def _adjective(family: str) -> str:
 SECTION = Section(
     figures={24: StatisticsByStep},
     findings={60: findings},
-    facts={120: Fact("film", lambda record: "what its heads did over training")},
+    facts={120: Fact("film", lambda record: "roles of heads over training")},
 )

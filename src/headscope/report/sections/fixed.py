@@ -21,8 +21,9 @@ from headscope.report.metric_changes import (
     METRIC_CHANGE,
     SIZE_COLUMNS,
     change_of,
-    change_sentence,
+    describe_change,
     examples_of,
+    metric_clause,
 )
 from headscope.report.section import Section, fact_of_task, needs_table
 from headscope.report.sections.front import Front
@@ -61,8 +62,9 @@ class FixedPatternsFigure(StackFigure):
     statistics = tuple(f"js-{name}" for name in COLOURS)
     title = "The nearest fixed pattern"
     caption = (
-        "The colour is the fixed pattern that a head is nearest to and the number is how far it is from it, in nats: "
-        "near 0 the pattern could stand in for the head, at 0.69 (white) they share nothing."
+        "The colour is the fixed pattern that a head is nearest to. The number is the Jensen–Shannon divergence from "
+        "that pattern in nats: near 0 the pattern could replace the head; at 0.69, the maximum (white), the pattern "
+        "and the head attend to different tokens."
     )
 
     @classmethod
@@ -74,7 +76,7 @@ class FixedPatternsFigure(StackFigure):
         distances = np.stack([grid_of(study, f"js-{name}", self.stack) for name in names], axis=-1)
         layers, heads = distances.shape[:2]
         cell = 0.37 if heads <= MOST_HEADS_WITH_VALUES else 0.17 if heads <= 40 else 0.11
-        subtitle = f"{model_name(study)}, {self.stack} · colour: nearest of {len(names)} patterns; number: nats from it"
+        subtitle = f"{model_name(study)}, {self.stack} · colour: nearest of {len(names)} patterns; number: nats"
         width = max(LEFT + heads * cell + RIGHT, 4.6)
         above = 0.19 * -(-len(names) // 5) + 0.2
         body = max(layers * cell, 0.5) + BOTTOM
@@ -123,11 +125,11 @@ class FixingFront(Front):
     xlabel = "heads fixed"
     entry = "fixing"
     ring = "saved"
-    ring_caption = "; the ring is what was saved"
+    ring_caption = " A ring marks the model that was saved."
     caption = (
-        "Above: the metric by the number of heads with fixed patterns, on the report split (dots, with 95 % intervals) "
-        "and on the selection split (line); the ring is what was saved. Below: speed without the queries and keys of "
-        "these heads, relative to the unchanged model, measured on this machine."
+        "Upper panel: the metric by the number of heads with fixed patterns, on the report split (dots, with 95 % "
+        "intervals) and on the selection split (line). A ring marks the model that was saved. Lower panel: how "
+        "many times as fast as the unchanged model, measured on this machine; fixed heads need no queries and keys."
     )
 
     def rows(self, study: Study) -> pd.DataFrame:
@@ -150,9 +152,10 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     }
     how, timed = (entry_of(study.record, "fixing", name) or "" for name in ("how", "timed"))
     note = (
-        f"Heads with fixed patterns: first by increasing number, then layer by layer. {plain(how, 300)} "
+        "Rows with an increasing number of fixed heads come first, then rows with one layer fixed. "
+        f"{plain(how, 300)} "
         f"Reported on {plain(entry_of(study.record, 'fixing', 'judged_on') or 'another split', 90)}: changes are "
-        "against the unchanged model, paired by example, with 95 % intervals. Speed is relative to the unchanged "
+        "against the unchanged model, paired by example, with 95 % intervals. Times as fast: relative to the unchanged "
         f"model, measured on this machine{' with ' + plain(timed, 60) if timed else ''}."
     )
     rows = table.assign(place=range(len(table)))
@@ -166,16 +169,21 @@ def findings(study: Study) -> Iterator[Finding]:
         return
     most = max(rows, key=lambda row: int(row["fixed"]))
     row = next((row for row in rows if row["is_chosen"]), most)
+    fixed = int(row["fixed"])
     sentence = (
-        f"{int(row['fixed'])} of {int(row['fixed']) + int(row['learned'])} heads attend by fixed patterns: "
-        f"{change_sentence(study, 'fixing', row, examples_of(study, 'fixing'))}"
+        f"With {fixed} of {fixed + int(row['learned'])} heads attending by fixed patterns, "
+        f"{metric_clause(study, 'fixing', row)}"
     )
-    yield Finding("", sentence, (), kind="learned", strength=change_of(row).strength(0.0))
+    strength, after = (
+        change_of(row).strength(0.0),
+        describe_change(row, examples_of(study, "fixing")),
+    )
+    yield Finding("", sentence, (), kind="learned", strength=strength, after=after)
 
 
 SECTION = Section(
     figures={21: FixingFront, 36: FixedPatternsFigure},
     parts={100: part},
     findings={150: findings},
-    facts={70: fact_of_task("fixing", "how many heads can attend by fixed patterns for")},
+    facts={70: fact_of_task("fixing", "how many heads can be replaced by fixed patterns for")},
 )

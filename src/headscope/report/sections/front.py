@@ -51,12 +51,12 @@ class Front(StudyFigure):
     xlabel = "heads pruned"
     entry = "pruning"  # of the run record
     ring = "pruned"
-    ring_caption = "; the ring is the set that was pruned"
+    ring_caption = " A ring marks the set that was pruned."
     caption = (
-        "Above: the metric by the number of pruned heads, on the report split (dots, with 95 % intervals) and on the "
-        "selection split (line); the ring is the set that was pruned. Filled dots are Pareto-optimal. For a hollow dot "
-        "there is another set that is no larger, as good and no slower, and better in one of these. Below: speed "
-        "relative to the unpruned model, measured on this machine, with 95 % intervals."
+        "Upper panel: the metric by the number of pruned heads, on the report split (dots, with 95 % intervals) and "
+        "on the selection split (line). A ring marks the set that was pruned. Filled dots are Pareto-optimal; for a "
+        "hollow dot there is a set that is better in size, metric or speed and not worse in the others. Lower panel: "
+        "how many times as fast as the unpruned model, measured on this machine, with 95 % intervals."
     )
 
     @classmethod
@@ -170,12 +170,12 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     note = (
         f"Sets of heads were selected on {plain(selected_on or 'one split', 30)} (selection split) and are reported on "
         f"{plain(reported_on or 'another', 30)} (report split). Changes of the metric and the loss are against the "
-        "unpruned model, paired by example, with 95 % intervals. Speed is relative to the unpruned model, measured on "
-        "this machine"
-        f"{' with ' + plain(timed, 60) if timed else ''}. A row is Pareto-optimal if no other row "
-        "is at least as good in heads, parameters, metric and time (beyond the intervals) and better in one of these. "
-        f"Allowed loss: {margin} of the metric. A set is within it if the whole interval of its change is above it, "
-        "each set by itself. If the interval reaches below, there are too few examples to tell."
+        "unpruned model, paired by example, with 95 % intervals. Times as fast: relative to the unpruned model, "
+        "measured on this machine"
+        f"{' with ' + plain(timed, 60) if timed else ''}. A row is Pareto-optimal if no other row is at least as "
+        "good in heads, parameters, metric and time and better in one of these; differences within the intervals do "
+        f"not count. The allowed loss is {margin} of the metric. A set is within it if the whole interval of its "
+        "change is above the allowed loss. If only a part is above, there are too few examples to tell."
     )
     if entry_of(study.record, "pruning", "in_steps"):
         note += " Heads were pruned in steps, with training after each step."
@@ -190,7 +190,7 @@ def _splits(record: Mapping[str, Any]) -> list[Any]:
 
 
 def _verdict(study: Study, row: dict[Any, Any]) -> Cell:
-    """Whether the change is within the allowed loss; empty for the whole model."""
+    """Whether the change is within the allowed loss; empty for the unpruned model."""
     if not row["removed"]:
         return Cell(NONE)
     verdict = verdict_in(row, _margin(study, row), examples_of(study, "pruning"))
@@ -203,7 +203,7 @@ def _margin(study: Study, row: dict[Any, Any]) -> Margin:
 
 @needs_table("front")
 def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
-    """The heads that the plan removes, and the effect on the split for the report."""
+    """The number of heads that the plan prunes, and the effect on the report split."""
     row = next((row for row in table.to_dict("records") if row["is_chosen"]), None)
     if row is None:
         return
@@ -217,9 +217,9 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     intact = entry_of(intact or {}, str(entry_of(study.record, "pruning", "metric")), "value")
     before = f" ({intact:.4f} with all heads)" if isinstance(intact, float) else ""
     others = _others(table, row, margin_of(row, keep), count, split)
-    sentence = (
-        f"{int(row['removed'])} of {whole} heads are pruned{faster}: {metric} on {split} is {row['metric']:.4f}"
-        f"{before}, {describe_change(row, count, keep)}{others}"
+    change = describe_change(row, count, keep)
+    after = (
+        f"{metric} {row['metric']:.4f}{before}; {change}{faster.replace(' and', ';', 1)}{others}"
     )
     headline = Headline(
         f"With {int(row['removed'])} of {whole} heads pruned, {metric} on {split} changes by",
@@ -227,12 +227,14 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
         "",
         join_details(
             f"{metric} {row['metric']:.4f}{before}",
-            f"change {describe_change(row, count, keep).removeprefix('a change of ')}",
+            change,
             faster.removeprefix(" and "),
         ),
     )
     strength = change_of(row).strength(0.0)
-    yield Finding("cut", sentence, (), kind="cut", strength=strength, headline=headline)
+    yield Finding(
+        "cut", headline.sentence, (), kind="cut", strength=strength, after=after, headline=headline
+    )
     yield from _after_repair(study, metric, count, keep)
     if warning := entry_of(study.record, "pruning", "warning"):
         yield Finding("cut", plain(warning, 300), (), kind="cut", is_clear=False)
@@ -241,9 +243,9 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
 def _others(
     table: pd.DataFrame, chosen: dict[Any, Any], margin: Margin, count: int | None, split: str
 ) -> str:
-    """The largest set that is shown to stay within the allowed loss, if it is not the set that was cut.
+    """The largest set that is shown to stay within the allowed loss, if it is not the set that was pruned.
 
-    A smaller set is mentioned only if the one cut is not shown to stay within it.
+    A smaller set is mentioned only if the pruned set is not shown to stay within the allowed loss.
     """
     is_within = verdict_in(chosen, margin, count).kind == "kept"
     least = int(chosen["removed"]) + 1 if is_within else 1
@@ -252,8 +254,9 @@ def _others(
     if most is not None:
         method, change = plain(most["repair"], 30), change_of(dict(most)).text(sign=True)
         repair = f", repaired by {method}," if method else ""
-        return f"; removing {int(most['removed'])}{repair} stays within it: {change}; {selection_warning(split)}"
-    return "" if is_within else "; no reported set is shown to stay within it"
+        pruned = f"{int(most['removed'])} pruned heads"
+        return f"; {pruned}{repair} are within the allowed loss: change of {change}; {selection_warning(split)}"
+    return "" if is_within else "; no reported set is shown to be within the allowed loss"
 
 
 def _after_repair(
@@ -266,13 +269,12 @@ def _after_repair(
     last, result = list(stages.items())[-1]
     repairs = " and ".join(plain(stage, 20) for stage in list(stages)[1:])
     value = result["metrics"][entry_of(study.record, "pruning", "metric")]["value"]
-    method = "trained again" if last == "recovered" else f"repaired ({repairs})"
+    method = "after further training" if last == "recovered" else f"after repair ({repairs})"
     names = {"metric_change": "value", "change_low": "low", "change_high": "high"}
     row = {"metric": value, **{name: result["change"][key] for name, key in names.items()}}
-    sentence = (
-        f"As saved, {method}: {metric} {value:.4f}, {describe_change(row, count, keep_metric)}"
-    )
-    yield Finding("cut", sentence, (), kind="cut")
+    sentence = f"The saved model, {method}, has {metric} {value:.4f}"
+    after = describe_change(row, count, keep_metric)
+    yield Finding("cut", sentence, (), kind="cut", after=after)
 
 
 def _fact(record: Mapping[str, Any]) -> str:

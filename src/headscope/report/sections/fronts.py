@@ -28,10 +28,10 @@ class Fronts(StudyFigure):
     """A line for each search: the metric by the number of heads removed."""
 
     name = table = "fronts"
-    title = "Searches side by side"
+    title = "Comparison of searches"
     caption = (
-        "The metric by the number of pruned heads, for every search, on the report split; bars are 95 % intervals of "
-        "each value by itself. Random orders are averaged."
+        "The metric on the report split by the number of pruned heads, one line per search. Bars are 95 % intervals, "
+        "each for one value alone. The line of random orders is their mean."
     )
 
     def draw(self, study: Study) -> Figure:
@@ -50,7 +50,7 @@ class Fronts(StudyFigure):
                 line |= {"markersize": 3, "linewidth": 1, "elinewidth": 0.6}
                 form = "o-" if i < len(SERIES) else "s--"
                 ax.errorbar(removed, value, np.nan_to_num(ends), fmt=form, **line)
-            ax.set(xlabel="heads removed", ylabel=plain(metric or "metric", 30))
+            ax.set(xlabel="heads pruned", ylabel=plain(metric or "metric", 30))
             ax.grid(axis="y", color=RULE, linewidth=0.5, alpha=0.7)
             whole_numbers(ax.xaxis)
             draw_legend_below(sheet.figure, 3)
@@ -63,9 +63,10 @@ class Survivors(StudyFigure):
     name = table = "survivors"
     title = "Roles of the heads that are kept"
     caption = (
-        "For every search and size, the fraction of the heads with a role that is kept, next to that of all heads "
-        "(first column). A dot marks more than chance would keep (p < 0.05, one test per cell, not corrected). "
-        "Roles are those of the unpruned model; the number of heads with each is in brackets."
+        "Each row is a search and a number of pruned heads, each column a role. The colour is the share of the heads "
+        "with that role that is kept; the first column is for all heads. A dot: more heads are kept than by chance "
+        "(p < 0.05, not corrected for the number of cells). Roles are those in the unpruned model; the number of heads "
+        "with a role is in brackets."
     )
 
     def draw(self, study: Study) -> Figure:
@@ -95,12 +96,12 @@ class Survivors(StudyFigure):
             slanted: dict[str, Any] = {"rotation": 40, "rotation_mode": "anchor", "ha": "left"}
             ax.set_xticks(range(len(names)), names, color=MUTED, **slanted)
             ax.xaxis.tick_top()
-            labels = [f"{plain(search, 28)}, {removed} gone" for search, removed in sets]
+            labels = [f"{plain(search, 28)}, {removed} pruned" for search, removed in sets]
             ax.set_yticks(range(len(sets)), labels)
             return sheet.figure
 
 
 SECTION = Section(
     figures={18: Fronts, 19: Survivors},
-    facts={100: fact_of_task("fronts", "searches side by side for")},
+    facts={100: fact_of_task("fronts", "comparison of searches for")},
 )

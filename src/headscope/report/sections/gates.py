@@ -14,7 +14,7 @@ from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.drawing.style import SWITCH, name_blocks
 from headscope.report.finding import Finding
-from headscope.report.metric_changes import change_of, change_sentence, examples_of
+from headscope.report.metric_changes import change_of, describe_change, examples_of, metric_clause
 from headscope.report.section import Section, fact_of_task, needs_table
 from headscope.report.shared_heads import HeadKey, head_key, keys_of
 from headscope.report.study_access import entry_of, model_name, records_of
@@ -38,9 +38,9 @@ class GatesOverTime(StudyFigure):
     table = "gates"
     title = "Which heads close when"
     caption = (
-        "A row for every head, layer by layer; from left to right the steps of the training. Blue: the gate is open, "
-        "the head's output passes; grey: it is closed. At the end every gate is open or closed. At the right, where "
-        "roles are known, what a head that stays does."
+        "Each row is a head, ordered by layer; the x axis is the training step. Blue: the gate is open and the head's "
+        "output passes. Grey: the gate is closed. At the end every gate is open or closed. If the roles of the heads "
+        "are known, those of open heads are on the right."
     )
 
     def __init__(self, aim: str) -> None:
@@ -56,7 +56,9 @@ class GatesOverTime(StudyFigure):
         grid = table.pivot_table(index=["stack", "layer", "head"], columns="step", values="gate")
         grid = grid.reindex(keys_of(table))
         stay = int((grid.iloc[:, -1] > 0.5).sum())
-        subtitle = f"{model_name(study)} · {plain(self.aim, 60)} · {stay} of {len(grid)} heads stay"
+        subtitle = (
+            f"{model_name(study)} · {plain(self.aim, 60)} · {stay} of {len(grid)} gates stay open"
+        )
         roles = _roles(study, grid)
         right = RIGHT + (NAMED if roles else 0.0)
         body = max(1.6, (NAMED_ROW if roles else ROW) * len(grid))
@@ -106,11 +108,16 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     if entry_of(study.record, "pruning", "search") != "gates":
         return
     row = table.nlargest(1, "removed").to_dict("records")[0]
+    left = int(row["left"])
     sentence = (
-        f"Learned gates keep {int(row['left'])} of {int(row['left']) + int(row['removed'])} heads: "
-        f"{change_sentence(study, 'pruning', row, examples_of(study, 'pruning'))}"
+        f"Learned gates keep {left} of {left + int(row['removed'])} heads, and "
+        f"{metric_clause(study, 'pruning', row)}"
     )
-    yield Finding("", sentence, (), kind="learned", strength=change_of(row).strength(0.0))
+    strength, after = (
+        change_of(row).strength(0.0),
+        describe_change(row, examples_of(study, "pruning")),
+    )
+    yield Finding("", sentence, (), kind="learned", strength=strength, after=after)
 
 
 SECTION = Section(

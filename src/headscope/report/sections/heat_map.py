@@ -37,7 +37,9 @@ class HeatMap(StudyFigure):
         self.title = title_of(statistic)
         means = f"{definition.rstrip('.')}. " if definition else ""
         grey = "closed" if StatisticName.parse(statistic).is_gate else "no value"
-        self.caption = f"{means}Rows are layers, 0 (next to the input) at the top; columns are heads; grey: {grey}."
+        self.caption = (
+            f"{means}Rows are layers (0 is next to the input), columns are heads. Grey: {grey}."
+        )
 
     @classmethod
     def for_study(cls, study: Study) -> Iterable[HeatMap]:

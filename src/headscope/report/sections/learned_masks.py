@@ -16,8 +16,9 @@ from headscope.report.metric_changes import (
     LOSS_CHANGE,
     METRIC,
     METRIC_CHANGE,
-    change_sentence,
+    describe_change,
     examples_of,
+    metric_clause,
     metric_name,
 )
 from headscope.report.section import Section, fact_of_task, needs_table
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 WIDTH, SIDE, LEFT, GAP, BOTTOM = 7.2, 3.5, 0.6, 1.6, 0.6
 PREFIX = "mask/"
 KINDS = (
-    "for the diagonal, pairs with a special token, neighbours and all others. Each pair is weighted by how often it "
-    "occurs in the texts; lines are 95 % intervals over seeds, if there are several."
+    "for pairs on the diagonal, pairs with a special token, neighbours and all other pairs, weighted by how often "
+    "they occur in the texts; lines are 95 % intervals over seeds, if there are several."
 )
 CHOSEN = (
     "Left: which position (row) may attend to which (column) under the learned mask; with several masks (seeds, "
@@ -44,8 +45,9 @@ CHOSEN = (
     f"{KINDS}"
 )
 SOFT = (
-    "Left: how much attention from a position (row) to another (column) matters: sigmoid(α), undecided at 0.5. Grey: "
-    f"fewer than 5 % of the texts are that long, too few to learn from. Right: the mean of sigmoid(α) {KINDS}"
+    "Left: the importance of attention from one position (row) to another (column): sigmoid(α), where 0.5 is "
+    "undecided. Grey: fewer than 5 % of the texts are that long, which is too few to learn from. Right: the mean of "
+    f"sigmoid(α) {KINDS}"
 )
 
 
@@ -96,7 +98,7 @@ def _draw_map(ax: Axes, bar: Axes, study: Study, grid: np.ndarray) -> None:
     limits: dict[str, Any] = {"vmin": low, "vmax": high}
     painted = colours.with_extremes(bad=(0, 0, 0, 0))
     ax.imshow(np.ma.masked_invalid(values), painted, interpolation="nearest", **limits)
-    ax.set(xlabel="attended to", ylabel="attends")
+    ax.set(xlabel="key position", ylabel="query position")
     is_switch = colours is SEQUENTIAL and bool(np.isin(values, (0.0, 1.0)).all())
     ramp = np.linspace(high, low, 2 if is_switch else 256)[:, None]
     limits |= {"extent": (0.0, 1.0, low, high), "aspect": "auto"}
@@ -144,7 +146,7 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     if entry_of(study.record, "learned_masks", "options", "frozen"):
         trained = "Only the mask was trained."
     else:
-        trained = "The weights were trained with the mask: a change is of both."
+        trained = "The weights were trained with the mask, so a change is due to both."
     note = (
         f"Masks are reported on {plain(splits[1], 30)}: {metric}, its change and that of the loss against the model "
         f"without a mask, paired by example, with 95 % intervals. {trained}"
@@ -158,10 +160,10 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     """The sparsest mask that was learned."""
     rows = table.nlargest(1, "sparsity") if "sparsity" in table else table
     row = rows.to_dict("records")[0]
-    share = f" masks {finite(row['sparsity']):.0%} of attention" if "sparsity" in row else ""
-    change = change_sentence(study, "learned_masks", row, examples_of(study, "learned_masks"))
-    sentence = f"The learned mask {plain(row['aim'], 40)}{share}: {change}"
-    yield Finding("", sentence, (), kind="learned")
+    share = f"; it masks {finite(row['sparsity']):.0%} of attention" if "sparsity" in row else ""
+    sentence = f"With the learned mask “{plain(row['aim'], 40)}”, {metric_clause(study, 'learned_masks', row)}"
+    after = f"{describe_change(row, examples_of(study, 'learned_masks'))}{share}"
+    yield Finding("", sentence, (), kind="learned", after=after)
 
 
 SECTION = Section(

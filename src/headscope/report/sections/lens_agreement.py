@@ -1,4 +1,4 @@
-"""Correlation of statistics through lenses with exact removal, and one conclusion."""
+"""Correlation of statistics through lenses with exact ablation, and one conclusion."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class LensAgreement(StudyFigure):
     title = "Statistics through each lens, compared with ablation"
     caption = (
         "Spearman's correlation over heads with the change of loss when a head is ablated; bars are 95 % bootstrap "
-        "intervals over heads. Broken lines are the noise ceilings: what the true importance scores would "
-        "reach in that "
-        f"stack, given the noise of the ablation. Stacks with a noise ceiling below {LEAST_CEILING:g} are left out."
+        "intervals over heads. Dashed lines are the noise ceilings of the stacks: the correlation that the true "
+        "importance scores would reach, given the noise of the ablation. Stacks with a noise ceiling below "
+        f"{LEAST_CEILING:g} are left out."
     )
 
     def applies(self, study: Study) -> bool:
@@ -123,24 +123,24 @@ def part(study: Study, table: pd.DataFrame) -> Part | None:
     }
     note = (
         "Spearman's correlation over heads of each statistic, through each lens, with the change of loss when a "
-        "head is ablated; bootstrap intervals over heads. The noise ceiling is what the true importance scores would "
-        "reach among the heads of that stack, by split halves of the examples"
+        "head is ablated, with bootstrap intervals over heads. The noise ceiling is the correlation that the true "
+        "importance scores would reach among the heads of that stack, estimated from halves of the examples"
     )
     note += "; –: the ablation is only noise." if has_ceilings else "."
     if "agreement" in study.tables:
         note += (
-            " The table of importance scores resamples examples instead of heads, so the same correlation has another "
-            "interval there."
+            " The table of importance scores resamples examples instead of heads, so its interval for the same "
+            "correlation is different."
         )
     heading = "Do lenses agree with ablation?"
-    shown = {"words": set(range(3 if is_many else 2)), "lead": f"{conclusion.sentence}."}
+    shown = {"words": set(range(3 if is_many else 2)), "lead": str(conclusion)}
     source = {"file": "lenses.csv", "figures": ("agree-lens",)}
     rows = table.loc[order]
     return Part.of("lens-agreement", heading, note, columns, rows, **source, **shown)
 
 
 def findings(study: Study) -> Iterator[Finding]:
-    """Whether a statistic through a lens ranks heads like exact removal."""
+    """Whether a statistic through a lens ranks heads like exact ablation."""
     if (conclusion := conclusion_of(study)) is not None:
         yield conclusion
 
@@ -152,28 +152,35 @@ def conclusion_of(study: Study) -> Finding | None:
         return None
     clear = [row for row in rows if read_estimate(row, CORRELATION).excludes(0.0)]
     if not clear:
-        none = f"No statistic through any lens differs significantly from 0 ({len(rows)} rows)"
-        sentence = f"{none}; {_reach(study, rows)}"
+        sentence = "No statistic through any lens correlates significantly with ablation"
+        after = f"correlations tested: {len(rows)}; {_reach(study, rows)}"
         is_clear = not all(math.isnan(ceiling_of(row)) for row in rows)
-        return Finding("", sentence, (), kind="lenses", is_clear=is_clear, is_null=True)
+        return Finding(
+            "", sentence, (), kind="lenses", is_clear=is_clear, is_null=True, after=after
+        )
     best = max(clear, key=lambda row: abs(float(row["correlation"])))
     estimate = read_estimate(best, CORRELATION)
     same = {name: best[name] for name in ("stack", "statistic")} | {"lens": "raw"}
     raw = next((row for row in rows if same.items() <= row.items()), best)
-    beside = "" if raw is best else f", through raw attention {short_number(raw['correlation'])}"
+    in_raw = "" if raw is best else f", in raw attention {short_number(raw['correlation'])}"
+    verb = "correlates" if len(clear) == 1 else "correlate"
     sentence = (
-        f"{len(clear)} of {len(rows)} statistics through lenses differ significantly from 0 (about "
-        f"{BY_LUCK * len(rows):.0f} would by chance); the strongest is {plain(best['statistic'], 40)} through "
-        f"{plain(best['lens'], 20)}: Spearman's correlation {estimate.text()} with ablation{beside}; the best of "
-        f"so many is partly chance, and {_reach(study, [best])}"
+        f"{len(clear)} of {len(rows)} statistics through lenses {verb} significantly with ablation"
+    )
+    after = (
+        f"about {BY_LUCK * len(rows):.0f} would by chance; the largest correlation (Spearman's) is that of "
+        f"{plain(best['statistic'], 40)} through {plain(best['lens'], 20)}: {estimate.text()}{in_raw}; the largest of "
+        f"several is partly chance; {_reach(study, [best])}"
     )
     is_clear = ceiling_of(best) >= LEAST_CEILING
     strength = estimate.strength(0.0)
-    return Finding("", sentence, (), kind="lenses", is_clear=is_clear, strength=strength)
+    return Finding(
+        "", sentence, (), kind="lenses", is_clear=is_clear, strength=strength, after=after
+    )
 
 
 def _reach(study: Study, rows: list[dict[Any, Any]]) -> str:
-    """The correlation that true importances would reach in these rows, and the number of examples for more."""
+    """The noise ceiling of these rows, and if it is low, the number of examples that would raise it."""
     count = entry_of(study.record, "importance", "examples")
     ceilings = [ceiling_of(row) for row in rows]
     finite = [ceiling for ceiling in ceilings if not math.isnan(ceiling)]
@@ -181,12 +188,11 @@ def _reach(study: Study, rows: list[dict[Any, Any]]) -> str:
     is_low = not all(ceiling >= LEAST_CEILING for ceiling in ceilings)
     advice = f"; {advise_examples(least, count)}" if is_low else ""
     if not finite:
-        return f"the changes by ablation are only noise here{advice}"
+        return f"the changes by ablation are only noise{advice}"
     low, high = (short_number(end, 2) for end in (least, max(finite)))
     reach = low if low == high else f"{low} to {high}, by stack"
-    even, only = ("even ", "only ") if least < LEAST_CEILING else ("", "")
-    data = f"with {count} examples " if isinstance(count, int) else ""
-    return f"{data}{even}the true importance scores would reach {only}{reach}{advice}"
+    data = f" with {count} examples" if isinstance(count, int) else ""
+    return f"noise ceiling{data}: {reach}{advice}"
 
 
 SECTION = Section(figures={64: LensAgreement}, parts={180: part}, findings={130: findings})

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PEAK = 3  # times an even share of the row: the least that counts as a peak
 MARKS = {
-    "the token that looks": "query",
+    "query token": "query",
     "largest weight": "key",
     "largest through the lens": "through",
 }
@@ -44,8 +44,8 @@ def heads_part(study: Study, table: pd.DataFrame) -> Part:
         ),
     }
     note = (
-        "For each lens, the head whose rank differs most from that by raw attention, beyond the intervals, among all "
-        "heads and statistics. Such an extreme is smaller on other texts."
+        "For each lens, the head and statistic whose rank among heads differs most from the rank by raw attention. The "
+        "intervals do not overlap. As an extreme, the difference is likely to be smaller on other texts."
     )
     options: dict[str, Any] = {"figures": (), "words": {1, 2}}
     return Part.of("lens-heads", "Where lenses disagree", note, columns, table, **options)
@@ -64,8 +64,8 @@ def examples_part(study: Study, table: pd.DataFrame) -> Part:
         "apart": number_column("apart"),
     }
     note = (
-        "For the heads above, in three texts, the row in which lens and weights differ most, if possible one in which "
-        "their largest weights are on different tokens. Numbers are shares of a row; “spread evenly”: no token "
+        "For the heads above, in three texts: the query for which lens and raw weights differ most, if possible one "
+        "whose largest weights are on different tokens. Numbers are shares of a row. “Spread evenly”: no token "
         f"has {PEAK} times an even share. Apart: half the sum of the absolute differences, from 0 to 1. "
         "These are the clearest cases, not typical ones."
     )

@@ -41,9 +41,10 @@ class LensShares(StudyFigure):
     name = "lens-shares"
     title = "Attention to kinds of tokens, through each lens"
     caption = (
-        "Means over the heads of a layer; bands are two standard errors of that mean over heads. Through norm, a "
-        "token's share is that of the vectors its weights move; through gradient, that of the change of loss. A share "
-        "below raw means that weight on the token has less effect. Effective attention need not sum to 1."
+        "A line joins the means over the heads of each layer; bands are two standard errors over heads. Through the "
+        "lens norm, a token's share is weighted by the length of its value vectors; through gradient, by the effect "
+        "on the loss. If a share is below the raw share, attention to the token has less effect than its weight "
+        "suggests. Shares of effective attention need not sum to 1."
     )
 
     def applies(self, study: Study) -> bool:
@@ -112,8 +113,9 @@ def part(study: Study) -> Part | None:
                 cells = [Cell(statistic, statistic), layer_cell(study, *layer)]
                 rows.append(cells + [number_cell(value, decimals=decimals) for value in row])
     note = (
-        "Means over a layer's heads, one block per statistic. Effective attention is the part that can change a "
-        "head's output; norm weights it by the length of the moved values; gradient by its effect on the loss. "
+        "Means over the heads of a layer, one block of rows per statistic. Effective attention is the part of "
+        "attention that can change the output of a head; norm weights attention by the length of the value vectors; "
+        "gradient weights it by its effect on the loss. "
         "Effective shares may be below 0 and need not sum to 1. Row sums (row-total) and ranks of values are shown "
         "only if they vary between layers; heads.csv has all. The table of all heads shows every statistic through "
         "every lens, such as entropy@norm. "

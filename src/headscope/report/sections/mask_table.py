@@ -9,11 +9,16 @@ from headscope.report.drawing.palette import MUTED, RULE, SERIES
 from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StudyFigure
 from headscope.report.finding import Finding, finite
-from headscope.report.metric_changes import METRIC_CHANGE, change_sentence, metric_name
+from headscope.report.metric_changes import (
+    METRIC_CHANGE,
+    describe_change,
+    metric_clause,
+    metric_name,
+)
 from headscope.report.section import Section, fact_of_task, needs_table
 from headscope.report.study_access import entry_of, model_name
 from headscope.report.table_cells import Columns, Part, integer_cell, number_column, text_column
-from headscope.report.text import plain
+from headscope.report.text import plain, with_noun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,9 +37,9 @@ class MaskTable(StudyFigure):
     name = "mask-table"
     title = "Cost of masks"
     caption = (
-        "The change of the metric under each mask, against the same training without one; lines are 95 % intervals: "
-        "paired over examples where there is one seed, over seeds where there are several. On the right the share of "
-        "attention that the mask forbids in these texts."
+        "The change of the metric under each mask, against the same training without a mask. Lines are 95 % intervals: "
+        "paired over examples with one seed, over seeds with several. On the right: the share of attention that the "
+        "mask forbids in these texts."
     )
 
     def draw(self, study: Study) -> Figure:
@@ -71,9 +76,9 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     metric = metric_name(study, "mask_table")
     split = plain(entry_of(study.record, "mask_table", "reported_on", "split") or "one split", 30)
     note = (
-        f"Reported on {split}. A change is against the same training without a mask, with the same seed and on the "
-        "same examples. For one seed the 95 % interval is paired over examples; for several seeds it is Student's "
-        "interval over seeds around their mean."
+        f"Results are on {split}. A change is against the same training without a mask, with the same seed and "
+        "examples. With one seed the 95 % interval is paired over examples; with several seeds it is Student's "
+        "interval over seeds."
     )
     columns: Columns = {
         "mask": text_column("mask", 60),
@@ -92,12 +97,14 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     """The mask that costs least."""
     table = table[(table["mask"] != "dense") & table["metric_change"].notna()]
     for row in table.nlargest(1, "metric_change").to_dict("records"):
-        sentence = (
-            f"Of {table['mask'].nunique()} masks, {plain(row['mask'], 60)} costs least ({plain(row['mode'], 20)}; it "
-            f"masks {finite(row['sparsity']):.0%} of attention): {change_sentence(study, 'mask_table', row)}; "
-            "it was selected on the examples that this is reported on"
+        masks = with_noun(table["mask"].nunique(), "mask")
+        sentence = f"The mask “{plain(row['mask'], 60)}” costs the least of {masks}"
+        after = (
+            f"{metric_clause(study, 'mask_table', row)}; {describe_change(row, None)}; the mask forbids "
+            f"{finite(row['sparsity']):.0%} of attention; mode of training: {plain(row['mode'], 20)}; selected and "
+            "reported on the same examples, which is optimistic"
         )
-        yield Finding("", sentence, (), kind="learned")
+        yield Finding("", sentence, (), kind="learned", after=after)
 
 
 SECTION = Section(

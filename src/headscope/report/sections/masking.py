@@ -40,9 +40,10 @@ class Masking(StudyFigure):
     name = "masking"
     title = "The metric with one head ablated"
     caption = (
-        "Histogram of heads by the metric of the model when each is ablated alone. The line is the unpruned model: "
-        "left of it the model is worse without the head, right of it better; the bar on the line means almost no "
-        "change. In full colour: p (Holm), corrected for testing all heads, is below 0.05."
+        "Histogram of heads by the metric of the model with that head ablated. The vertical line is the unpruned "
+        "model: without the heads on its left the model is worse, without those on its right better; the bar on the "
+        "line is almost no change. Full colour: significant, that is p (Holm), corrected for testing all heads, is "
+        "below 0.05. Pale: not significant."
     )
 
     def applies(self, study: Study) -> bool:
@@ -59,7 +60,7 @@ class Masking(StudyFigure):
         edges = intact + bins_of(all_changes)
         worse, better = int((all_changes < -NOTHING).sum()), int((all_changes > NOTHING).sum())
         subtitle = (
-            f"{model_name(study)}, {task_of(study)} · {metric_of(study)} with each of {len(all_changes)} heads removed "
+            f"{model_name(study)}, {task_of(study)} · {metric_of(study)} with each of {len(all_changes)} heads ablated "
             f"alone: worse for {worse}, the same for {len(all_changes) - worse - better}, better for {better}"
         )
         with PANELS.open(self.title, subtitle, len(stacks), 1) as sheet:

@@ -35,8 +35,8 @@ class MeanMap(StackFigure):
     stem = "mean-map"
     title = "Mean attention map of every head"
     caption = (
-        "Each square is a head: rows are query positions, columns are key positions. A diagonal is a head that attends "
-        "at a fixed distance, a vertical stripe one that attends to a fixed position."
+        "Each square is a head: rows are query positions, columns are key positions. A diagonal means that the head "
+        "attends at a fixed distance, a vertical stripe that it attends to a fixed position."
     )
     is_raster = True
 

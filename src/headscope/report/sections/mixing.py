@@ -22,7 +22,7 @@ FORMS = {  # of mixing.csv, in Kobayashi's order and words
     "norm": "norm",
     "weight-residual": "weights + residual",
     "norm-residual": "norm + residual",
-    "norm-layernorm": "and LayerNorm",
+    "norm-layernorm": "norm + residual + LayerNorm",
 }
 
 
@@ -31,7 +31,10 @@ class MixingFigure(StudyFigure):
 
     name = table = "mixing"
     title = "How much of a token comes from other tokens, by layer"
-    caption = "By weights alone, by the norm of the moved vectors, with the residual, and after the LayerNorm."
+    caption = (
+        "The share of a token's state that comes from other tokens, computed in several ways: from attention weights "
+        "alone, from the norms of the value vectors, and with the residual connection and the LayerNorm included."
+    )
 
     def draw(self, study: Study) -> Figure:
         panels = []
@@ -40,7 +43,7 @@ class MixingFigure(StudyFigure):
                 label: Line(points_of(table[table["form"] == form]))
                 for form, label in forms_of(table).items()
             }
-            panels.append(Lines(plain(stack, 20), "share of others", lines))
+            panels.append(Lines(plain(stack, 20), "share of other tokens", lines))
         return draw_lines([panels], self.title, model_name(study))
 
 
@@ -56,8 +59,8 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     forms = forms_of(table)
     rows = rows_by_layer(study, table, "form", list(forms))
     note = (
-        "The fraction that other tokens contribute to a token's state in a layer: by weights alone, by the norm of the "
-        "moved vectors, with the residual, and after the LayerNorm if there is one."
+        "The share of a token's state in a layer that comes from other tokens: from attention weights alone, from the "
+        "norms of the value vectors, with the residual connection, and after the LayerNorm if there is one."
     )
     columns = ("layer", *forms.values())
     return Part("mixing", "How much each layer mixes tokens", note, columns, rows)

@@ -37,8 +37,8 @@ class OffsetsFigure(StackFigure):
     stem = "offsets"
     title = "Attention by relative position"
     caption = (
-        "A thin line is a head; the thick line is the mean of its layer. The height at −1 is the share of "
-        "attention to the previous token, at +1 to the next."
+        "Each panel is a layer. A thin line is a head, the thick line the mean of the layer. The height at −1 is the "
+        "share of attention to the previous token, at +1 to the next token. The highest peak is named."
     )
 
     @classmethod
@@ -54,8 +54,8 @@ class OffsetsFigure(StackFigure):
         columns = min(layers, 3 if layers <= 6 else 4 if layers <= 16 else 6)
         rows = math.ceil(layers / columns)
         subtitle = (
-            f"{model_name(study)}, {self.stack} · share of attention at each offset (key minus query), a "
-            "thin line a head, thick: mean of the layer; square-root axis; the highest peak is named"
+            f"{model_name(study)}, {self.stack} · share of attention at each offset (key minus "
+            "query); the y axis has a square-root scale"
         )
         most = max(float(np.nanmax(profiles)), 0.1)
         with PANELS.open(self.title, subtitle, rows, columns) as sheet:

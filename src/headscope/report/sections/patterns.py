@@ -39,8 +39,9 @@ class Patterns(StudyFigure):
     name = "patterns"
     title = "What the attention maps look like"
     caption = (
-        "A bar divides all maps (one per head and text) of a layer, or of the whole stack at the top, by pattern. "
-        "Vertical maps have dominant columns, diagonal maps a band; block maps stay within one of two texts."
+        "A bar shows the shares of the patterns among the maps of a layer, one map for each head and text; the bar at "
+        "the top is for all layers. In a vertical map a few columns dominate, in a diagonal map a band along the "
+        "diagonal. In a block map attention stays within one of two texts. A heterogeneous map is none of these."
     )
 
     def applies(self, study: Study) -> bool:
@@ -49,7 +50,7 @@ class Patterns(StudyFigure):
     def draw(self, study: Study) -> Figure:
         stacks = stacks_with(study, "pattern-heterogeneous")
         shares = [_shares(study, stack) for stack in stacks]
-        subtitle = f"{model_name(study)} · share of maps, one for each head and text, by the rule's pattern"
+        subtitle = f"{model_name(study)} · shares of the patterns, which a rule assigns to each map"
         body = sum(len(bars) * BAR for bars in shares) + GAP * (len(stacks) - 1) + BOTTOM
         with open_sheet(self.title, subtitle, WIDTH, body, 0.58) as sheet:
             y = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headscope.report.finding import Finding, finite, read_estimate, short_number
+from headscope.report.finding import Finding, finite, percent, read_estimate, short_number
 from headscope.report.section import Fact, Section
 from headscope.report.study_access import records_of
 
@@ -24,14 +24,15 @@ def findings(study: Study) -> Iterator[Finding]:
     )
     others = [row for name, row in rows.items() if not name.startswith("attention")]
     rival = max(finite(row["uas"]) for row in others)
-    sentence = (
-        f"A parser from attention alone finds {parser.text()} of the syntactic heads; with words and random attention "
-        f"{random.text()}, the best without this model's attention {short_number(rival)}"
+    sentence = f"A parser that reads only attention finds {percent(parser.value)} of the syntactic heads of words"
+    after = (
+        f"{parser.text()}; with words and random attention: {random.text()}; best parser without the attention of "
+        f"this model: {short_number(rival)}"
     )
-    yield Finding("", sentence, (), kind="relations", **parser.evidence(rival))
+    yield Finding("", sentence, (), kind="relations", after=after, **parser.evidence(rival))
 
 
 SECTION = Section(
     findings={170: findings},
-    facts={130: Fact("test", lambda record: "how much syntax a parser reads off its attention")},
+    facts={130: Fact("test", lambda record: "how much syntax a parser can read from attention")},
 )

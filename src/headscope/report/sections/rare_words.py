@@ -9,7 +9,7 @@ from headscope.report.drawing.palette import MUTED, RULE, SERIES
 from headscope.report.drawing.sheet import open_sheet
 from headscope.report.drawing.study_figure import StackFigure
 from headscope.report.drawing.style import annotate, draw_rules, whole_numbers
-from headscope.report.finding import Finding, head_estimate, short_number
+from headscope.report.finding import Finding, head_estimate, name_head, short_number
 from headscope.report.section import Section, needs_table
 from headscope.report.study_access import model_name, rows_for, threshold_of, values_for
 from headscope.report.table_cells import (
@@ -48,17 +48,16 @@ class RareWordsFigure(StackFigure):
 
     stem = "rare-words"
     statistics = (STATISTIC,)
-    title = "Heads that point at rare words"
+    title = "Heads that attend to rare words"
     caption = (
-        "Each dot is a head: the fraction of sentences in which most words attend to one of the two rarest words, with "
-        "95 % intervals for the heads that are named. Broken lines are guesses without attention. A rare-word head is "
-        "above all of them and above the unbroken line, and it also attends to the rarest word more often than every "
-        "guess (not drawn here)."
+        "Each dot is a head. The y axis is the share of sentences in which most words attend to one of the two rarest "
+        "words; named heads have 95 % intervals. Dashed lines are simple guesses without attention. A rare-word head "
+        "is above all lines. It also attends to the single rarest word more often than every guess (not drawn)."
     )
 
     def draw(self, study: Study) -> Figure:
         rows = values_for(study, STATISTIC, self.stack)
-        subtitle = f"{model_name(study)}, {plain(self.stack)} · share of sentences where most words point at a rare one"
+        subtitle = f"{model_name(study)}, {plain(self.stack)} · sentences where most words attend to a rare word"
         layers = int(rows["layer"].max()) + 1
         wide, body = min(max(0.95 * layers, 3.2), 8.5), PANEL_HIGH + BOTTOM
         with open_sheet(self.title, subtitle, LEFT + wide + RIGHT, body, 0.12) as sheet:
@@ -90,7 +89,7 @@ def _draw_heads(ax: Axes, rows: pd.DataFrame) -> None:
 
 def _draw_guesses(ax: Axes, table: pd.DataFrame | None, layers: int, limit: float) -> None:
     """A line for each guess, and one where the role begins, named at the right without overlapping."""
-    lines: list[tuple[float, str, Any, str]] = [(limit, "the rule's", "solid", RULE)]
+    lines: list[tuple[float, str, Any, str]] = [(limit, "threshold", "solid", RULE)]
     if table is not None:
         for row in table[table["kind"] == STATISTIC].to_dict("records"):
             pattern = LINES.get(str(row["baseline"]), "dashed")
@@ -108,7 +107,7 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     rows = []
     for kind in (str(kind) for kind in dict.fromkeys(table["kind"])):
         answers = [
-            (row, Cell("the head that does it most", "a"), head_cell(study, optional_head_key(row)))
+            (row, Cell("best head", "a"), head_cell(study, optional_head_key(row)))
             for row in rows_for(study, kind).nlargest(1, "value").to_dict("records")
         ]
         answers += [
@@ -120,10 +119,11 @@ def part(study: Study, table: pd.DataFrame) -> Part:
             for row, by, head in answers
         ]
     note = (
-        "Fraction of sentences in which most words attend to the rarest word, or to one of the two rarest, and how "
-        "often simple guesses would be right. The head was selected on the sentences it is reported on."
+        "The share of sentences in which most words attend to the rarest word, or to one of the two rarest, next to "
+        "the share for which a simple guess is right. The head was selected and reported on the same sentences, which "
+        "is optimistic."
     )
-    columns = ("question", "answer by", "head", "right", "sentences")
+    columns = ("target", "method", "head", "share of sentences", "sentences")
     return Part("rare-words", "Rare words", note, columns, rows, words={0, 1})
 
 
@@ -134,15 +134,16 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     if not len(rows) or not len(guesses):
         return
     guess = guesses.nlargest(1, "value").iloc[0]
-    sentence = (
-        f"One of the two rarest words: the best simple guess ({plain(guess['baseline'], 40)}) is right in "
-        f"{short_number(guess['value'])} of the sentences; the head that most often points there is"
-    )
     rows = rows.sort_values(["stack", "layer", "head"])
     best = rows.nlargest(1, "value").to_dict("records")[0]
     head = head_estimate(study, best, "value")
     evidence = head.evidence(float(guess["value"]))
-    yield Finding(STATISTIC, sentence, (head,), kind="relations", **evidence)
+    sentence = f"{name_head(head.head)} attends to one of the two rarest words more often than any other head"
+    after = (
+        f" of the sentences; best simple guess ({plain(guess['baseline'], 40)}): "
+        f"{short_number(guess['value'])}"
+    )
+    yield Finding(STATISTIC, sentence, (head,), kind="relations", after=after, **evidence)
 
 
 SECTION = Section(figures={43: RareWordsFigure}, parts={40: part}, findings={100: findings})

@@ -90,9 +90,9 @@ RELATIONS = {
     "obj": "direct objects",
     "obl": "oblique nouns",
     "punct": "punctuation marks",
-    "xcomp": "clauses without a subject",
+    "xcomp": "clauses without their own subject",
 }
-BELOW = "less than that"
+BELOW = "less far above, or below"
 CONTROL = "random-weight control"
 ROW = 0.245  # inches
 PANELS = Panels(wide=2.5, tall=0, left=1.75, right=0.3, bottom=0.85, above=0.32, gap_x=0.3)
@@ -106,11 +106,10 @@ class BestHeads(StackFigure):
     table = TABLE
     title = "The best head for each relation"
     caption = (
-        "A dot is the head that was best on the selection half of the sentences. Its accuracy, with a 95 % "
-        "interval, is "
-        "that on the report half; LAYER.HEAD is next to it. A filled dot is above the best fixed offset (the bar) by "
-        "the margin that a role requires. A cross is the best head of the random-weight control, if there is one. The "
-        "number of pairs is in brackets."
+        "A dot is the head that was best on the selection half of the sentences; the number next to it is "
+        "layer.head. Its accuracy and 95 % interval are from the report half. A bar is the best fixed offset, such as "
+        "“one word back”. A dot is filled if it is above the bar by the margin that a role requires. A cross is the "
+        "best head of the random-weight control, if there is one. The number of word pairs is in brackets."
     )
 
     @classmethod
@@ -152,7 +151,7 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, relations: list[str], margin: floa
     for y, relation in enumerate(relations):
         if relation in rows.index:
             _draw_row(ax, rows.loc[relation], y, margin)
-    ax.set(xlim=(-0.02, 1.02), ylim=(len(relations) - 0.5, -0.5), xlabel="fraction of pairs")
+    ax.set(xlim=(-0.02, 1.02), ylim=(len(relations) - 0.5, -0.5), xlabel="share of word pairs")
     draw_rules(ax, "x")
     ax.tick_params(axis="y", length=0)
 
@@ -194,14 +193,14 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "pairs": lambda row: count_cell(row["count"]),
     }
     note = (
-        "The syntactic head (governor) is the word that a dependent belongs to in the parse tree. Dependent "
-        "→ syntactic "
-        "head: the dependent's largest weight is on its syntactic head. Syntactic head → dependent: the other way "
-        "round. Compared over all words: no other word gives the dependent more weight than its syntactic head does. "
-        "Each attention head was selected on one half of the sentences and is reported on the other. Gain is over the "
-        "best fixed offset (baseline). Same data: selected and reported on all sentences, as in the papers. Control: "
-        "the best head of the same model with random weights. For relations with fewer than 100 pairs no head is "
-        "selected."
+        "In a parse tree each word (the dependent) depends on another word, its syntactic head. There are three ways "
+        "to count a pair as right. “Dependent → syntactic head”: the dependent's largest attention weight is on its "
+        "syntactic head. “Syntactic head → dependent”: the syntactic head's largest weight is on the dependent. "
+        "“Compared over all words”: no other word gives the dependent more weight than its syntactic head does. "
+        "Attention heads were selected on one half of the sentences and are reported on the other. The baseline is "
+        "the best fixed offset, and the gain is over it. “Same data”: selected and reported on all sentences, as in "
+        "the papers. “Control”: the best head of the same model with random weights. No head is selected for "
+        "relations with fewer than 100 pairs."
     )
     heading, figures = "Relations between words", ("relations", "arcs")
     return Part.of("relations", heading, note, columns, table, figures=figures, words={0, 1})
@@ -237,34 +236,34 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
         if row["gain"] > 0 and not str(row["relation"]).startswith("all"):
             best.setdefault(row["relation"], row)
     if not best:
-        none = "No evidence that a head shows a relation better than the best fixed offset does"
+        none = "There is no evidence that a head follows a relation better than the best fixed offset does"
         yield Finding("", none, (), kind="relations", is_null=True)
     for row in list(best.values())[:BEST_RELATIONS]:
-        sentence = (
-            f"Relation {plain(row['relation'], 60)}, {direction_label(row['direction'])}: the best fixed "
-            f"offset is right in "
-            f"{short_number(row['baseline'])} of the pairs; the head selected on other sentences is"
-        )
         head, rival = head_estimate(study, row, "accuracy"), row["accuracy"] - row["gain"]
         is_clear, strength = head.low > rival, head.strength(rival)
         headline = Headline(
-            f"links {relation_words(row['relation'])} to their syntactic heads in",
+            f"links {relation_words(row['relation'])} to the words they depend on in",
             percent(head.value),
-            "of the pairs",
+            "of the word pairs",
             join_details(
                 percent_interval(head.low, head.high),
-                f"a fixed offset is right in {percent(row['baseline'])}",
-                direction_label(row["direction"]),
+                f"the best fixed offset is right in {percent(row['baseline'])}",
+                f"direction: {direction_label(row['direction'])}",
             ),
             head.head,
         )
+        after = (
+            f" of the pairs {direction_label(row['direction'])}; best fixed offset: {short_number(row['baseline'])}; "
+            "the head was selected on other sentences"
+        )
         yield Finding(
             "",
-            sentence,
+            headline.sentence,
             (head,),
             kind="relations",
             is_clear=is_clear,
             strength=strength,
+            after=after,
             headline=headline,
         )
 

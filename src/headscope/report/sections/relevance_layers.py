@@ -36,9 +36,10 @@ class RelevanceLayers(StudyFigure):
     name = "relevance-layers"
     title = "Where relevance goes, by layer"
     caption = (
-        "As fractions of the prediction. Layer −1 is before the first layer (embeddings), the last one is "
-        "after all layers. What leaves a layer is what entered it, plus what biases add and, in a decoder, what the "
-        "source contributes. The rest is lost: rounding under Voita's rules, or what the softmax drops under AttnLRP's."
+        "All values are fractions of the prediction. Layer −1 is before the first layer (embeddings), the last one is "
+        "after all layers. The relevance that leaves a layer is the relevance that enters it, plus the part of biases "
+        "and, in a decoder, of the source, minus a loss. The loss is rounding under Voita's rules, and the part that "
+        "the softmax drops under AttnLRP's rules."
     )
 
     def draw(self, study: Study) -> Figure:
@@ -69,9 +70,9 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     rows = rows_by_layer(study, table, "part", parts)
     rows.sort(key=lambda row: float(row[0].key or 0))  # by stack, then by layer
     note = (
-        "The prediction is divided among what it was computed from, as fractions of it. What leaves a layer is what "
-        "enters it, plus what biases add and what the source contributes, minus what is lost. Heads: the part that "
-        "came through attention. Layer −1 is the embeddings, the last one is after all layers."
+        "All values are fractions of the prediction. The relevance that leaves a layer is the relevance that enters "
+        "it, plus the part of biases and of the source, minus a loss. Heads: the part that came through attention. "
+        "Layer −1 is the embeddings, the last one is after all layers."
     )
     columns, source = ("layer", *parts), ("relevance_layers.csv", ("relevance-layers",))
     return Part("relevance", "Where relevance goes", note, columns, rows, *source)

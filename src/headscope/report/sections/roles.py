@@ -57,10 +57,9 @@ class RoleMap(StackFigure):
     table = "roles"
     title = "The main role of each head"
     caption = (
-        "Each cell is a head with its most informative role: relations, antecedents and rare words come before "
-        "positions, positions before kinds of tokens, and diffuse or peaked attention is last. Among equal roles the "
-        "strongest is shown. A dot marks heads with several roles. Paler cells have no clear role and show a tendency. "
-        f"{RULE} Grey: neither."
+        "Each cell is a head with its main role. If a head has several roles (marked with a dot), the first of these "
+        "kinds is the main role: relations, antecedents and rare words; positions; kinds of tokens; diffuse or peaked "
+        f"attention. Within a kind it is the strongest role. {RULE} Heads without a role or tendency are grey."
     )
 
     @classmethod
@@ -85,7 +84,7 @@ class RoleMap(StackFigure):
         wide, high = (CELL_WIDE, CELL_HIGH) if has_text else (CELL_SMALL, CELL_SMALL)
         present = {cell.family for cell in cells.values()}
         families = [name for name in FAMILIES if name in present]
-        subtitle = f"{model_name(study)}, {plain(self.stack)} · layers down, heads across"
+        subtitle = f"{model_name(study)}, {plain(self.stack)} · rows are layers, columns are heads"
         width = max(LEFT + heads * wide + RIGHT, 5.2)
         across = max(int((width - LEFT) / LEGEND_WIDE), 1)
         legend = LEGEND_ROW * -(-(len(families) + 3) // across) + 0.1
@@ -167,13 +166,13 @@ def part(study: Study) -> Part | None:
     rows = []
     for key in sorted(roles, key=lambda key: (stacks.index(key[0]), key[1:])):
         for role in roles[key]:
-            below = "" if role.is_sure else " (the interval reaches below the threshold)"
+            below = "" if role.is_sure else " (the interval extends below the threshold)"
             value = interval_cell(role.value, role.low, role.high), number_cell(role.baseline)
             rule = Cell(f"{plain(role.rule)}{below}", role.rule)
             rows.append([head_cell(study, key), Cell(role.name, role.name), *value, rule])
     note = (
-        f"{len(roles)} of {len(keys_of(study.heads))} heads have a role by the rules in the last column. A head can "
-        "have several. Choose a head to see examples from the texts."
+        f"{len(roles)} of {len(keys_of(study.heads))} heads have a role. The last column is the rule that assigned it. "
+        "A head can have several roles, each on its own row. Click a head to see examples from the texts."
     )
     columns = ("head", "role", "value", "baseline", "rule")
     return Part("roles", "What each head does", note, columns, rows, words={1, 4})
@@ -185,12 +184,10 @@ def findings(study: Study) -> Iterator[Finding]:
     heads = keys_of(study.heads)
     if "roles" not in study.tables or not heads:
         return
-    # Only the main role of a head, so that the numbers add up. Clear roles come first.
+    # Each head is counted once, with its main role, so that the numbers add up. Clear roles come first.
     sure = {key: of_head[0] for key, of_head in roles.items() if of_head[0].is_sure}
     if not sure:
-        none = (
-            f"No evidence that any of the {count_heads(study, heads)} heads has a role by the rules"
-        )
+        none = f"There is no evidence that any of the {count_heads(study, heads)} heads has a role"
         yield Finding("", none, (), kind="roles", is_null=True)
         return
     places_of: dict[str, list[HeadKey]] = defaultdict(list)
@@ -211,14 +208,16 @@ def findings(study: Study) -> Iterator[Finding]:
     at = " at each site" if is_shared(study) else ""
     many = count_text(study, sure, heads)
     by_value = (
-        f" For {count_heads(study, roles)} the value alone is beyond the threshold, as on the map."
+        f" The map also counts heads of which only the value is above it: {count_heads(study, roles)} in total."
         if len(roles) > len(sure)
         else ""
     )
-    sentence = (
-        f"{many} have a clear role, by their main role{at}: {names}. Clear: the whole interval is beyond the rule's "
-        f"threshold.{by_value} The clearest, {best.name}, is"
-    )
+    verb = "has" if count_heads(study, sure) == 1 else "have"
+    sentence = f"{many} {verb} a clear role{at}"
+    after = (
+        f" is the clearest ({best.name}). Heads by main role: {names}. A role is clear if its whole 95 % interval "
+        f"is above the threshold of the role.{by_value}"
+    ).removesuffix(".")
     clearest = head_estimate(study, row, "value")
     strength = clearest.strength(best.threshold)
     yield Finding(
@@ -227,11 +226,12 @@ def findings(study: Study) -> Iterator[Finding]:
         (clearest,),
         kind="roles",
         strength=strength,
+        after=after,
         headline=_headline(study, sure, many),
     )
 
 
-# What a head with a role does: words before and after the value as a percentage
+# By role: words before and after the value as a percentage
 DOES: Mapping[str, tuple[str, str]] = {
     "previous token": ("gives", "of its attention to the previous token"),
     "next token": ("gives", "of its attention to the next token"),
@@ -240,16 +240,16 @@ DOES: Mapping[str, tuple[str, str]] = {
     "separators": ("gives", "of its attention to separators"),
     "special tokens": ("gives", "of its attention to special tokens"),
     "punctuation": ("gives", 'of its attention to "." and ","'),
-    "sink": ("gives", "of its attention to one and the same token of a text"),
+    "sink": ("gives", "of its attention to a single token of each text"),
     "diffuse": ("spreads its attention widely: its entropy is", "of the maximum"),
-    "peaked": ("looks at single words: its largest weight on content is", "on average"),
+    "peaked": ("attends to single tokens: its largest weight on a content token is", "on average"),
     "coreferential": ("finds the antecedent of", "of the mentions"),
-    "rare words": ("looks at one of the two rarest words in", "of the sentences"),
+    "rare words": ("attends most to one of the two rarest words in", "of the sentences"),
 }
 
 
 def _headline(study: Study, sure: Mapping[HeadKey, Role], many: str) -> Headline:
-    """The clearest role in one sentence; relations and antecedents have findings of their own."""
+    """The clearest role in one sentence. Relations and antecedents are left out: they have findings of their own."""
 
     def rank(item: tuple[HeadKey, Role]) -> tuple[bool, bool, float]:
         role = item[1]
@@ -260,9 +260,10 @@ def _headline(study: Study, sure: Mapping[HeadKey, Role], many: str) -> Headline
             role.strength,
         )
 
+    verb = "has" if count_heads(study, sure) == 1 else "have"
     (stack, layer, head), role = max(sure.items(), key=rank)
     if not rank(((stack, layer, head), role))[0]:
-        return Headline("", many, "have a clear role")
+        return Headline("", many, f"{verb} a clear role")
     row = {"stack": stack, "layer": layer, "head": head, **vars(role)}
     estimate: HeadEstimate = head_estimate(study, row, "value")
     parsed = RoleName.parse(role.name)
@@ -276,7 +277,10 @@ def _headline(study: Study, sure: Mapping[HeadKey, Role], many: str) -> Headline
         before,
         percent(estimate.value),
         after,
-        join_details(percent_interval(estimate.low, estimate.high), f"{many} have a clear role"),
+        join_details(
+            percent_interval(estimate.low, estimate.high),
+            f"{many} {verb} a clear role (the whole interval is above the threshold)",
+        ),
         estimate.head,
     )
 

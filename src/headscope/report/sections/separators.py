@@ -44,10 +44,11 @@ class NoOpGradients(StudyFigure):
     table = "gradients"
     title = TITLE
     caption = (
-        "Left: the attention to each kind of token. Then the mean gradient with respect to a weight on such a token, "
-        "divided by that for other tokens (1: equal): as it is, times the weight, and minus its row's mean, which "
-        f"accounts for where the weight would go instead. Below the broken line ({SMALL}) a gradient is called small. "
-        "Log scale. Bands are 95 % intervals over texts."
+        "The first panel is the attention to each kind of token. The others are the mean gradient of the loss with "
+        "respect to a weight on such a token, divided by the mean for other tokens (1: equal), on a log scale: the raw "
+        "gradient, the gradient times the weight, and the gradient minus the mean of its row, which accounts for the "
+        f"tokens that would receive the weight instead. Below the dashed line ({SMALL}) a gradient is called small. "
+        "Bands are 95 % intervals over texts."
     )
 
     def draw(self, study: Study) -> Figure:
@@ -64,7 +65,7 @@ class NoOpGradients(StudyFigure):
                 lines = {name: lines_of[key] for name, key in keys.items() if key in lines_of}
                 if lines:
                     is_ratio = measure in RATIOS
-                    unit = "over others" if is_ratio else "share"
+                    unit = "ratio to other tokens" if is_ratio else "share"
                     threshold = SMALL if measure in JUDGED else None
                     title = heading_of(study, stack, heading)
                     panels.append(Lines(title, unit, lines, is_ratio, threshold))
@@ -86,8 +87,9 @@ def part(study: Study, table: pd.DataFrame) -> Part:
     lead = " ".join(verdict.sentence for verdict in all_verdicts)
     note = " ".join(verdict.numbers for verdict in all_verdicts if verdict.numbers)
     note += (
-        " The columns: attention to the tokens, and over that on other tokens the mean of |∂loss/∂A|, of |A·∂loss/∂A| "
-        "and of the gradient less its row's mean."
+        " Columns: “attention” is the attention to the tokens. The others are ratios to the same mean for other "
+        "tokens: “gradient” of |∂loss/∂A|, “weighted” of |A·∂loss/∂A|, “centred” of the gradient minus the mean of "
+        "its row."
     )
     headings = ("layer", "tokens", "attention", "gradient", "weighted", "centred")
     options: dict[str, Any] = {"file": "gradients.csv", "figures": ("no-op",), "words": {1}}
@@ -98,8 +100,11 @@ def part(study: Study, table: pd.DataFrame) -> Part:
 def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     """Whether attention to separators, or to another sink, is a no-op."""
     for verdict in verdicts(table):
-        sentence = plain(f"{verdict.sentence} {verdict.numbers}".strip(), 900).rstrip(".")
-        yield Finding("", sentence, (), kind="separators", is_clear=verdict.holds is not None)
+        sentence, after = (
+            plain(text, 450).rstrip(".") for text in (verdict.sentence, verdict.numbers)
+        )
+        is_clear = verdict.holds is not None
+        yield Finding("", sentence, (), kind="separators", is_clear=is_clear, after=after)
 
 
 SECTION = Section(figures={61: NoOpGradients}, parts={50: part}, findings={120: findings})

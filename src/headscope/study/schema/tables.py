@@ -54,7 +54,7 @@ HEADS = Table(
 
 _STUDY = """
 roles: Roles of heads
-    One row for each head and role, or undetermined, with the number that the role follows from.
+    One row for each head and role, with the value that the role is based on; undetermined if a head has no role.
     ROLE
 
 examples: Examples of roles
@@ -72,10 +72,10 @@ relation_heads: Every head for every relation
     count: whole
 
 coreference: The best head for each kind of mention
-    The best head for each kind of mention and set of candidates, next to simple rules.
+    The best head for each kind of mention and set of candidates, compared with simple rules.
     kind candidates stack: text, BEST, nearest head_match rules chance: number, count: whole
 
-coreference_heads: Every head as a finder of antecedents
+coreference_heads: How often every head finds the antecedent
     The accuracy of each head over all mentions.
     HEAD, accuracy low high baseline chosen_gain least_gain: number, count: whole
 
@@ -87,24 +87,24 @@ clusters: Clusters of heads
     Position of each head in the plane, its cluster and its nearest head.
     HEAD, x y: number, cluster: whole, twin_layer twin_head: whole?, twin_distance: number
 
-sinks: Which token is the sink of each head
+sinks: Sink token of each head
     The most frequent sink token and sink position of each head.
     HEAD, token: text optional, token_id: whole, token_share: number, position: whole,
     position_share first_share: number, count: whole, token_class: text optional
 
-uniform: What uniform attention would give, by layer
+uniform: Values for uniform attention, by layer
     The value of each statistic for uniform attention on the same texts.
     LAYER, statistic: text, value: number, count: whole
 
-pattern_agreement: Which pattern the rule and the network named
-    The number of maps for each pair of patterns named by the rule and by the classifier.
+pattern_agreement: Patterns assigned by the rule and by the network
+    The number of maps for each pair of patterns assigned by the rule and by the classifier network.
     stack rule network: text, count: whole
 
 mixing: Mixing ratio by layer
     The share of each layer's output that comes from other tokens.
     LAYER, form: text, INTERVAL, count: whole
 
-contributions: What each part of a layer contributes
+contributions: Contribution of each class of tokens to a layer
     The share of each layer's output that comes from each class of tokens.
     LAYER, class form: text, INTERVAL, count: whole
 
@@ -130,31 +130,31 @@ lenses: Agreement of lenses with exact ablation
     stack statistic lens: text, correlation low high ceiling: number, heads: whole
 
 significance: Significance of each head
-    The change of the loss and the metric without each head, with its test.
+    The change of the loss and the metric when each head is ablated, with its test.
     HEAD, statistic: text, TEST, count: whole, settled_at: whole? optional
 
-ablations: Changes of loss and metric without several heads
-    The change of the loss and the metric without each group of heads, with its test.
+ablations: Effect of ablating groups of heads
+    The change of the loss and the metric when a group of heads is ablated, with its test.
     kind named: text, removed: whole, loss_value loss_low loss_high: number, loss_test: text,
     loss_p loss_p_adjusted: number, loss_is_significant: flag, loss_count: whole,
     metric_value metric_low metric_high: number, metric_test: text, metric_p metric_p_adjusted: number,
     metric_is_significant: flag, metric_count: whole
 
 all_but_one: The best single head of each site
-    For each site the head that is best left alone, and the change without the others.
+    For each site the best head to keep, and the change when all others are ablated.
     site left: text, loss loss_low loss_high metric metric_low metric_high p: number, same_data_left: text,
     same_data_metric: number, count: whole, p_adjusted: number
 
-agreement: Agreement of importances with exact ablation
-    The rank correlation of each importance with the exact change of the loss.
+agreement: Agreement of importance scores with exact ablation
+    The rank correlation of each importance score with the exact change of the loss.
     importance: text, correlation low high ceiling overlap bottom by_chance rank_spread: number, count: whole
 
-ceilings: What the true importances would reach, stack by stack
-    The noise ceiling of rank correlations in each stack.
+ceilings: Noise ceiling of each stack
+    The rank correlation with ablation that the true importance scores would reach in each stack.
     stack: text, ceiling: number, heads count: whole
 
-ranks: Ranks of heads by each importance
-    The rank of each head by each importance; 1 is the least important.
+ranks: Ranks of heads by each importance score
+    The rank of each head by each importance score; 1 is the least important.
     HEAD, importance: text, rank low high: number
 
 relevance_layers: Relevance by layer
@@ -162,34 +162,34 @@ relevance_layers: Relevance by layer
     LAYER, part: text, INTERVAL, count: whole
 
 front: Quality and size of the pruned models
-    One row for each set of removed heads that was reported.
+    One row for each set of pruned heads that was evaluated on the report split.
     FRONT
 
 fronts: The fronts of all searches
     The rows of several fronts with the name of the search.
     FRONT, search: text
 
-search: Every set that was tried
+search: Sets evaluated by the search
     Every set of heads that the search evaluated, in order.
     order removed: whole, loss metric: number, examples: whole, heads: text
 
-survivors: What the heads do that are kept
-    How many heads with each role a search keeps, and how many chance would keep.
+survivors: Roles of the kept heads
+    How many heads with each role a search keeps, and how many would be kept by chance.
     search: text, draw removed left: whole, role: text, with_role kept: whole, expected p: number
 
 fixing: Quality with fixed attention patterns
     One row for each set of heads that attend by fixed patterns.
     kind named: text, fixed learned parameters: whole, TIME, SELECTION, CHANGE, heads: text, is_front is_chosen: flag
 
-substitutes: Each head's fixed pattern in its place
-    The fixed pattern of each head and the change of the loss with it.
+substitutes: Effect of replacing each head by a fixed pattern
+    The fixed pattern nearest to each head, and the change of the loss when it replaces the attention of the head.
     HEAD, pattern task: text, loss_change low high: number
 
-gates: Gates, step by step
+gates: Gates during training
     The gate of each head during training.
     aim: text, step: whole, HEAD, gate: number
 
-gate_roles: What the heads do whose gates were learned
+gate_roles: Roles of heads with learned gates
     The roles of the heads in the study given by `roles`.
     HEAD, role: text
 
@@ -198,15 +198,15 @@ learned_masks: Learned masks
     aim: text, seed: whole, SELECTION, CHANGE, sparsity: number optional
 
 positions: Learned masks by kinds of positions
-    The mean of the learned mask over each kind of positions.
+    The mean of the learned mask over each kind of pairs of positions.
     aim positions: text, INTERVAL, seeds: whole
 
 mask_runs: Every run under a mask
-    One row for each mask, way of training and seed.
+    One row for each mask, mode of training and seed.
     mode mask: text, seed: whole, sparsity: number, CHANGE
 
 mask_table: Cost of each mask
-    One row for each mask and way of training, over seeds.
+    One row for each mask and mode of training, averaged over seeds.
     mode mask: text, seeds: whole, sparsity metric metric_change change_low change_high loss loss_change: number
 
 film: Every statistic at every checkpoint
@@ -218,7 +218,7 @@ film_roles: Roles at every checkpoint
     ROLE, step: whole
 
 probes: Accuracy of each probe
-    The share of words whose governor each probe finds.
+    The share of words whose syntactic head (governor) each probe finds.
     probe: text, uas low high: number, parameters count: whole
 
 probe_weights: The weight of each head in the parser
@@ -232,7 +232,7 @@ layers: Statistics by layer
     study: text, LAYER, depth: number, statistic: text, mean low high least most: number, heads: whole
 
 smoothness: Correlation of neighbouring layers
-    How similar neighbouring layers are, next to layers in random order.
+    How similar neighbouring layers are, compared with layers in random order.
     study stack statistic form: text, INTERVAL, NULL, pairs: whole, heads: whole optional
 
 roles: Roles by layer
