@@ -15,7 +15,10 @@ from typing import Any
 
 from headscope.errors import HeadscopeError
 
-FORM = "heads as LAYER.HEAD counted from 0, with a stack in front where there are several: 3.2  4.*  cross.5.0-3"
+FORM = (
+    "heads as LAYER.HEAD, both counted from 0, such as 3.2, 4.* or 4.0-3; in a model with several stacks with the "
+    "stack in front, such as cross.5.2"
+)
 _ITEM = re.compile(
     r"(?:(?P<stack>[a-z]+)\.)?(?P<layer>\d+|\*)\.(?P<first>\d+|\*)(?:-(?P<last>\d+))?"
 )
@@ -186,8 +189,9 @@ class HeadSet(Collection[Head]):
             if int(last) > max((head.head for head in of_stack), default=-1):
                 selected = []
         if len(selected) < count:
-            expected = f"{FORM}; this model has {self._extent()}"
-            raise HeadscopeError(f'"{item}" is not in this model', where=where, expected=expected)
+            raise HeadscopeError(
+                f'"{item}" is not in this model', where=where, expected=self._extent()
+            )
         return selected
 
     def _extent(self) -> str:

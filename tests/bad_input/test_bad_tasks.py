@@ -107,8 +107,8 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--limit", "0"), "--limit must be at least 1, got 0."),
     (("--batch-size", "0"), "--batch-size must be at least 1, got 0."),
     (("--max-length", "65"), "--max-length: 65 tokens are more than classifier can read. Expected at most 64."),
-    (("--columns", "label"), '--columns must be NAME=NAME,NAME=NAME…, got "label".'),
-    (("--labels", "a=b,=c"), '--labels must be NAME=NAME,NAME=NAME…, got "=c".'),
+    (("--columns", "label"), '--columns must be EXPECTED=YOURS,EXPECTED=YOURS…, got "label".'),
+    (("--labels", "a=b,=c"), '--labels must be YOURS=EXPECTED,YOURS=EXPECTED…, got "=c".'),
     (("--data", "nowhere"), "nowhere: no such file or directory. Expected a file, or a directory with train, dev and "
      "test files."),
     (("--data", "bert", "--split", "devel"), '--split: "devel" is not a split. Expected dev, '

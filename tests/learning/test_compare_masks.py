@@ -189,7 +189,7 @@ def test_over_seeds_is_students_interval() -> None:
 
 
 REFUSED = [
-    (("--mask", "sun"), '--mask "sun": "sun" is no mask.'),
+    (("--mask", "sun"), '--mask "sun": "sun" is not a mask.'),
     (("--mask", "star", "--mask", "star"), "--mask must not repeat a value, got star twice."),
     (("--start", "nowhere"), 'no model "nowhere".'),
     (("--repair", "-1"), "--repair must be at least 0, got -1."),

@@ -275,7 +275,7 @@ def test_the_command_says_what_was_measured_and_where_it_pays(
 
 
 REFUSED = [
-    (("--mask", "spiral"), '--mask "spiral": "spiral" is no mask'),
+    (("--mask", "spiral"), '--mask "spiral": "spiral" is not a mask'),
     (
         ("--mask", "star", "--length", "8,x"),
         '--length must be whole numbers such as 3,10,20, got "8,x"',
@@ -283,16 +283,16 @@ REFUSED = [
     (("--mask", "star", "--length", "0"), "--length must be at least 1, got 0"),
     (
         ("--mask", "star", "--length", "8,8"),
-        "--length: a length is named twice. Expected each once.",
+        "--length must not repeat a value.",
     ),
     (
         ("--mask", "star", "--length", "70000"),
-        "--length: 70000 tokens are too many. Expected at most 16384.",
+        "--length must be at most 16384 with --mask, got 70000.",
     ),
     (("--mask", "star", "--batch-size", "0"), "--batch-size must be at least 1, got 0"),
     (
         ("--mask", "star", "--repeats", "5"),
-        "--repeats: 5 is too few. Expected 6 or more with a mask.",
+        "--repeats must be at least 6 with --mask, got 5.",
     ),
     (("--mask", "star", "--against", "bert"), "--against requires that --mask is left out."),
     (

@@ -61,7 +61,7 @@ def test_all_masks_are_listed_and_one_is_shown(here: Path) -> None:
 
 
 def test_what_cannot_be_shown_is_said_before_anything_is_printed(here: Path) -> None:
-    assert refused("masks", "show", "nosuch").startswith('MASK "nosuch": "nosuch" is no mask.')
+    assert refused("masks", "show", "nosuch").startswith('MASK "nosuch": "nosuch" is not a mask.')
     found = CliRunner().invoke(app, ["masks", "show", "star", "--out", "bad.xyz"])
     assert isinstance(found.exception, HeadscopeError)
     assert found.stdout == ""
@@ -238,7 +238,7 @@ def test_an_array_that_is_no_mask_is_refused_in_a_line(
 
 
 def test_a_file_without_the_right_fields_says_what_is_expected(here: Path) -> None:
-    assert refused("masks", "show", "mine.npy").startswith("mine.npy: not there.")
+    assert refused("masks", "show", "mine.npy").startswith("mine.npy: there is no such file.")
     np.savez(here / "mine.npz", mask=np.eye(3, dtype=bool))
     said = refused("masks", "show", "mine.npz")
     assert said.startswith(

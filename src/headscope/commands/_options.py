@@ -27,7 +27,10 @@ def argument(metavar: str, help: str) -> Any:
 
 Model = Annotated[
     str,
-    argument("MODEL", "Named model (see headscope models), directory or hub id"),
+    argument(
+        "MODEL",
+        "Model: a name (see headscope models), a directory, or an id on the Hugging Face hub",
+    ),
 ]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object")]

@@ -19,6 +19,6 @@ class DemoConfig(Config):
     uses = {Run: ("out",), TextData: ("limit",)}
     defaults = {"out": Path("demo"), "limit": 200}
     helps = {
-        "out": "The directory to write into; a former demo is replaced",
-        "limit": "Pairs of paragraphs to analyse",
+        "out": "Output directory; the result of an earlier demo is replaced",
+        "limit": "Number of pairs of paragraphs to analyse",
     }

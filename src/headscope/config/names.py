@@ -138,6 +138,7 @@ FORMS = ("small", "plain", "onnx")
 
 FIXED_PATTERNS = _words("current previous next left right end start uniform first raganato")
 MASKED_TOKENS = _words("special classification separator punctuation content")  # ablate-edges --to
+NEW_MODEL_SIZES = ("layers", "heads_per_layer", "hidden", "intermediate")
 MASK_FORMS = ("renormalised", "additive", "multiplicative")
 PER = ("model", "layer", "head")
 

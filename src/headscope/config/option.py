@@ -225,7 +225,10 @@ def _wrong_type(name: str, value: Any, kind: Any) -> HeadscopeError:
 
 def _naming(name: str, error: HeadscopeError) -> HeadscopeError:
     """The error with the name of the field, if it has none: a check may serve several fields."""
-    if name not in str(error) and (error.where is None or str(error.where).startswith("heads")):
+    where = str(error.where or "")
+    if where.startswith("heads"):  # `check_heads` and `head_names` do not know the option
+        error.where = f"`{name}`{where.removeprefix('heads')}"
+    elif not where and name not in str(error):
         error.where = f"`{name}`"
     return error
 

@@ -16,6 +16,7 @@ from headscope.config.names import (
     CORPUS_TASKS,
     GRADIENT_LENSES,
     IMPORTANCES,
+    NEW_MODEL_SIZES,
     POOLED_LENSES,
     POOLED_TASKS,
     SCORES,
@@ -159,7 +160,7 @@ ANALYZE_MASK = Rule(
     ("open_special",), "`mask=NAME`, or checkpoints of a training with a mask", _analyze_has_mask
 )
 SCRATCH = Rule(
-    ("layers", "heads", "hidden", "intermediate", "vocabulary"),
+    (*NEW_MODEL_SIZES, "vocabulary"),
     "`from_scratch=True`",
     _has("from_scratch"),
 )
@@ -183,7 +184,7 @@ RELATION = Rule(
     "`treebank=FILE` for the threshold relation",
     lambda v: not _threshold("relation")(v) or _has("treebank", "sentences")(v),
 )
-ONE_FILE = "`data=DIRECTORY` with train, dev and test files: one file is read for every split"
+ONE_FILE = "`data=DIRECTORY` with train, dev and test files; a single file is used for every split"
 SPLIT = Rule(("split",), ONE_FILE, _has_split("split"))
 SELECT_ON = Rule(("select_on",), ONE_FILE, _has_split("select_on"))
 REPORT_ON = Rule(("report_on",), ONE_FILE, _has_split("report_on"))
@@ -221,7 +222,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(("thresholds",), RELATION.requires, RELATION.holds),
         Rule(
             ("thresholds",),
-            "`frequency=LIST` for the threshold rare",
+            "`frequency=SOURCE` for the threshold rare",
             lambda v: not _threshold("rare")(v) or v["frequency"] is not None,
         ),
         Rule(
@@ -343,7 +344,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
                 "try_repairs",
                 "swaps",
             ),
-            "a search (`remove=N`, `sparsity`, `keep_metric` or `speedup`): the heads are given already",
+            "a search (`remove=N`, `sparsity`, `keep_metric` or `speedup`); here `heads` or `plan` names the heads",
             _searches,
         ),
         Rule(

@@ -22,10 +22,10 @@ class ShowMaskConfig(Config):
     )
     python = "headscope.show_mask"
 
-    length: int = option(128, "Number of positions", at_least=1)
+    length: int = option(128, "Number of positions of the mask", at_least=1)
     out: Path | None = option(
         None,
-        "Picture to write, such as mask.svg",
-        show_default="as text, if it fits",
+        "Picture to write, e.g. mask.svg",
+        show_default="none; the mask is printed as text if it fits",
         recorded=False,
     )

@@ -41,7 +41,7 @@ class Thresholds:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not 0 <= value <= 1:  # nor is NaN
-                raise HeadscopeError(f"{name} is {value}", where=WHERE, expected=RANGE)
+                raise HeadscopeError(f"{name} must be {RANGE}, got {value}", where=WHERE)
 
 
 DEFAULTS: dict[str, float] = asdict(Thresholds())
@@ -78,4 +78,4 @@ def _parse(word: str) -> tuple[str, float]:
     try:
         return name, float(value)
     except ValueError as error:
-        raise HeadscopeError(f'{name} is "{value}"', where=WHERE, expected=RANGE) from error
+        raise HeadscopeError(f'{name} must be {RANGE}, got "{value}"', where=WHERE) from error

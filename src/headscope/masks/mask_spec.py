@@ -94,7 +94,9 @@ def _read_part(part: str, where: str) -> Mask:
         return replace(positions, diagonal=positions.diagonal and part == file).mask(part)
     name, text, without_diagonal = split_mask(part)
     if name not in PATTERNS:
-        raise HeadscopeError(f'"{name}" is no mask', where=where, expected=choices(name, PATTERNS))
+        raise HeadscopeError(
+            f'"{name}" is not a mask', where=where, expected=choices(name, PATTERNS)
+        )
     parameters = read_parameters(text, defaults_of(PATTERNS[name]), where)
 
     @lru_cache(maxsize=512)

@@ -130,7 +130,7 @@ class Classification(Task):
             f"no column {' or '.join(names)} among {choices(names[0], record.cells)}",
             where=record.where,
             fix=f'Name the column that holds it: `columns={{"{self.form.label[0]}": "NAME"}}`. '
-            f"Where there are no labels, {self_labels} goes by what the model itself says",
+            f"Without labels, use {self_labels}: it takes the model's own predictions",
         )
 
     def labels(self, items: Sequence[Item]) -> tuple[str, ...]:
