@@ -15,10 +15,7 @@ from typing import Any
 
 from headscope.errors import HeadscopeError
 
-FORM = (
-    "heads as LAYER.HEAD, both counted from 0, such as 3.2, 4.* or 4.0-3; in a model with several stacks with the "
-    "stack in front, such as cross.5.2"
-)
+FORM = "heads as LAYER.HEAD, both counted from 0, such as 3.2, 4.* or 4.0-3; with several stacks cross.5.2"
 _ITEM = re.compile(
     r"(?:(?P<stack>[a-z]+)\.)?(?P<layer>\d+|\*)\.(?P<first>\d+|\*)(?:-(?P<last>\d+))?"
 )

@@ -54,8 +54,10 @@ def test_a_bad_threshold_is_refused_from_python_too() -> None:
 def test_every_threshold_is_named_in_the_help(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     shown = run("analyze", "--help").out
-    listed = shown.split("Thresholds of roles: ")[1].split(", such as")[0]
-    assert set(listed.replace(" or ", ", ").split(", ")) == {one.name for one in fields(Thresholds)}
+    listed = shown.split("repeated. Names: ")[1].split(" [default")[0].split("  ")[0]
+    assert set(listed.replace(" and ", ", ").split(", ")) == {
+        one.name for one in fields(Thresholds)
+    }
 
 
 def test_the_thresholds_used_are_in_the_record(here: Path, analyze: Run) -> None:

@@ -96,7 +96,7 @@ REFUSED = [
     ),
     ("dense:width=2", "is not a parameter of this mask. Expected no parameters."),
     ("window:width=x", '`mask` "window:width=x": width must be a number of at least 0, got "x".'),
-    ("strided:stride=0", "stride is 0. Expected 1 or more."),
+    ("strided:stride=0", "stride must be at least 1, got 0."),
     ("random:keep=1.5", "keep must be between 0 and 1, got 1.5."),
     (
         "longformer:globals=left",

@@ -532,7 +532,7 @@ def test_kills_change_no_plan(here: Path, kills: int) -> None:
 
 
 REFUSED = [
-    (("--heads", "7.0"), '--heads "7.0": "7.0" is not in this model.'),
+    (("--heads", "7.0"), '--heads: "7.0" is not in this model.'),
     (("--heads", "0.1,0.1"), 'heads "0.1,0.1": encoder.0.1 is given twice.'),
     (("--heads", "*.*"), "--heads: these are all heads of the model."),
     (("--heads", "0.1", "--plan", "plan.json"), "prune takes one target, got --heads and --plan"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from headscope.config.checks import check_length
 from headscope.config.masks import check_mask
 from headscope.errors import HeadscopeError
-from headscope.heads import Head, HeadSet, check_heads
+from headscope.heads import HeadSet, check_heads
 from headscope.model.declared_shape import read_shape
 from headscope.model.resolve_spec import read_spec
 from headscope.pruning.target import check_reachable
@@ -51,11 +52,8 @@ def _check_look(values: Values) -> None:
 
 
 def _check_head(values: Values) -> None:
-    try:
+    with _errors_at("HEAD"):
         check_heads(values["name"])
-    except HeadscopeError as error:
-        error.where = "HEAD"
-        raise
 
 
 def check_fit(values: Mapping[str, Any]) -> None:
@@ -68,21 +66,23 @@ def check_fit(values: Mapping[str, Any]) -> None:
         return
     if values.get("max_length") is not None:
         check_length(values["max_length"], shape.longest, values["model"])
-    removable = len(shape.heads)
-    if values.get("candidates") is not None:
-        removable = len(_heads_in("candidates", values["candidates"], shape.heads))
+    named: dict[str, HeadSet] = {}
+    for option in ("heads", "candidates"):
+        if values.get(option) is not None:
+            with _errors_at(f"`{option}`"):
+                named[option] = HeadSet(values[option], among=shape.heads)
     if values.get("remove") is not None:
+        removable = len(named.get("candidates", shape.heads))
         check_reachable(values["remove"], removable, removable, "`remove`")
-    if values.get("heads") is not None:
-        _heads_in("heads", values["heads"], shape.heads)
 
 
-def _heads_in(option: str, heads: str, among: Iterable[Head]) -> HeadSet:
-    """The heads that an option names. An error names the option."""
+@contextmanager
+def _errors_at(where: str) -> Iterator[None]:
+    """Errors about heads leave with this option or argument as their place."""
     try:
-        return HeadSet(heads, among=among)
+        yield
     except HeadscopeError as error:
-        error.where = f'`{option}` "{heads}"'
+        error.where = where
         raise
 
 

@@ -14,10 +14,7 @@ from headscope.config.shared import Reading, Run
 
 Model = Annotated[
     str | None,
-    argument(
-        "MODEL",
-        "Model: a name, a directory, or an id on the Hugging Face hub; by default smollm2, a small decoder",
-    ),
+    argument("MODEL", "Model: a name, directory or hub id; by default smollm2, a small decoder"),
 ]
 
 

@@ -224,11 +224,9 @@ def _wrong_type(name: str, value: Any, kind: Any) -> HeadscopeError:
 
 
 def _naming(name: str, error: HeadscopeError) -> HeadscopeError:
-    """The error with the name of the field, if it has none: a check may serve several fields."""
-    where = str(error.where or "")
-    if where.startswith("heads"):  # `check_heads` and `head_names` do not know the option
-        error.where = f"`{name}`{where.removeprefix('heads')}"
-    elif not where and name not in str(error):
+    """The error with the field as its place, unless it names a place already. Checks of heads name no field."""
+    is_of_heads = str(error.where or "").startswith("heads")
+    if is_of_heads or (error.where is None and name not in str(error)):
         error.where = f"`{name}`"
     return error
 
