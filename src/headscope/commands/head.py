@@ -1,4 +1,4 @@
-"""headscope head: everything that is known about one head."""
+"""headscope head: all results about one head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""headscope report: studies of any commands as one page."""
+"""headscope report: one page for several studies."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from headscope.config.texts import TextData
 
 @dataclass(frozen=True)
 class AblateEdgesConfig(Config):
-    """Effect of every head's attention: value zeroing, and attention to a class of tokens removed."""
+    """Effect of every head's attention: value zeroing, and removal of attention to a class of tokens."""
 
     command = "ablate-edges"
     group = "Measure"

@@ -22,7 +22,7 @@ def check_statistics(statistics: tuple[str, ...]) -> None:
         check_choice(name, names.statistics_of_texts(), "`statistics`", "is not a statistic")
 
 
-# Raw attention, then the lenses of the forward pass, then those that need a backward pass
+# Raw attention first, then lenses of the forward pass, then lenses that need a backward pass
 _LENSES = sorted(
     names.LENSES, key=lambda name: (name != "raw", name in names.GRADIENT_LENSES, name)
 )
@@ -30,7 +30,8 @@ _LENSES = sorted(
 
 @dataclass(frozen=True)
 class AnalyzeConfig(Config):
-    """Statistics of every head over a corpus: which statistics, through which lenses, and where roles begin."""
+    """Statistics of every head over a corpus: which statistics, through which lenses, with which thresholds of "
+    "roles."""
 
     command = "analyze"
     group = "Look"

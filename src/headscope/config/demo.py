@@ -12,7 +12,7 @@ from headscope.config.texts import TextData
 
 @dataclass(frozen=True)
 class DemoConfig(Config):
-    """A real model on a bundled corpus and treebank: statistics, relations, importances, and a page of one sentence."""
+    """A real model on a corpus and a treebank that come with headscope: statistics, relations, importances, pages."""
 
     command = "demo"
     group = "Look"

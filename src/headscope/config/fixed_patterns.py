@@ -74,5 +74,5 @@ class FixedPatternsConfig(Config):
 
     @property
     def reported_sizes(self) -> int | tuple[int, ...]:
-        """The numbers of fixed heads that are reported, or how many of them."""
+        """The numbers of fixed heads to report, or the number of such sizes."""
         return SIZES if self.sizes is None else self.sizes

@@ -13,7 +13,8 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import NewModelConfig, TrainingConfig
 from headscope.errors import HeadscopeError
 
-RATE, SETTLE = 0.1, 0.75  # learning rate of gates; share of the steps after which they are 0 or 1
+# Learning rate of gates; share of the steps after which they are fixed to 0 or 1
+RATE, SETTLE = 0.1, 0.75
 
 
 @dataclass(frozen=True)
@@ -29,21 +30,23 @@ class GateTarget:
             return f"keep-{self.keep}"
         if isinstance(self.penalty, Mapping):
             return "penalty-" + "-".join(
-                f"{stack}-{price:g}" for stack, price in self.penalty.items()
+                f"{stack}-{penalty:g}" for stack, penalty in self.penalty.items()
             )
         return f"penalty-{self.penalty:g}"
 
 
 def _penalties(value: Any) -> tuple[float | dict[str, float], ...]:
-    """0.001,0.01 are two penalties; encoder=0.01,cross=0.002 is one, by stack."""
+    """The penalties: 0.001,0.01 are two, encoder=0.01,cross=0.002 is one with a number for each stack."""
     if isinstance(value, tuple):
         return value  # parsed already
     try:
         if isinstance(value, Mapping):
-            penalties: tuple[Any, ...] = ({stack: float(price) for stack, price in value.items()},)
+            penalties: tuple[Any, ...] = (
+                {stack: float(number) for stack, number in value.items()},
+            )
         elif isinstance(value, str) and "=" in value:
             by_stack = pairs("penalty")(value)
-            penalties = ({stack: float(price) for stack, price in by_stack.items()},)
+            penalties = ({stack: float(number) for stack, number in by_stack.items()},)
         else:
             words = value.split(",") if isinstance(value, str) else value
             penalties = tuple(map(float, words if isinstance(words, list) else [words]))
@@ -52,12 +55,12 @@ def _penalties(value: Any) -> tuple[float | dict[str, float], ...]:
         raise HeadscopeError(
             f"`penalty` must be numbers such as {expected}, got {value!r}"
         ) from cause
-    prices = [
+    values = [
         p
         for penalty in penalties
         for p in (penalty.values() if isinstance(penalty, dict) else (penalty,))
     ]
-    if not all(price >= 0 for price in prices):
+    if not all(number >= 0 for number in values):
         raise HeadscopeError(f"`penalty` must be at least 0, got {value}")
     return penalties
 

@@ -13,7 +13,7 @@ BUNDLED_PAIRS = 100  # read if no texts are given
 
 @dataclass(frozen=True)
 class HeadConfig(Config):
-    """Everything a study knows about one head; of a model, a small study is computed first."""
+    """The results of a study about one head. For a model, a small study is computed first."""
 
     command = "head"
     group = "Look"

@@ -14,7 +14,8 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import TrainingConfig
 from headscope.errors import HeadscopeError
 
-RATE, SETTLE = 0.1, 0.75  # learning rate of a mask; share of the steps after which it is 0 or 1
+# Learning rate of a mask; share of the steps after which its values are 0 or 1
+RATE, SETTLE = 0.1, 0.75
 TASK_OF_OBJECTIVE = {"mlm": "masked"}
 
 
@@ -154,7 +155,7 @@ class LearnMaskConfig(TrainingConfig):
 
     @classmethod
     def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Task and data of an objective and its corpus."""
+        """Derive `task` and `data` from `objective` and `corpus`."""
         task, data, objective, corpus = (
             values.get(name) for name in ("task", "data", "objective", "corpus")
         )
@@ -162,7 +163,7 @@ class LearnMaskConfig(TrainingConfig):
             if task is not None and corpus is None:
                 return dict(values)
             if task is None and corpus is not None:
-                # An unknown objective is refused by its own check.
+                # `masked` is a stand-in if the objective is unknown: its own check refuses it later.
                 task = TASK_OF_OBJECTIVE.get(str(objective), "masked")
                 return {**values, "task": task, "data": corpus}
         raise HeadscopeError(

@@ -17,7 +17,7 @@ EPOCHS = 6
 
 @dataclass(frozen=True)
 class ProbeConfig(Config):
-    """Dependency parsing from attention weights: how much syntax the attention of all heads holds together."""
+    """Dependency parsing from the attention weights of all heads together."""
 
     command = "probe"
     group = "Measure"

@@ -17,7 +17,7 @@ from headscope.errors import HeadscopeError
 
 
 def _parse_names(value: Any) -> str:
-    """Heads by name; a number is refused, since `remove` counts heads."""
+    """Heads by name. A number is refused with a hint to `remove`, which takes numbers."""
     if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()):
         raise HeadscopeError(
             f"`heads` must name heads, such as 3.2,4.*, got {value}",
@@ -28,9 +28,9 @@ def _parse_names(value: Any) -> str:
 
 @dataclass(frozen=True)
 class PruneConfig(SearchConfig):
-    """Cut heads out of a model: heads by name, a plan, or those that a search finds; then repair and train it.
+    """Prune heads: heads by name, those of a plan, or those that a search selects. Then repair and train the model.
 
-    The task and its data are needed for a search, for repairs and for training; else they are optional.
+    The task and its data are required for a search, for repairs and for training, and optional otherwise.
     """
 
     command = "prune"
@@ -113,7 +113,7 @@ class PruneConfig(SearchConfig):
 
     @property
     def is_search(self) -> bool:
-        """Whether heads are searched for; else they are named, or in a plan."""
+        """Whether heads are searched for, rather than named by `heads` or `plan`."""
         return self.plan is None and self.heads is None
 
     def _check_target(self, *others: str) -> None:
@@ -135,7 +135,7 @@ class PruneConfig(SearchConfig):
         return cls.splits if chooses_on_data(values) else ("report_on",)
 
     def check_values(self, values: Mapping[str, Any]) -> None:
-        """Refuse what needs a task if there is none."""
+        """Refuse options that need a task if there is none."""
         if values.get("task") is not None:
             return
         needs = [f"`{name}`" for name in ("repair", "recover") if getattr(self, name)]

@@ -13,19 +13,19 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.heads import check_heads, format_heads
 
-FRONT = 12  # sizes of the front that are reported on the report split, and timed
-BY = "gradient-second"  # importance for the searches that go by one
-STEP = 0.1  # share of the heads that an iterative search removes between two scorings
+FRONT = 12  # number of sizes that are evaluated on the report split and timed
+BY = "gradient-second"  # importance for the searches that take one
+STEP = 0.1  # share of the heads that an iterative search removes before it computes the importance again
 DRAWS = 3  # random orders
-WIDTH, EXPANSION = 3, 12  # sets that a beam keeps, and candidates for the best of them
-SWAPS = 4  # heads that may come back, and heads that may go for each of them
+WIDTH, EXPANSION = 3, 12  # beam width, and number of heads to try to add to the best set
+SWAPS = 4  # removed heads that a swap may restore, and heads that it may remove instead of each
 KEEP_METRIC = 0.99  # default target
 TARGETS = ("remove", "sparsity", "keep_metric", "speedup")
 SPLITS = ("task", "data", "select_on", "report_on", "limit", "report_limit")
 
 
 def parse_heads(value: Any) -> str:
-    """Heads by name as one text: [(3, 2), "4.*"] becomes "3.2,4.*"."""
+    """Heads as text in their usual form: [(3, 2), "4.*"] becomes "3.2,4.*"."""
     heads = format_heads(value)
     check_heads(heads)
     return heads
@@ -42,9 +42,9 @@ def _check_try_repairs(values: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class SearchConfig(Config):
-    """Search for the heads that a task can do without: one target, and how to search.
+    """Search for the heads that a task can do without: one target, and the options of the search.
 
-    swaps  heads that may come back at each step of a beam, and heads that may go for each of them
+    swaps  number of removed heads that a beam tries to restore at each step, and of heads to remove instead of each
     """
 
     command = "search"
@@ -152,9 +152,9 @@ class SearchConfig(Config):
         self._check_target()
 
     def _check_target(self, *others: str) -> None:
-        """Refuse two targets; without any, the search keeps `KEEP_METRIC` of the metric.
+        """Refuse several targets. Without any, set `keep_metric` to its default.
 
-        others  fields that name heads instead
+        others  fields that name the heads, in place of a target
         """
         names = [name for name in (*others, *TARGETS) if getattr(self, name) is not None]
         if len(names) > 1:
@@ -173,7 +173,7 @@ class SearchConfig(Config):
 
     @property
     def front_sizes(self) -> int | tuple[int, ...]:
-        """The numbers of removed heads that are reported, or how many of them."""
+        """The numbers of removed heads to report, or the number of such sizes."""
         return FRONT if self.sizes is None else self.sizes
 
 

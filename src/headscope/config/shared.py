@@ -18,13 +18,13 @@ from headscope.errors import HeadscopeError, choices
 
 
 class Progress(Protocol):
-    """Called with the number of finished units and their total. part: a name, if the work has several parts."""
+    """Called with the number of finished units and their total. part: name of the part, if the work has several."""
 
     def __call__(self, done: int, total: int, part: str = "") -> None: ...
 
 
 class Log(Protocol):
-    """Called with lines for a person: what is being loaded, notes, results on the way."""
+    """Called with lines for a person: the model that is being loaded, notes, intermediate results."""
 
     def __call__(self, line: str, /) -> None: ...
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from headscope.config.option import Config, option
 
-WIDEST = 40  # positions that fit into a terminal
+WIDEST = 40  # positions that fit into the width of a terminal
 
 
 @dataclass(frozen=True)
 class ShowMaskConfig(Config):
-    """The positions that a mask lets attend to each other."""
+    """The positions that a mask allows to attend to each other."""
 
     command = "masks show"
     examples = (
