@@ -1,8 +1,8 @@
 """Masked language modelling. The same tokens of a text are masked in every run.
 
 A share of a text's content tokens is replaced by the mask token, determined by the token ids and the seed. The loss of
-a text is the mean over its masked tokens. `DynamicMasking` is the objective of pre-training: it masks other tokens in every
-epoch.
+a text is the mean over its masked tokens. `DynamicMasking` is the objective of pre-training, which masks other
+tokens in every epoch.
 """
 
 from __future__ import annotations
