@@ -2,9 +2,9 @@
 
 The universal approximation theorem: blocks with two heads of width 1 and a feed-forward layer of width 4, in which
 no token attends to itself, approximate any continuous function of a sequence, given enough blocks and more than two
-tokens. Here stacks of such blocks are trained to fit one function, at several lengths and depths: with the diagonal, without the
-diagonal, and without any attention (a control that must fail). Everything else is equal: for each seed the three stacks
-start from the same weights and get the same sequences. All seeds are trained at once.
+tokens. Here stacks of such blocks are trained to fit one function, at several lengths and depths: with the diagonal,
+without the diagonal, and without any attention (a control that must fail). Everything else is equal: for each seed the
+three stacks start from the same weights and get the same sequences. All seeds are trained at once.
 
     python examples/without_diagonal.py --out theorem
 
