@@ -55,8 +55,7 @@ def read_reaction(mapped: str) -> Reaction:
 
 
 def without_map(atom: str) -> str:
-    """An atom as in the model's vocabulary: C for `CH3`. Charges, isotopes, stereo marks and [nH] keep their "
-    "brackets."""
+    """An atom as in the model's vocabulary: C for `CH3`. Charges, isotopes, stereo marks and [nH] keep brackets."""
     match = ORDINARY.fullmatch(atom)
     return f"[{atom}]" if match is None or atom == "nH" else match["symbol"]
 

@@ -20,8 +20,7 @@ NAME = "product atom to reactant atom"
 
 
 def sentence_of(reaction: Reaction) -> headscope.Sentence:
-    """The tokens as words, and a pair for each product atom: the atom (query), and the reactant atom it comes from "
-    "(key)."""
+    """The tokens as words, and a pair for each product atom (query) with the reactant atom it comes from (key)."""
     sources = reaction.reactants[reaction.answer]
     pairs = [
         (int(atom) - 1, int(source) - 1)

@@ -35,8 +35,7 @@ COLUMNS = {
 
 
 def texts_of(path: str) -> list[str]:
-    """The texts of a file: its lines, or both texts of each pair in a jsonl file, joined. path: also "
-    "`wikipedia-pairs`."""
+    """The texts of a file: its lines, or both texts of each pair in a jsonl file. path: also `wikipedia-pairs`."""
     lines = [
         line for line in Path(corpus_path(path)).read_text("utf-8").splitlines() if line.strip()
     ]

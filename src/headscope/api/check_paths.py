@@ -23,8 +23,7 @@ RECORDS = ("run.json", "cut.json")  # of directories that hold a study
 
 
 def check_files(main: type[Config], values: Values) -> None:
-    """Refuse files and directories that do not exist, or whose first line cannot be read. main: the command's "
-    "config."""
+    """Refuse files and directories that do not exist, or whose first line cannot be read. main: the main config."""
     for path in values.get("coreference") or ():
         _check_lines(path)
     for name in ("treebank", "test"):  # test: treebanks to evaluate probes on

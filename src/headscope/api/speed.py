@@ -51,8 +51,7 @@ class SpeedResult(Result):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """`layers` (time by the share of heads) and `models`; with a mask `lengths`, a row for each length and "
-        "method."""
+        """`layers` (time by the share of heads) and `models`; with a mask `lengths`, a row per length and method."""
         import pandas as pd
 
         if self.mask is not None:

@@ -30,8 +30,7 @@ _LENSES = sorted(
 
 @dataclass(frozen=True)
 class AnalyzeConfig(Config):
-    """Statistics of every head over a corpus: which statistics, through which lenses, with which thresholds of "
-    "roles."""
+    """Statistics of every head over a corpus: their names, the lenses, and the thresholds of roles."""
 
     command = "analyze"
     group = "Look"

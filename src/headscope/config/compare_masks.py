@@ -39,8 +39,7 @@ def _check_masks(masks: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class CompareMasksConfig(TrainingConfig):
-    """The cost of masks on a task: applied to the model, after a repair, and with training under the mask from the "
-    "start."""
+    """The cost of masks on a task: applied to the model, after a repair, and trained with from the start."""
 
     command = "masks compare"
     examples = (
