@@ -1,10 +1,17 @@
-"""Does the explorer answer at once? Measured in headless Chromium on a real model.
+"""Response times of the explorer, measured in headless Chromium on a real model.
 
-Prints one JSON line: from the model's answer to all thumbnails of 128 tokens; from the pointer to the value, painted;
-from the press of a head's switch to the new prediction at 32 tokens; the longest task of the page's main thread while
-512 tokens are opened, scrolled and zoomed, as map and as arcs; the same on a saved page. `ms` are medians by the clock
-(the longest task: the longest), which other programs stretch (`load` is the machine's); `processor_ms` is what the
-page's main thread itself took, for the switch with all threads of the server, and is the same on a busy machine.
+Prints one JSON line with these times:
+
+overview            from the model's answer to all thumbnails, with 128 tokens
+pointer             from a move of the pointer to the painted value
+toggle              from a click on a head's switch to the new prediction, with 32 tokens
+longest_task        longest task of the page's main thread while 512 tokens are open_text, scrolled and zoomed, as a map
+                    and as arcs
+saved_longest_task  the same on a saved page
+
+`ms` is wall-clock time: medians, and the maximum for the longest tasks. Other programs increase it (`load` is the load
+of the machine). `processor_ms` is the processor time of the page's main thread, for `toggle` with all threads of the
+server; it hardly depends on other programs.
 
     python benchmarks/explorer.py [--repeats 7] [--model minilm]
 """
@@ -63,7 +70,7 @@ TOGGLE = """(name) => new Promise((resolve) => {
 
 WATCH_TASKS = """() => {
     window.__tasks = [];
-    new PerformanceObserver((list) => window.__tasks.push(...list.getEntries().map((one) => one.duration)))
+    new PerformanceObserver((list) => window.__tasks.push(...list.getEntries().map((entry) => entry.duration)))
         .observe({ entryTypes: ['longtask'] });
 }"""
 
@@ -82,16 +89,16 @@ def text_of(tokens: int) -> str:
     return " ".join([WORD] * (tokens - 2))
 
 
-def opened(page: Page, url: str, tokens: int, **state: str) -> Page:
+def open_text(page: Page, url: str, tokens: int, **state: str) -> None:
+    """Open a text with this number of tokens, and wait until it is drawn. state: of the address, such as heads."""
     page.goto("about:blank")
     page.goto(f"{url}#{urlencode({'text': text_of(tokens), **state})}")
-    wanted = "data-head" if "heads" in state else "data-drawn"
-    page.wait_for_selector(f"html[{wanted}]", state="attached", timeout=120_000)
-    return page
+    attribute = "data-head" if "heads" in state else "data-drawn"
+    page.wait_for_selector(f"html[{attribute}]", state="attached", timeout=120_000)
 
 
-class Traced:
-    """What the page's main thread took for something: each task, in milliseconds of processor time."""
+class MainThread:
+    """Calls an action and returns its result and the processor time of each task of the page's main thread, in ms."""
 
     def __init__(self, browser: Browser, page: Page) -> None:
         self.browser, self.page = browser, page
@@ -100,32 +107,34 @@ class Traced:
         self.browser.start_tracing(page=self.page, categories=["toplevel"])
         result = act()
         events = json.loads(self.browser.stop_tracing())["traceEvents"]
-        named = [
-            one
-            for one in events
-            if one["name"] == "thread_name" and one["args"]["name"] == "CrRendererMain"
-        ]
-        threads = {(one["pid"], one["tid"]) for one in named}
+        threads = {
+            (event["pid"], event["tid"])
+            for event in events
+            if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"
+        }
         tasks = [
-            one for one in events if one.get("ph") == "X" and (one["pid"], one["tid"]) in threads
+            event
+            for event in events
+            if event.get("ph") == "X" and (event["pid"], event["tid"]) in threads
         ]
         return result, [
-            one.get("tdur", 0) / 1000 for one in tasks if one["name"].endswith("RunTask")
+            event.get("tdur", 0) / 1000 for event in tasks if event["name"].endswith("RunTask")
         ]
 
 
-def measured(
-    page: Page, traced: Traced, url: str, saved: str, repeats: int
+def measure(
+    page: Page, traced: MainThread, url: str, saved: str, repeats: int
 ) -> tuple[dict[str, float], dict[str, float]]:
+    """Wall-clock and processor times in ms, by name. url, saved: the explorer and a saved page."""
     clock: dict[str, float] = {}
     processor: dict[str, float] = {}
 
-    opened(page, url, 128)
+    open_text(page, url, 128)
     texts = [" ".join(["keeper"] * n + [WORD] * (126 - n)) for n in range(1, repeats + 1)]
     took, tasks = traced(lambda: [page.evaluate(OVERVIEW, text) for text in texts])
     clock["overview"], processor["overview"] = median(took), sum(tasks) / repeats
 
-    opened(page, url, 128, heads="2.0")
+    open_text(page, url, 128, heads="2.0")
     box = page.locator("#maps canvas").first.bounding_box()
     assert box is not None
     spots = [
@@ -139,20 +148,21 @@ def measured(
         sum(tasks) / len(spots),
     )
 
-    opened(page, url, 32)
-    began = time.process_time()
+    open_text(page, url, 32)
+    start = time.process_time()
     took, tasks = traced(lambda: [page.evaluate(TOGGLE, f"2.{n % 12}") for n in range(repeats)])
-    served = 1000 * (time.process_time() - began)
+    served = 1000 * (time.process_time() - start)
     clock["toggle"], processor["toggle"] = median(took), (sum(tasks) + served) / repeats
 
-    for name, place in {"longest_task": url, "saved_longest_task": saved}.items():
-        longest = [_scrolled(page, traced, place, view) for view in ("map", "arcs")]
+    for name, address in {"longest_task": url, "saved_longest_task": saved}.items():
+        longest = [_scroll(page, traced, address, view) for view in ("map", "arcs")]
         clock[name], processor[name] = (max(times) for times in zip(*longest, strict=True))
     return clock, processor
 
 
-def _scrolled(page: Page, traced: Traced, url: str, view: str) -> tuple[float, float]:
-    opened(page, url, 512)
+def _scroll(page: Page, traced: MainThread, url: str, view: str) -> tuple[float, float]:
+    """Wall-clock and processor time of the longest task while a page is open_text, scrolled and zoomed."""
+    open_text(page, url, 512)
     page.evaluate(WATCH_TASKS)
 
     def act() -> None:
@@ -171,11 +181,11 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--model", default="minilm")
-    given = parser.parse_args()
-    there = shutil.which("chromium") or shutil.which("google-chrome")
-    if there is None:
+    options = parser.parse_args()
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
         raise SystemExit("no chromium on this machine")
-    model = headscope.load(given.model)
+    model = headscope.load(options.model)
     with (
         headscope.serve(model, port=0, browser=False, wait=False) as explorer,
         TemporaryDirectory() as folder,
@@ -183,21 +193,21 @@ def main() -> None:
     ):
         saved = headscope.look(model, text_of(512)).save(Path(folder) / "look.html").as_uri()
         browser = playwright.chromium.launch(
-            executable_path=there, args=["--no-sandbox", "--disable-gpu"]
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
         )
         page = browser.new_page(viewport={"width": 1440, "height": 900})
-        found = measured(page, Traced(browser, page), explorer.url, saved, given.repeats)
+        times = measure(page, MainThread(browser, page), explorer.url, saved, options.repeats)
         browser.close()
-    clock, processor = ({name: round(ms, 1) for name, ms in times.items()} for times in found)
-    within = {name: processor[name] < most for name, most in BUDGETS.items()}
-    told = {
+    clock, processor = ({name: round(ms, 1) for name, ms in of_clock.items()} for of_clock in times)
+    within = {name: processor[name] < budget for name, budget in BUDGETS.items()}
+    result = {
         "ms": clock,
         "processor_ms": processor,
         "budgets_ms": BUDGETS,
         "within": within,
         "load": os.getloadavg()[0],
     }
-    print(json.dumps({"model": given.model, **told}))
+    print(json.dumps({"model": options.model, **result}))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
-"""What does it cost to learn what to keep? JSON lines, one for each case.
+"""Cost of training gates and masks, and of applying a mask. Prints JSON lines, one for each case.
 
     python benchmarks/learned.py [--only training|forward] [--mask longformer] [--repeats 15] [--threads 2] [--clock …]
 
-training  a step of the loop under each case over a plain one: minilm as a classifier, 32 pairs of exactly 128 tokens,
-          and of 128 at most, as they are (padded). What a step holds in memory at most, beside the weights.
-forward   a mask given to torch's kernel (`Masked`) and by editing scores (`MaskScores`) over a plain forward pass, the
-          same batches.
+training  time of a training step in each case, divided by that of a plain step. minilm as a classifier, 32 pairs of
+          exactly 128 tokens, then 32 pairs of at most 128 tokens (padded). Also the peak memory of a step without the
+          weights.
+forward   time of a forward pass with a mask in torch's kernel (`Masked`) and by edited scores (`MaskScores`), divided
+          by that of a plain forward pass on the same batches.
 
-Cases run in turns, so that a machine that gets slower meanwhile slows all; a ratio is the median of the turns' ratios.
-On a machine that others use too, `--clock processor --threads 1` leaves out the time that was theirs.
+The cases run in turns, so that a change of the machine's speed affects all of them. A ratio is the median over turns.
+If other programs run on the machine, use `--clock processor --threads 1`, which counts the time of this process only.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def learned_by_head(model: AttentionModel, mask: str) -> LearnableEdit:
     return LearnedMask(model, [LENGTH], LearnMaskConfig(sparsity=0.9, per="head", settle=1.0))
 
 
-# What is put on the model before it is trained, and the most that a step may then cost. The first is what others are
-# measured against; what is learned is given back, and its edit put on here.
+# Each case: a function that prepares the model, and the largest allowed ratio of its step to a plain step. A function
+# returns what is trained in addition to the weights, if anything; its edit is then applied to the model.
 CASES: dict[str, tuple[Case, float | None]] = {
     "plain": (plain, 1.0),
     "gates": (gates, 1.10),
@@ -85,40 +86,40 @@ def main() -> None:
 
 
 def training(options: argparse.Namespace, items: list[Item]) -> Iterator[dict[str, Any]]:
-    """A step under each case over a plain one."""
+    """Time of a training step in each case, divided by that of a plain step."""
     steps = [_steps(case, items, options) for case, _ in CASES.values()]
     times = time_interleaved(
         steps, options.repeats, lambda done, total: None, CLOCKS[options.clock]
     )
-    for place, (name, (_, goal)) in enumerate(CASES.items()):
-        ratio, low, high = median_interval(times[:, place] / times[:, 0])
+    for column, (name, (_, goal)) in enumerate(CASES.items()):
+        ratio, low, high = median_interval(times[:, column] / times[:, 0])
         yield {
             "benchmark": "learned training",
             "case": name,
-            **_rounded(ratio, low, high, times[:, place]),
-            "working_mb": round(peak_bytes(steps[place], torch.device("cpu")) / 1e6),
+            **_rounded(ratio, low, high, times[:, column]),
+            "working_mb": round(peak_bytes(steps[column], torch.device("cpu")) / 1e6),
             "goal": goal,
         }
 
 
 def _steps(case: Case, items: list[Item], options: argparse.Namespace) -> Callable[[], Any]:
-    """Takes the next step of a training of its own; all trainings see the same batches in the same order."""
+    """A function that takes the next step of a training of its own. All trainings have the same batches."""
     task = get_task("mnli")
     model = _classifier()
     learned = case(model, options.mask)
     if learned is not None:
         model.edit_permanently(learned.edit())
     prepared = task.prepare(model, items, max_length=LENGTH)
-    course = iter(
+    training_steps = iter(
         Training(
             model, task, prepared, LoopSettings(epochs=1000, batch_size=BATCH), learned=learned
         )
     )
-    return lambda: next(course)
+    return lambda: next(training_steps)
 
 
 def forward(options: argparse.Namespace, items: list[Item]) -> Iterator[dict[str, Any]]:
-    """A mask by the kernel and by edited scores over a plain forward pass."""
+    """Time of a forward pass with a mask, in the kernel and by edited scores, divided by that of a plain pass."""
     task, model = get_task("mnli"), _classifier()
     prepared = task.prepare(model, items, max_length=LENGTH)
     batch = batch_of(model, prepared, list(range(BATCH)))
@@ -136,28 +137,28 @@ def forward(options: argparse.Namespace, items: list[Item]) -> Iterator[dict[str
 
     runs = [lambda name=name: run(name) for name in edits]  # type: ignore[misc]
     times = time_interleaved(runs, options.repeats, lambda done, total: None, CLOCKS[options.clock])
-    for place, name in enumerate(edits):
-        ratio, low, high = median_interval(times[:, place] / times[:, 0])
+    for column, name in enumerate(edits):
+        ratio, low, high = median_interval(times[:, column] / times[:, 0])
         yield {
             "benchmark": "learned forward",
             "case": name,
-            **_rounded(ratio, low, high, times[:, place]),
+            **_rounded(ratio, low, high, times[:, column]),
         }
 
 
 def pairs(full: bool) -> list[Item]:
     """Real paragraph pairs; `full` joins two pairs so that truncation leaves exactly 128 tokens of each."""
-    found = [
-        (one.first, one.second or "")
-        for one in read_examples([BUNDLED["wikipedia-pairs"]], pairs=True)
+    texts = [
+        (example.first, example.second or "")
+        for example in read_examples([BUNDLED["wikipedia-pairs"]], pairs=True)
     ]
     if full:
-        following = found[1:] + found[:1]
-        found = [
-            (a + " " + c, b + " " + d) for (a, b), (c, d) in zip(found, following, strict=True)
+        following = texts[1:] + texts[:1]
+        texts = [
+            (a + " " + c, b + " " + d) for (a, b), (c, d) in zip(texts, following, strict=True)
         ]
-    labels = cycle(LABELS)  # times do not depend on what is right
-    return [Item((str(a), str(b)), next(labels)) for a, b in islice(cycle(found), 4 * BATCH)]
+    labels = cycle(LABELS)  # arbitrary: times do not depend on the labels
+    return [Item((str(a), str(b)), next(labels)) for a, b in islice(cycle(texts), 4 * BATCH)]
 
 
 def _classifier() -> AttentionModel:

@@ -1,9 +1,11 @@
-"""What does each lens cost, over a plain SDPA forward of the same batches? Does memory stay flat?
+"""Cost of each lens compared with a plain SDPA forward pass of the same batches, and peak memory.
 
-Prints one JSON line: for each lens the median over batches of 32 of its ratio, 256 pairs of exactly 128 tokens on
-minilm, with the statistics of special tokens (what every lens can be asked), by processor time (`norm-all` and
-`gradient-all`: with every statistic and the tables by layer); the peak memory of all lenses together over 64 and 256
-sequences (a process each); and the seconds of processor time that all of it took.
+Prints one JSON line:
+- for each lens, the ratio of processor times: the median over batches of 32, for 256 pairs of exactly 128 tokens on
+  minilm, with the statistics of special tokens, which every lens has; `norm-all` and `gradient-all` are with every
+  statistic and the tables by layer
+- the peak memory of all lenses together, over 64 and over 256 sequences, each in a process of its own: it must not grow
+- the processor time of this benchmark, in seconds
 
     python benchmarks/lenses.py [--repeats 1] [--pairs 256]
 """
@@ -32,50 +34,55 @@ GOALS = {"norm": 1.4, "effective": 2.0, "gradient": 3.5}
 
 
 def timed(run: Callable[..., object], *arguments: object) -> float:
+    """Processor time of one call, in seconds."""
     start = time.process_time()
     run(*arguments)
     return time.process_time() - start
 
 
-def looked(
+def measure_batch(
     model: headscope.AttentionModel,
     batch: headscope.Batch,
     looking: LensStatistics,
     *,
     raw: bool = True,
 ) -> None:
-    asked = select_statistics(STATISTICS) if raw else []
-    list(stream(model, [batch], asked, through=looking.through, losses=looking.losses))
+    """One pass over a batch, with the statistics of the lenses in `looking` and of raw attention."""
+    statistics = select_statistics(STATISTICS) if raw else []
+    list(stream(model, [batch], statistics, through=looking.through, losses=looking.losses))
 
 
 def ratios(
     model: headscope.AttentionModel, pairs: int, repeats: int
 ) -> dict[str, dict[str, float]]:
-    """Batch by batch in turns, so that a change of the machine's speed hits all alike."""
+    """Ratios by lens. For each batch all lenses run in turn, so that a change of the machine's speed affects all."""
     batches = list(
         headscope.encode(model, texts(pairs, full=True), batch_size=BATCH, max_length=LENGTH)
     )
-    asked = {
+    statistics = {
         name: LensStatistics(
             model, ("raw", name) if name != "raw" else ("raw",), STATISTICS, pairs=True, seed=0
         )
         for name in LENSES
     }
     for name in ("norm", "gradient"):
-        asked[f"{name}-all"] = LensStatistics(model, ("raw", name), None, pairs=True, seed=0)
-    for looking in asked.values():
-        looked(model, batches[0], looking)
-    found: dict[str, list[float]] = {name: [] for name in asked}
+        statistics[f"{name}-all"] = LensStatistics(model, ("raw", name), None, pairs=True, seed=0)
+    for looking in statistics.values():
+        measure_batch(model, batches[0], looking)
+    by_lens: dict[str, list[float]] = {name: [] for name in statistics}
     for batch in batches * repeats:
         before = timed(plain_pass, model, [batch])
-        spent = {name: timed(looked, model, batch, looking) for name, looking in asked.items()}
+        spent = {
+            name: timed(measure_batch, model, batch, looking)
+            for name, looking in statistics.items()
+        }
         plain = (before + timed(plain_pass, model, [batch])) / 2
         for name, seconds in spent.items():
-            found[name].append(seconds / plain)
-    return {name: summed_up(of) for name, of in found.items()}
+            by_lens[name].append(seconds / plain)
+    return {name: summarise(values) for name, values in by_lens.items()}
 
 
-def summed_up(ratios: list[float]) -> dict[str, float]:
+def summarise(ratios: list[float]) -> dict[str, float]:
     return {
         "ratio": round(median(ratios), 3),
         "lowest": round(min(ratios), 3),
@@ -84,13 +91,13 @@ def summed_up(ratios: list[float]) -> dict[str, float]:
 
 
 def seconds_so_far() -> float:
-    """Of processor time, those of processes that were started and have ended among them."""
+    """Processor time of this process and of its child processes that have ended."""
     times = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return round(sum(one.ru_utime + one.ru_stime for one in times), 1)
+    return round(sum(usage.ru_utime + usage.ru_stime for usage in times), 1)
 
 
 def peak_memory_mb(count: int) -> int:
-    """Of a fresh process that looks at `count` sequences through all lenses."""
+    """Peak memory of a new process that measures `count` sequences with all lenses."""
     code = f"import sys; sys.path.insert(0, 'benchmarks'); import lenses; lenses.measure_memory({count})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return int(done.stdout)
@@ -102,7 +109,7 @@ def measure_memory(count: int) -> None:
     for batch in headscope.encode(
         model, texts(count, full=True), batch_size=BATCH, max_length=LENGTH
     ):
-        looked(model, batch, looking)
+        measure_batch(model, batch, looking)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 
 

@@ -1,14 +1,14 @@
-"""Head pruning by the clock, and searches at equal numbers of evaluations: JSON lines.
+"""Speed of pruned models, and comparison of searches at equal numbers of evaluations. Prints JSON lines.
 
     python benchmarks/prune.py [--only speed|search] [--model minilm] [--task NAME=DATA …] [--heads 12] [--widths 3]
 
-speed   25, 50 and 75 % of the heads of every layer removed, 32 sequences of 128 tokens. The bound comes from single
-        blocks: what the model does beside its blocks, and the times of all its blocks with so many heads, each measured
-        by itself on what comes into it. Models and blocks are measured in turns; times are those of the fastest
-        quarter, the interval is that of the ratios within a turn.
-search  what greedy, beam and iterative reach on the examples that they choose on, number of heads by number of heads.
-        Greedy comes first: what it has spent is the budget, in evaluations of all examples, of the others. A beam
-        that has spent more than that is stopped; --widths 3,6 tries wider ones. Iterative cannot spend it.
+speed   Models with 25, 50 and 75 % of the heads of every layer removed, on 32 sequences of 128 tokens. The bound on the
+        speed-up is computed from single blocks: the time of the model outside its blocks, plus the times of its blocks
+        with the remaining heads, each measured separately on its own input. Models and blocks are measured in turns.
+        Times are means of the fastest quarter; intervals are of the ratios within a turn.
+search  The objective that greedy, beam and iterative search reach on the selection examples, by number of removed
+        heads. Greedy search runs first; the number of evaluations that it takes is the budget of the others. A beam
+        that exceeds the budget is stopped; --widths 3,6 tries several widths. Iterative search stays below the budget.
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ def speed(options: argparse.Namespace) -> Row:
     model = headscope.load(options.model)
     models = [prune_share(model, share) for share in SHARES]
     batch = sample_batch(model, options.batch_size, options.length)
-    blocks = [_block_calls(one, batch) for one in models]
-    runs = [timed_forward(one, batch) for one in models] + [
+    blocks = [_block_calls(pruned, batch) for pruned in models]
+    runs = [timed_forward(pruned, batch) for pruned in models] + [
         call for calls in blocks for call in calls
     ]
     times = time_interleaved(runs, options.repeats, lambda done, total: None)  # [turn, run]
-    whole, of_blocks = _parted(fastest_quarter(times)[None], len(blocks[0]))
-    measured, bound = _gained(whole, of_blocks)
-    each, bound_of_each = _gained(*_parted(times, len(blocks[0])))
+    of_models, of_blocks = _split_times(fastest_quarter(times)[None], len(blocks[0]))
+    measured, bound = _speed_ups(of_models, of_blocks)
+    each, bound_of_each = _speed_ups(*_split_times(times, len(blocks[0])))
     return {
         "benchmark": "prune speed",
         "batch": [options.batch_size, options.length],
         "threads": torch.get_num_threads(),
         "heads_left": SHARES,
         "blocks": len(blocks[0]),
-        "milliseconds": np.round(1e3 * whole[0], 1).tolist(),
+        "milliseconds": np.round(1e3 * of_models[0], 1).tolist(),
         "milliseconds_of_all_blocks": np.round(1e3 * of_blocks[0], 1).tolist(),
         "speed_up": np.round(measured[0], 3).tolist(),
         "bound": np.round(bound[0], 3).tolist(),
@@ -88,24 +88,25 @@ def speed(options: argparse.Namespace) -> Row:
     }
 
 
-def _parted(times: np.ndarray, blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """[turn, share] of whole models and [turn, share] of all their blocks, of [turn, run]."""
-    whole, single = times[:, : len(SHARES)], times[:, len(SHARES) :]
-    return whole, single.reshape(len(times), len(SHARES), blocks).sum(axis=2)
+def _split_times(times: np.ndarray, blocks: int) -> tuple[np.ndarray, np.ndarray]:
+    """Times [turn, run] as times of models [turn, share] and summed times of their blocks [turn, share]."""
+    of_models, single = times[:, : len(SHARES)], times[:, len(SHARES) :]
+    return of_models, single.reshape(len(times), len(SHARES), blocks).sum(axis=2)
 
 
-def _gained(whole: np.ndarray, of_blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """[turn, share]: how many times as fast a model is, and would be if only its blocks had changed."""
-    return whole[:, :1] / whole, whole[:, :1] / (whole[:, :1] - of_blocks[:, :1] + of_blocks)
+def _speed_ups(of_models: np.ndarray, of_blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """[turn, share]: the measured speed-up, and the speed-up if only the time of the blocks had changed."""
+    unpruned = of_models[:, :1]
+    return unpruned / of_models, unpruned / (unpruned - of_blocks[:, :1] + of_blocks)
 
 
 def _block_calls(model: AttentionModel, batch: dict[str, torch.Tensor]) -> list[Callable[[], None]]:
-    """Every call of a block in one forward pass, to be made again by itself."""
-    seen: list[tuple[torch.nn.Module, Any, Any]] = []
+    """Functions that repeat every call of a block in one forward pass."""
+    calls: list[tuple[torch.nn.Module, Any, Any]] = []
     names = dict.fromkeys(part.block for part in anatomy(model).values())
     handles = [
         model.model.get_submodule(name).register_forward_pre_hook(
-            lambda module, args, kwargs: seen.append((module, args, kwargs)), with_kwargs=True
+            lambda module, args, kwargs: calls.append((module, args, kwargs)), with_kwargs=True
         )
         for name in names
     ]
@@ -113,14 +114,14 @@ def _block_calls(model: AttentionModel, batch: dict[str, torch.Tensor]) -> list[
     for handle in handles:
         handle.remove()
 
-    def again(block: torch.nn.Module, args: Any, kwargs: Any) -> Callable[[], None]:
-        def call() -> None:
+    def repeat(block: torch.nn.Module, args: Any, kwargs: Any) -> Callable[[], None]:
+        def run() -> None:
             with torch.inference_mode():
                 block(*args, **kwargs)
 
-        return call
+        return run
 
-    return [again(*one) for one in seen]
+    return [repeat(*call) for call in calls]
 
 
 # Search
@@ -131,70 +132,70 @@ def search(options: argparse.Namespace, name: str, data: str) -> Iterator[Row]:
     task = get_task(name)
     model = headscope.load(options.model, model_class=task.model_class)
     prepared = task.prepare(model, task.items(data, options.split, limit=options.examples))
-    ways: dict[str, Callable[[SubsetEvaluator], Iterator[SubsetState]]] = {
+    searches: dict[str, Callable[[SubsetEvaluator], Iterator[SubsetState]]] = {
         "greedy": greedy,
         **{f"beam {width}": _beam(width) for width in options.widths},
-        "iterative": lambda one: iterative(one, scores_by(one, BY), STEP),
+        "iterative": lambda selection: iterative(selection, scores_by(selection, BY), STEP),
     }
-    found: dict[str, Row] = {}
-    for how, way in ways.items():
-        chosen = EvaluationOptions(task.objective)  # type: ignore[arg-type]
-        selection = SubsetEvaluator(model, task, prepared, chosen)
-        begun = time.perf_counter()
-        budget = found["greedy"]["spent"][-1] if found else np.inf
-        path = _followed(selection, way(selection), options.heads, budget)
-        found[how] = {"search": how, **path, "seconds": round(time.perf_counter() - begun, 1)}
-        yield {"benchmark": "prune search", "task": name, "objective": task.objective, **found[how]}
+    results: dict[str, Row] = {}
+    for method, make_path in searches.items():
+        evaluation = EvaluationOptions(task.objective)  # type: ignore[arg-type]
+        selection = SubsetEvaluator(model, task, prepared, evaluation)
+        start = time.perf_counter()
+        budget = results["greedy"]["spent"][-1] if results else np.inf
+        path = _follow(selection, make_path(selection), options.heads, budget)
+        seconds = round(time.perf_counter() - start, 1)
+        results[method] = {"search": method, **path, "seconds": seconds}
+        described = {"task": name, "objective": task.objective}
+        yield {"benchmark": "prune search", **described, **results[method]}
     yield {
         "benchmark": "prune search at equal budgets",
         "task": name,
         "examples": len(prepared.items),
         "metric": task.metrics[0],
-        **{how: _against(found["greedy"], found[how]) for how in ways if how != "greedy"},
+        **{
+            method: _compare(results["greedy"], results[method])
+            for method in searches
+            if method != "greedy"
+        },
     }
 
 
 def _beam(width: int) -> Callable[[SubsetEvaluator], Iterator[SubsetState]]:
-    """As wide as asked for, with as many candidates for each place as by default."""
+    """A beam search of this width, with the default number of candidates for each set of the beam."""
     expansion = round(width * EXPANSION / WIDTH)
     return lambda selection: beam(selection, width, expansion)
 
 
-def _followed(
+def _follow(
     selection: SubsetEvaluator, path: Iterator[SubsetState], heads: int, budget: float
 ) -> Row:
-    """Size by size: the objective (lower is better), the metric, and the evaluations so far; within the budget."""
-    found: Row = {"heads": [], "reached": [], "metric": [], "spent": []}
+    """By number of removed heads: objective (lower is better), metric, and evaluations so far, within the budget."""
+    result: Row = {"heads": [], "reached": [], "metric": [], "spent": []}
     for state in path:
         if selection.spent > budget:
             break
-        found["heads"].append(selection.size(state.removed))
-        found["reached"].append(selection.cost(state.outcome))
-        found["metric"].append(state.outcome.metric)
-        found["spent"].append(round(selection.spent, 1))
-        if found["heads"][-1] >= heads:
+        result["heads"].append(selection.size(state.removed))
+        result["reached"].append(selection.cost(state.outcome))
+        result["metric"].append(state.outcome.metric)
+        result["spent"].append(round(selection.spent, 1))
+        if result["heads"][-1] >= heads:
             break
-    return found
+    return result
 
 
-def _against(greedy: Row, other: Row) -> Row:
-    """At every number of heads that both came to: is it as good as greedy, and for no more evaluations?"""
+def _compare(greedy: Row, other: Row) -> Row:
+    """Differences to greedy search at every number of heads that both reached, and whether the budget was kept."""
     both = [
-        (greedy["heads"].index(size), place)
-        for place, size in enumerate(other["heads"])
+        (greedy["heads"].index(size), index)
+        for index, size in enumerate(other["heads"])
         if size in greedy["heads"]
     ]
     return {
-        "heads": [other["heads"][there] for _, there in both],
-        "better_by": [
-            round(greedy["reached"][here] - other["reached"][there], 6) for here, there in both
-        ],
-        "never_worse": all(
-            other["reached"][there] <= greedy["reached"][here] + 1e-9 for here, there in both
-        ),
-        "within_budget": all(
-            other["spent"][there] <= greedy["spent"][here] for here, there in both
-        ),
+        "heads": [other["heads"][j] for _, j in both],
+        "better_by": [round(greedy["reached"][i] - other["reached"][j], 6) for i, j in both],
+        "never_worse": all(other["reached"][j] <= greedy["reached"][i] + 1e-9 for i, j in both),
+        "within_budget": all(other["spent"][j] <= greedy["spent"][i] for i, j in both),
         "spent": [other["spent"][-1], greedy["spent"][-1]],
     }
 
@@ -211,7 +212,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--heads", type=int, default=12)
     parser.add_argument(
         "--widths",
-        type=lambda said: [int(one) for one in said.split(",")],
+        type=lambda text: [int(width) for width in text.split(",")],
         default=[WIDTH],
     )
     parser.add_argument("--batch-size", type=int, default=32)
@@ -219,9 +220,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=12)
     options = parser.parse_args()
     if options.only != "speed" and not options.task:
-        parser.error("the searches need a task: --task similarity=stsb_dev.tsv")
+        parser.error("search requires --task, such as --task similarity=stsb_dev.tsv")
     if any("=" not in named for named in options.task):
-        parser.error("--task wants NAME=DATA, as similarity=stsb_dev.tsv")
+        parser.error("--task must be NAME=DATA, such as similarity=stsb_dev.tsv")
     return options
 
 

@@ -1,8 +1,8 @@
-"""What does relevance cost, over a plain forward pass of the same batches? Does memory stay flat?
+"""Cost of relevance propagation compared with a plain forward pass of the same batches, and peak memory.
 
-Prints one JSON line: for each set of rules the median over batches of 32 of its ratio, 256 pairs of exactly 128 tokens
-on minilm, by processor time; the peak memory over 32, 128 and 256 sequences (a process each); and the seconds of
-processor time that all of it took.
+Prints one JSON line: for each set of rules the ratio of processor times (median over batches of 32, for 256 pairs of
+exactly 128 tokens on minilm); the peak memory over 32, 128 and 256 sequences, each in a process of its own, which must
+not grow; and the processor time of this benchmark, in seconds.
 
     python benchmarks/relevance.py [--pairs 256] [--repeats 2]
 """
@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 import torch
-from lenses import seconds_so_far, summed_up, timed
+from lenses import seconds_so_far, summarise, timed
 from stream import BATCH, LENGTH, plain_pass, texts
 
 import headscope
@@ -28,7 +28,7 @@ from headscope.model.relevance.targets import component_along
 def relevance_pass(
     model: headscope.AttentionModel, batches: list[headscope.Batch], rules: Rules
 ) -> None:
-    """Of the pooled vector in its own direction: heads, layers, tokens and biases."""
+    """Relevance of heads, layers, tokens and biases for the length of the pooled vector."""
     for batch in batches:
         accounts = RelevanceSums(model, len(batch.indices))
         with linearise(model, rules, accounts), accounts.follow():
@@ -38,10 +38,10 @@ def relevance_pass(
 def ratios(
     model: headscope.AttentionModel, pairs: list[tuple[str, str]], repeats: int
 ) -> dict[str, dict[str, float]]:
-    """Batch by batch in turns, so that a change of the machine's speed hits all alike."""
+    """Ratios by rules. For each batch all rules run in turn, so that a change of the machine's speed affects all."""
     batches = list(headscope.encode(model, pairs, batch_size=BATCH, max_length=LENGTH))
     plain_pass(model, batches[:1])
-    found: dict[str, list[float]] = {rules: [] for rules in RULES}
+    by_rules: dict[str, list[float]] = {rules: [] for rules in RULES}
     for rules in RULES:
         relevance_pass(model, batches[:1], rules)
     for batch in batches * repeats:
@@ -49,12 +49,12 @@ def ratios(
         spent = {rules: timed(relevance_pass, model, [batch], rules) for rules in RULES}
         plain = (before + timed(plain_pass, model, [batch])) / 2
         for rules, seconds in spent.items():
-            found[rules].append(seconds / plain)
-    return {rules: summed_up(all_) for rules, all_ in found.items()}
+            by_rules[rules].append(seconds / plain)
+    return {rules: summarise(values) for rules, values in by_rules.items()}
 
 
 def peak_memory_mb(count: int) -> int:
-    """Of a fresh process that takes the relevances of `count` sequences."""
+    """Peak memory of a new process that computes the relevance of `count` sequences."""
     code = f"import sys; sys.path.insert(0, 'benchmarks'); import relevance; relevance.measure_memory({count})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return int(done.stdout)

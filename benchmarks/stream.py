@@ -1,8 +1,8 @@
-"""What do all surface statistics cost, over a plain forward pass of the same batches? Does memory stay flat?
+"""Cost of the surface statistics compared with a plain forward pass of the same batches, and peak memory.
 
-Prints one JSON line: the median ratio of interleaved repeats for 256 pairs of exactly 128 tokens, the same for
-256 real pairs as they are (about 104 tokens, padded), and the peak memory over 128, 512 and 2,048 sequences (a
-process each).
+Prints one JSON line: the ratio of times (median over interleaved repeats) for 256 pairs of exactly 128 tokens; the same
+for 256 real pairs of about 104 tokens, padded; and the peak memory over 128, 512 and 2,048 sequences, each in a process
+of its own, which must not grow.
 
     python benchmarks/stream.py [--repeats 7]
 """
@@ -64,10 +64,11 @@ def plain_pass(model: headscope.AttentionModel, batches: list[headscope.Batch]) 
             model(batch)
 
 
-def read_out(asked: list[Statistic]) -> None:
-    for one in asked:
-        one.table()
-        one.maps()
+def read_out(statistics: list[Statistic]) -> None:
+    """Compute the results of all statistics from their sums."""
+    for statistic in statistics:
+        statistic.table()
+        statistic.maps()
 
 
 def timed(run: Callable[..., object], *arguments: object) -> float:
@@ -79,22 +80,22 @@ def timed(run: Callable[..., object], *arguments: object) -> float:
 def ratio(
     model: headscope.AttentionModel, pairs: list[tuple[str, str]], repeats: int
 ) -> dict[str, float]:
-    """Batch by batch in turns, so that a change of the machine's speed hits both alike."""
+    """Both passes run in turn for each batch, so that a change of the machine's speed affects both."""
     batches = list(headscope.encode(model, pairs, batch_size=BATCH, max_length=LENGTH))
     plain_pass(model, batches[:2])
     list(stream(model, batches[:2], select_statistics(SURFACE)))
     ratios, seconds = [], []
     for repeat in range(repeats):
         plain = watched = 0.0
-        asked = select_statistics(SURFACE)
+        statistics = select_statistics(SURFACE)
         for i, batch in enumerate(batches):
             plain_first = (i + repeat) % 2 == 0
             if plain_first:
                 plain += timed(plain_pass, model, [batch])
-            watched += timed(list, stream(model, [batch], asked))
+            watched += timed(list, stream(model, [batch], statistics))
             if not plain_first:
                 plain += timed(plain_pass, model, [batch])
-        watched += timed(read_out, asked)
+        watched += timed(read_out, statistics)
         ratios.append(watched / plain)
         seconds.append(plain)
     return {
@@ -106,7 +107,7 @@ def ratio(
 
 
 def peak_memory_mb(count: int) -> int:
-    """Of a fresh process that streams `count` sequences."""
+    """Peak memory of a new process that streams `count` sequences."""
     code = f"import sys; sys.path.insert(0, 'benchmarks'); import stream; stream.measure_memory({count})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return int(done.stdout)

@@ -1,10 +1,10 @@
-"""The ablation sweep against the plain masked loop: one JSON line.
+"""Speed of the ablation sweep compared with a plain loop of forward passes. Prints one JSON line.
 
     python benchmarks/sweep.py [MODEL] [--data DIR] [--examples 512] [--sequential-test 0.05]
 
-MODEL is minilm fine-tuned on MNLI (headscope finetune minilm --task mnli ...); without one, minilm with a random
-classifier. Both ways run over the same batches, a site's heads at a time, one way after the other in turns, so that a
-machine that gets slower meanwhile slows both. The plain loop is one forward pass for each head and batch.
+MODEL is minilm fine-tuned on MNLI (headscope finetune minilm --task mnli ...); without MODEL, minilm with a random
+classifier is used. The plain loop is one forward pass for each head and batch. Both methods run over the same batches
+and take turns after the heads of each site, so that a change of the machine's speed affects both.
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ def main() -> None:
     for group in groups[1:]:
         spent = {}
         for name in ("fast", "plain", "plain", "fast")[:: 1 if len(by_site) % 2 else -1][:2]:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             with torch.inference_mode():
                 sweep = fast if name == "fast" else plain
                 answers = [
                     _answers(sweep, b, group, r) for b, r in zip(batches, replays, strict=True)
                 ]
-            spent[name] = time.perf_counter() - begun
+            spent[name] = time.perf_counter() - start
             seconds[name] += spent[name]
             if name == "fast":
-                mine = answers
+                of_fast = answers
             else:
-                theirs = answers
+                of_plain = answers
         largest = max(
-            largest, *(float((a - b).abs().max()) for a, b in zip(mine, theirs, strict=True))
+            largest, *(float((a - b).abs().max()) for a, b in zip(of_fast, of_plain, strict=True))
         )
         by_site[group.name] = [round(spent["fast"], 2), round(spent["plain"], 2)]
     result: dict[str, Any] = {
@@ -94,7 +94,7 @@ def main() -> None:
             model, task, prepared, block, groups[-1], sizes
         )
     if options.sequential_test is not None:
-        result |= _raced(options, model, task, items, seconds)
+        result |= _sequential(options, model, task, items, seconds)
     print(json.dumps(result))
 
 
@@ -105,7 +105,7 @@ def _answers(sweep: Sweep, batch: Any, group: Group, replay: Any) -> torch.Tenso
 def _by_batch_size(
     model: Any, task: Any, prepared: Any, block: list[int], group: Group, sizes: list[int]
 ) -> dict[int, float]:
-    """The lowest site's heads in batches of these sizes, by turns: what folding removals into one batch could gain."""
+    """Seconds for the heads of the lowest site by batch size: the gain if several ablations shared a batch."""
     spent = dict.fromkeys(sizes, 0.0)
     sweeps = {size: Sweep(model, task, prepared, batch_size=size) for size in sizes}
     for turn in range(2):
@@ -117,31 +117,30 @@ def _by_batch_size(
     return {size: round(seconds / 2, 1) for size, seconds in spent.items()}
 
 
-def _raced(
+def _sequential(
     options: argparse.Namespace, model: Any, task: Any, items: list[Item], seconds: dict[str, float]
 ) -> Any:
-    """The whole race, its gradient pass included, and whether it says what the exact sweep says."""
+    """Time of the sequential test with its gradient pass, and agreement of its verdicts with the exact sweep."""
     from headscope.api.importance import importance
 
-    class Given(type(task)):  # type: ignore[misc]
+    class FixedItems(type(task)):  # type: ignore[misc]
         def items(self, data: Any, split: str = "dev", *, limit: int | None = None) -> list[Item]:
             return items
 
-    given = Given("mnli")
-    file = Path(__file__)  # what is read is given; the record wants a file
+    file = Path(__file__)  # not read: the items are fixed, but the record needs the path of a file
     common = {
-        "task": given,
+        "task": FixedItems("mnli"),
         "data": file,
         "max_length": options.max_length,
         "batch_size": options.batch_size,
     }
     exact = importance(model, **common)
     begun = time.perf_counter()
-    raced = importance(model, sequential_test=options.sequential_test, **common)
-    spent = raced.record["durations"]["sequential_test"] + raced.record["durations"]["ablation"]
+    tested = importance(model, sequential_test=options.sequential_test, **common)
+    spent = tested.record["durations"]["sequential_test"] + tested.record["durations"]["ablation"]
     of_loss = [
         study.tables["significance"].query("statistic == 'ablation-loss'")
-        for study in (exact, raced)
+        for study in (exact, tested)
     ]
     same = (
         of_loss[0]["is_significant"].to_numpy() == of_loss[1]["is_significant"].to_numpy()
@@ -168,14 +167,14 @@ def _raced(
 
 
 def _pairs(count: int) -> list[Item]:
-    """Without MNLI: pairs of the bundled corpus with labels by turns; times and equality do not depend on them."""
+    """Without MNLI: pairs of the bundled corpus with alternating labels, on which the results do not depend."""
     from headscope.data.bundled import BUNDLED
     from headscope.data.examples import read_examples
 
-    found = list(read_examples([next(iter(BUNDLED))], pairs=True))[:count]
+    examples = list(read_examples([next(iter(BUNDLED))], pairs=True))[:count]
     return [
-        Item((str(one.first), str(one.second)), LABELS[i % 3], one.where)
-        for i, one in enumerate(found)
+        Item((str(example.first), str(example.second)), LABELS[i % 3], example.where)
+        for i, example in enumerate(examples)
     ]
 
 
@@ -189,7 +188,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--max-length", type=int, default=128)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--batch-sizes", help="also time these, as in 8,32,128")
+    parser.add_argument("--batch-sizes", help="also time these batch sizes, e.g. 8,32,128")
     parser.add_argument("--sequential-test", type=float)
     return parser.parse_args()
 

@@ -1,8 +1,8 @@
 """Which heads of rxnmapper know where each atom of a product comes from?
 
-For every product atom, the reactant atom that a head's largest weight falls on (among reactant atoms) is compared with
-the reference map. The best heads are chosen on the validation reactions and reported on the test reactions, each
-reaction counting once, with a 95 % interval.
+For every product atom, a head predicts the reactant atom with its largest weight. The prediction is compared with the
+reference map. The best heads are selected on the validation reactions and reported on the test reactions, with a 95 %
+interval. Every reaction has the same weight.
 
     python examples/atom_mapping.py uspto50k_mapped.tsv.gz --limit 1000
 """
@@ -29,18 +29,16 @@ ORDINARY = re.compile(r"(?P<symbol>Br|Cl|[BCNOPSFIbcnops])(H\d?)?")
 
 @dataclass(frozen=True)
 class Reaction:
-    """A reaction without its map, and where its atoms are among the tokens ([CLS] is token 0)."""
+    """A reaction without its atom map, and the positions of its atoms among the tokens ([CLS] is token 0)."""
 
     smiles: str
-    product: torch.Tensor  # tokens that are product atoms
-    reactants: torch.Tensor  # tokens that are reactant atoms
-    answer: (
-        torch.Tensor
-    )  # for each product atom, the reactant atom it comes from, as a place in `reactants`
+    product: torch.Tensor  # [product atom]: its token
+    reactants: torch.Tensor  # [reactant atom]: its token
+    answer: torch.Tensor  # [product atom]: index in `reactants` of the atom that it comes from
 
 
 def read_reaction(mapped: str) -> Reaction:
-    """Take the map off `[CH3:1]` and the like, in the order of the atoms."""
+    """A reaction from SMILES with atom maps such as `[CH3:1]`, which are removed from the text."""
     plain, numbers = [], []
     for token in TOKEN.findall(mapped):
         match = MAPPED.fullmatch(token)
@@ -49,21 +47,21 @@ def read_reaction(mapped: str) -> Reaction:
     arrow = plain.index(">>")
     reactants = [i for i, token in enumerate(plain) if i < arrow and ATOM.fullmatch(token)]
     product = [i for i, token in enumerate(plain) if i > arrow and ATOM.fullmatch(token)]
-    place = {
-        numbers[token]: place for place, token in enumerate(reactants) if numbers[token] is not None
+    index_of = {
+        numbers[token]: index for index, token in enumerate(reactants) if numbers[token] is not None
     }
-    answer = torch.tensor([place[numbers[token]] for token in product])
+    answer = torch.tensor([index_of[numbers[token]] for token in product])
     return Reaction("".join(plain), torch.tensor(product) + 1, torch.tensor(reactants) + 1, answer)
 
 
 def without_map(atom: str) -> str:
-    """`CH3` as the model knows it: C. Charges, isotopes, stereo marks and [nH] keep their brackets."""
+    """An atom as in the model's vocabulary: C for `CH3`. Charges, isotopes, stereo marks and [nH] keep brackets."""
     match = ORDINARY.fullmatch(atom)
     return f"[{atom}]" if match is None or atom == "nH" else match["symbol"]
 
 
 def accuracies(model: headscope.AttentionModel, reactions: list[Reaction]) -> torch.Tensor:
-    """[reaction, layer, head]: the share of a reaction's product atoms that the head maps right."""
+    """[reaction, layer, head]: the share of the reaction's product atoms that the head maps correctly."""
     layers, heads = len(model.sites), len(model.heads) // len(model.sites)
     right = torch.full((len(reactions), layers, heads), float("nan"))
     for batch in headscope.encode(model, [reaction.smiles for reaction in reactions]):
@@ -84,14 +82,14 @@ def accuracies(model: headscope.AttentionModel, reactions: list[Reaction]) -> to
 
 
 def read_file(path: Path, limit: int, longest: int = 510) -> dict[str, list[Reaction]]:
-    """The first reactions of each split that fit into the model."""
-    found: dict[str, list[Reaction]] = {"valid": [], "test": []}
+    """The first `limit` reactions of each split with at most `longest` tokens."""
+    by_split: dict[str, list[Reaction]] = {"valid": [], "test": []}
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
             mapped = row["reaction_smiles"]
-            if len(found[row["split"]]) < limit and len(TOKEN.findall(mapped)) <= longest:
-                found[row["split"]].append(read_reaction(mapped))
-    return found
+            if len(by_split[row["split"]]) < limit and len(TOKEN.findall(mapped)) <= longest:
+                by_split[row["split"]].append(read_reaction(mapped))
+    return by_split
 
 
 def main() -> None:
@@ -105,20 +103,20 @@ def main() -> None:
     arguments = parser.parse_args()
     model = headscope.load("rxnmapper")
     reactions = read_file(arguments.file, arguments.limit)
-    chosen, reported = (accuracies(model, reactions[split]) for split in ("valid", "test"))
-    error = 1.96 * reported.std(dim=0) / len(reported) ** 0.5
+    valid, test = (accuracies(model, reactions[split]) for split in ("valid", "test"))
+    error = 1.96 * test.std(dim=0) / len(test) ** 0.5
     rows = [
         {
             "head": f"{head.layer}.{head.head}",
-            "valid": float(chosen.mean(dim=0)[head.layer, head.head]),
-            "test": float(reported.mean(dim=0)[head.layer, head.head]),
+            "valid": float(valid.mean(dim=0)[head.layer, head.head]),
+            "test": float(test.mean(dim=0)[head.layer, head.head]),
             "±": float(error[head.layer, head.head]),
         }
         for head in model.heads
     ]
     table = pd.DataFrame(rows).sort_values("valid", ascending=False)
     print(
-        f"{len(chosen)} validation and {len(reported)} test reactions; share of product atoms mapped right"
+        f"{len(valid)} validation and {len(test)} test reactions; share of product atoms mapped correctly"
     )
     print(table.head(16).to_string(index=False, float_format=lambda value: f"{value:.3f}"))
 

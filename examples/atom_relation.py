@@ -1,8 +1,8 @@
-"""Atom mapping as a relation of one's own: which head of rxnmapper joins a product atom to its reactant atom?
+"""Atom mapping as a custom relation: which head of rxnmapper connects a product atom with its reactant atom?
 
-The same question as in atom_mapping.py, asked through `headscope.analyze`: a reaction is a sentence whose words are
-its tokens, and a relation is a list of pairs of words. The best head is chosen on one half of the reactions and
-reported on the other, and a head's role is called by the relation's name.
+The same question as in atom_mapping.py, here with `headscope.analyze`. A reaction is a sentence whose words are its
+tokens; the relation is a list of pairs of words. The best head is selected on one half of the reactions and reported on
+the other half. Heads with a clear result have a role with the name of the relation.
 
     python examples/atom_relation.py uspto50k_mapped.tsv.gz --limit 500 --out atoms
 """
@@ -20,7 +20,7 @@ NAME = "product atom to reactant atom"
 
 
 def sentence_of(reaction: Reaction) -> headscope.Sentence:
-    """The tokens, and for each product atom (query) the reactant atom it comes from (key)."""
+    """The tokens as words, and a pair for each product atom (query) with the reactant atom it comes from (key)."""
     sources = reaction.reactants[reaction.answer]
     pairs = [
         (int(atom) - 1, int(source) - 1)
@@ -40,7 +40,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the study here")
     arguments = parser.parse_args()
     reactions = [
-        one for split in read_file(arguments.file, arguments.limit).values() for one in split
+        reaction
+        for of_split in read_file(arguments.file, arguments.limit).values()
+        for reaction in of_split
     ]
     study = headscope.analyze(
         "rxnmapper", sentences=[sentence_of(reaction) for reaction in reactions]

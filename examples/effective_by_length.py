@@ -1,8 +1,8 @@
-"""How does effective attention leave the raw one as texts grow? (Brunner et al. 2020, Fig. 1)
+"""How does effective attention differ from raw attention as texts become longer? (Brunner et al. 2020, Fig. 1)
 
-Cuts windows of a corpus to each of several lengths and asks every head, through the lenses of effective attention, for
-its correlation with the raw weights, what its rows sum to, and how much goes to the first special token ([CLS]; all
-special tokens where a model has no such one). Means over all heads; the interval is over windows (Student's).
+Truncates windows of a corpus to several lengths. At each length it measures, with the lenses of effective attention,
+the correlation with the raw weights, the sum of rows, and the attention to the first special token ([CLS]; all special
+tokens if a model has no such token). Prints means over all heads; intervals are Student's, over windows.
 
     python examples/effective_by_length.py minilm --out effective.svg
 """
@@ -35,7 +35,7 @@ COLUMNS = {
 
 
 def texts_of(path: str) -> list[str]:
-    """The lines of a file of text, or what a file of pairs (jsonl) has in both fields; or the bundled corpus."""
+    """The texts of a file: its lines, or both texts of each pair in a jsonl file. path: also `wikipedia-pairs`."""
     lines = [
         line for line in Path(corpus_path(path)).read_text("utf-8").splitlines() if line.strip()
     ]
@@ -44,18 +44,18 @@ def texts_of(path: str) -> list[str]:
 
 
 def windows_of(texts: list[str], words: int, count: int) -> list[str]:
-    """So many stretches of so many words, one behind the other; a word is at least one token."""
+    """`count` consecutive windows of `words` words. A word has at least one token, so `words` tokens are reached."""
     every = (word for text in texts for word in text.split())
-    found = [list(islice(every, words)) for _ in range(count)]
-    if len(found[-1]) < words:
+    windows = [list(islice(every, words)) for _ in range(count)]
+    if len(windows[-1]) < words:
         raise SystemExit(
-            f"the corpus is too short for {count} windows of {words} words: give fewer or shorter ones"
+            f"the corpus is too short for {count} windows of {words} words: use fewer or shorter windows"
         )
-    return [" ".join(window) for window in found]
+    return [" ".join(window) for window in windows]
 
 
 def means_of(study: headscope.Study) -> dict[str, float]:
-    """Of each statistic and lens over all heads; `first` is cls, or special where no head has that."""
+    """Mean of each statistic over all heads; `first` is the statistic cls, or special if the model has no [CLS]."""
     means = study.heads.groupby("statistic")["value"].mean().to_dict()
     for lens in ("", *(f"@{name}" for name in LENSES)):
         cls, special = (means.get(f"{name}{lens}", np.nan) for name in ("cls", "special"))
@@ -64,7 +64,7 @@ def means_of(study: headscope.Study) -> dict[str, float]:
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
-    """Of a mean over windows, 95 %; NaN of a single one."""
+    """95 % interval of a mean over windows; NaN for a single window."""
     if len(values) < 2:
         return np.nan, np.nan
     half = student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
@@ -74,7 +74,7 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 def by_length(
     model: headscope.AttentionModel, windows: list[str], lengths: tuple[int, ...]
 ) -> pd.DataFrame:
-    """A row a length: each window is an analysis of its own, so that the interval is one over windows."""
+    """A row for each length. Each window is analysed separately, so that intervals over windows can be computed."""
     rows = []
     for length in lengths:
         studies = [
@@ -86,10 +86,10 @@ def by_length(
         tokens = {study.record["data"]["tokens"] for study in studies}
         if tokens != {length}:
             raise SystemExit(
-                f"windows of {length} tokens have {sorted(tokens)}: the model reads no longer ones"
+                f"windows of {length} tokens have {sorted(tokens)}: the model's limit is below {length}"
             )
         means = pd.DataFrame([means_of(study) for study in studies])
-        row = {"tokens": length, **{told: means[name].mean() for name, told in COLUMNS.items()}}
+        row = {"tokens": length, **{column: means[name].mean() for name, column in COLUMNS.items()}}
         low, high = interval(means["raw-correlation@effective"].to_numpy())
         rows.append(row | {"low": low, "high": high})
     table = pd.DataFrame(rows).set_index("tokens")
@@ -97,12 +97,12 @@ def by_length(
 
 
 def width_of(study: headscope.Study) -> dict[str, int]:
-    """How wide heads are, by stack, as the study's record has it."""
+    """Width of the heads of each stack, from the study's record."""
     return dict(study.record["lenses"]["effective"]["width"])
 
 
 def draw(table: pd.DataFrame, widths: dict[str, int], out: Path) -> None:
-    """Correlation by length, with its intervals, and a line at the width of heads."""
+    """Draw the correlation by length with intervals, and a line at the width of the heads."""
     import matplotlib.pyplot as plt
 
     figure, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
@@ -132,13 +132,15 @@ def main() -> None:
     parser.add_argument(
         "--corpus",
         default="wikipedia-pairs",
-        help="a file of text, one a line, or of pairs (jsonl)",
+        help="a file with a text on each line, or with pairs (jsonl)",
     )
     parser.add_argument(
-        "--lengths", default=",".join(map(str, LENGTHS)), help="in tokens, special ones among them"
+        "--lengths", default=",".join(map(str, LENGTHS)), help="in tokens, including special tokens"
     )
     parser.add_argument("--windows", type=int, default=6)
-    parser.add_argument("--out", type=Path, help="an SVG file; the table goes beside it as CSV")
+    parser.add_argument(
+        "--out", type=Path, help="an SVG file; the table is written next to it as CSV"
+    )
     arguments = parser.parse_args()
     lengths = tuple(int(length) for length in arguments.lengths.split(","))
     model = headscope.load(arguments.model)
@@ -147,10 +149,10 @@ def main() -> None:
     print(table.to_string(float_format="{:.3f}".format))
     if arguments.out is not None:
         table.to_csv(arguments.out.with_suffix(".csv"))
-        one = headscope.analyze(
+        study = headscope.analyze(
             model, texts=windows[:1], max_length=min(lengths), lens=LENSES, statistics=STATISTICS
         )
-        draw(table, width_of(one), arguments.out)
+        draw(table, width_of(study), arguments.out)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""How well does each importance of a study's heads rank them as exact removal does, and as confidence does?
+"""How well does the ranking of heads by each importance agree with exact ablation, and with confidence?
 
-Spearman's correlation over the heads of a stack with the change of loss when a head is removed, its 95 % interval over
-resamples of the heads, the mean over layers of the correlation within a layer, and the correlation with confidence.
-The first study has exact removal; relevance by other rules comes from further studies of the same model.
+For each importance: Spearman's correlation, over the heads of a stack, with the change of loss when a head is ablated;
+its 95 % bootstrap interval over heads; the mean over layers of the correlation within a layer; and the correlation with
+confidence. The first study must have exact ablation. Further studies of the same model add relevance by other rules.
 
     python examples/head_correlations.py voita attnlrp --stack encoder
 """
@@ -25,13 +25,13 @@ DRAWS = 2000
 
 
 def heads_of(study: headscope.Study, stack: str) -> pd.DataFrame:
-    """A row a head (layer, head), a column a statistic."""
+    """A row for each head (layer, head), a column for each statistic."""
     rows = study.heads[study.heads["stack"] == stack]
     return rows.pivot_table(index=["layer", "head"], columns="statistic", values="value")
 
 
-def gathered(studies: list[headscope.Study], stack: str) -> pd.DataFrame:
-    """The importances of all studies side by side; those of relevance named after the rules of their study."""
+def combine_importances(studies: list[headscope.Study], stack: str) -> pd.DataFrame:
+    """The importances of all studies as columns. Names of relevance include the rules of their study."""
     columns = {}
     for study in studies:
         heads = heads_of(study, stack)
@@ -45,25 +45,27 @@ def gathered(studies: list[headscope.Study], stack: str) -> pd.DataFrame:
     return pd.DataFrame(columns).dropna()
 
 
-def spearman(one: np.ndarray, other: np.ndarray) -> float:
-    return float(np.corrcoef(rankdata(one), rankdata(other))[0, 1])
+def spearman(x: np.ndarray, y: np.ndarray) -> float:
+    return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
 
 
-def interval(one: np.ndarray, other: np.ndarray, seed: int = 0) -> tuple[float, float]:
-    draws = np.random.default_rng(seed).integers(0, len(one), size=(DRAWS, len(one)))
-    low, high = np.nanquantile([spearman(one[draw], other[draw]) for draw in draws], [0.025, 0.975])
+def interval(x: np.ndarray, y: np.ndarray, seed: int = 0) -> tuple[float, float]:
+    """95 % bootstrap interval of Spearman's correlation."""
+    draws = np.random.default_rng(seed).integers(0, len(x), size=(DRAWS, len(x)))
+    low, high = np.nanquantile([spearman(x[draw], y[draw]) for draw in draws], [0.025, 0.975])
     return float(low), float(high)
 
 
 def correlations(table: pd.DataFrame) -> pd.DataFrame:
-    """A row an importance."""
+    """A row for each importance."""
     exact = table[EXACT].to_numpy()
     rows = {}
     for name in (name for name in table if name != EXACT):
         values = table[name].to_numpy()
         low, high = interval(values, exact)
         within = [
-            spearman(of[name].to_numpy(), of[EXACT].to_numpy()) for _, of in table.groupby("layer")
+            spearman(layer[name].to_numpy(), layer[EXACT].to_numpy())
+            for _, layer in table.groupby("layer")
         ]
         rows[name] = {
             "change of loss": spearman(values, exact),
@@ -84,7 +86,9 @@ def main() -> None:
     parser.add_argument("studies", nargs="+", type=Path)
     parser.add_argument("--stack", default="encoder")
     arguments = parser.parse_args()
-    table = gathered([headscope.Study(path) for path in arguments.studies], arguments.stack)
+    table = combine_importances(
+        [headscope.Study(path) for path in arguments.studies], arguments.stack
+    )
     if EXACT not in table:
         parser.error(
             f"{arguments.studies[0]} has no {EXACT}: run headscope importance --by ablation into it"

@@ -1,6 +1,6 @@
 """Is one model better at a task than another? The mean difference of their losses on the same examples, paired.
 
-The first model is what the others are compared with. MODEL=MASK puts an attention mask on a model.
+All other models are compared with the first. MODEL=MASK applies an attention mask to a model.
 
     python examples/paired_models.py small-dense small-no-diagonal=no-diagonal --task masked --data wiki-test.txt.gz
 """
@@ -18,10 +18,10 @@ from headscope.tasks.inference import evaluate
 
 
 def losses_of(
-    given: str, task: str, data: str, split: str, limit: int | None, max_length: int | None
+    model_and_mask: str, task: str, data: str, split: str, limit: int | None, max_length: int | None
 ) -> np.ndarray:
-    """[example]: the loss of a model, under a mask where one is named behind its name."""
-    name, _, mask = given.partition("=")
+    """[example]: the loss of a model. model_and_mask: MODEL or MODEL=MASK."""
+    name, _, mask = model_and_mask.partition("=")
     chosen = get_task(task)
     reading = headscope.Reading(mask=mask or None)
     model = open_for(chosen, name, reading, headscope.Run())
@@ -29,11 +29,11 @@ def losses_of(
     return np.asarray(evaluate(model, chosen, prepared).losses)
 
 
-def difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
-    """The mean of other - one over examples, and the ends of its 95 % interval."""
-    apart = other - one
-    half = 1.96 * float(apart.std(ddof=1)) / len(apart) ** 0.5
-    return float(apart.mean()), float(apart.mean()) - half, float(apart.mean()) + half
+def difference(first: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
+    """The mean of other − first over examples, and the ends of its 95 % interval."""
+    changes = other - first
+    mean, half = float(changes.mean()), 1.96 * float(changes.std(ddof=1)) / len(changes) ** 0.5
+    return mean, mean - half, mean + half
 
 
 def main() -> None:
@@ -46,13 +46,15 @@ def main() -> None:
     parser.add_argument("--split", default="dev")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--max-length", type=int)
-    given = parser.parse_args()
+    options = parser.parse_args()
     first, *others = (
-        losses_of(model, given.task, given.data, given.split, given.limit, given.max_length)
-        for model in given.models
+        losses_of(
+            model, options.task, options.data, options.split, options.limit, options.max_length
+        )
+        for model in options.models
     )
-    print(f"{given.models[0]}: loss {first.mean():.4f} over {len(first)} examples")
-    for model, losses in zip(given.models[1:], others, strict=True):
+    print(f"{options.models[0]}: loss {first.mean():.4f} over {len(first)} examples")
+    for model, losses in zip(options.models[1:], others, strict=True):
         mean, low, high = difference(first, losses)
         print(f"{model}: loss {losses.mean():.4f}, {mean:+.4f} [{low:+.4f}, {high:+.4f}]")
 

@@ -1,15 +1,16 @@
-"""Does attention need its diagonal? The universal approximation theorem of SparseBERT (Shi et al. 2021), made visible.
+"""Does attention need its diagonal? An experiment on the theorem of SparseBERT (Shi et al. 2021).
 
-It says: transformer blocks with two heads of width 1 and a feed-forward layer of width 4, in which no token attends to
-itself, come as near as one likes to any continuous function of a sequence, if there are enough blocks and more than two
-tokens. Here such stacks are trained to fit one such function, at several lengths and depths, with the diagonal, without
-it, and (as a control that must fail) without any attention. Everything else is the same: for each seed the three start
-from the same weights and see the same sequences. All seeds are trained at once.
+The universal approximation theorem: blocks with two heads of width 1 and a feed-forward layer of width 4, in which
+no token attends to itself, approximate any continuous function of a sequence, given enough blocks and more than two
+tokens. Here stacks of such blocks are trained to fit one function, at several lengths and depths: with the diagonal,
+without the diagonal, and without any attention (a control that must fail). Everything else is equal: for each seed the
+three stacks start from the same weights and get the same sequences. All seeds are trained at once.
 
     python examples/without_diagonal.py --out theorem
 
-writes errors.csv (length, depth, attention, seed, error) and errors.svg, and prints a table. The error is the distance
-to the function over fresh sequences, over what the best constant leaves: 1 is nothing learned, 0 is the function.
+writes errors.csv (length, depth, attention, seed, error) and errors.svg, and prints a table. The error is the root mean
+square distance to the function on new sequences, divided by that of the best constant: 1 means nothing learned, 0 is
+a perfect fit.
 """
 
 from __future__ import annotations
@@ -32,49 +33,50 @@ WIDTH, HEADS, HIDDEN = (
     8,
     2,
     4,
-)  # of a token, of which two places are given and read; heads have width 1
-GIVEN = 2
+)  # width of a token, heads of width 1, width of the feed-forward layer
+USED = 2  # numbers of a token that are the input, and in the end the output
 KINDS = ("with the diagonal", "without it", "no attention")
-BATCH, TESTED, RATE = 32, 1024, 0.03
+BATCH, TEST_COUNT, RATE = 32, 1024, 0.03
 
 
-def wanted(sequences: Tensor) -> Tensor:
-    """The function [..., token, 2]: it needs the token itself, its neighbour, and the mean of all."""
+def target(sequences: Tensor) -> Tensor:
+    """The function to fit, [..., token, 2]: it depends on the token, its neighbour, and the mean of all tokens."""
     first, second = sequences.unbind(dim=-1)
-    whole = torch.cos(math.pi * first) * second.mean(dim=-1, keepdim=True)
-    return torch.stack([whole, (first - first.roll(-1, dims=-1)).abs()], dim=-1)
+    product = torch.cos(math.pi * first) * second.mean(dim=-1, keepdim=True)
+    return torch.stack([product, (first - first.roll(-1, dims=-1)).abs()], dim=-1)
 
 
 def least_without_attention(length: int) -> float:
-    """The error of the best function of a token by itself, its position known: no stack without attention is below.
+    """A lower bound on the error without attention: the error of the best function of a token and its position.
 
-    What it cannot know are the others' second places, and the neighbour's first: E|u - u'| given u is u² - u + 1/2.
+    Such a function knows neither the second numbers of other tokens nor the first number of the neighbour. For these,
+    E|u - u'| given u is u² - u + 1/2.
     """
     if length == 1:
         return 0.0
-    unknown = (length - 1) / (24 * length**2) + (1 / 18 - 1 / 180)
-    return math.sqrt(unknown / ((1 / 4 + 1 / (12 * length)) / 2 + 1 / 18))
+    unexplained = (length - 1) / (24 * length**2) + (1 / 18 - 1 / 180)
+    return math.sqrt(unexplained / ((1 / 4 + 1 / (12 * length)) / 2 + 1 / 18))
 
 
 class Stacks:
-    """Many stacks of blocks side by side, one for each kind and seed: every tensor begins with [kind * seed]."""
+    """Stacks of blocks for all kinds of attention and seeds. The first axis of every tensor is [kind * seed]."""
 
     def __init__(self, length: int, depth: int, seeds: int) -> None:
         chance = torch.Generator().manual_seed(1000 * length + depth)
 
-        def drawn(scale: float, *shape: int) -> Tensor:
-            one = scale * torch.randn(seeds, *shape, generator=chance)
-            return one.repeat(len(KINDS), *[1] * len(shape)).requires_grad_()
+        def draw_weights(scale: float, *shape: int) -> Tensor:
+            weights = scale * torch.randn(seeds, *shape, generator=chance)
+            return weights.repeat(len(KINDS), *[1] * len(shape)).requires_grad_()
 
-        self.positions = drawn(0.3, 1, length, WIDTH)
+        self.positions = draw_weights(0.3, 1, length, WIDTH)
         self.blocks = [
             {
-                "query, key, value": drawn(WIDTH**-0.5, WIDTH, 3 * HEADS),
-                "output": drawn(depth**-0.5 / 2, HEADS, WIDTH),
-                "inner": drawn(WIDTH**-0.5, WIDTH, HIDDEN),
-                "inner bias": drawn(0.2, 1, HIDDEN),
-                "outer": drawn(depth**-0.5 / 2, HIDDEN, WIDTH),
-                "outer bias": drawn(0.0, 1, WIDTH),
+                "query, key, value": draw_weights(WIDTH**-0.5, WIDTH, 3 * HEADS),
+                "output": draw_weights(depth**-0.5 / 2, HEADS, WIDTH),
+                "inner": draw_weights(WIDTH**-0.5, WIDTH, HIDDEN),
+                "inner bias": draw_weights(0.2, 1, HIDDEN),
+                "outer": draw_weights(depth**-0.5 / 2, HIDDEN, WIDTH),
+                "outer bias": draw_weights(0.0, 1, WIDTH),
             }
             for _ in range(depth)
         ]
@@ -82,35 +84,33 @@ class Stacks:
         allowed = torch.stack(
             [torch.ones_like(own), ~own, torch.zeros_like(own)]
         ).repeat_interleave(seeds, dim=0)
-        self.forbidden = torch.where(allowed, 0.0, -1e9)[
-            :, None, None
-        ]  # [stack, 1, 1, token, token]
-        self.attends = allowed.any(
-            dim=-1, keepdim=True
-        ).float()  # [stack, token, 1]: 0 where there is nothing to see
+        # Added to the scores, [stack, 1, 1, token, token]
+        self.forbidden = torch.where(allowed, 0.0, -1e9)[:, None, None]
+        # [stack, token, 1]: 0 for tokens that may not attend to any token
+        self.attends = allowed.any(dim=-1, keepdim=True).float()
 
     def parameters(self) -> list[Tensor]:
         return [self.positions, *(tensor for block in self.blocks for tensor in block.values())]
 
     def __call__(self, sequences: Tensor) -> Tensor:
-        """[stack, sequence, token, 2] to the same shape: the first places of wider tokens, the others begin at 0."""
-        states = torch.nn.functional.pad(sequences, (0, WIDTH - GIVEN)) + self.positions
+        """[stack, sequence, token, 2] to the same shape. Tokens are padded with zeros to their width."""
+        states = torch.nn.functional.pad(sequences, (0, WIDTH - USED)) + self.positions
         shape = states.shape
         for block in self.blocks:
-            states = (states + self._attended(states, block)).flatten(1, 2)
+            states = (states + self._attend(states, block)).flatten(1, 2)
             inner = torch.baddbmm(block["inner bias"], states, block["inner"]).relu()
             states = (states + torch.baddbmm(block["outer bias"], inner, block["outer"])).view(
                 shape
             )
-        return states[..., :GIVEN]
+        return states[..., :USED]
 
-    def _attended(self, states: Tensor, block: dict[str, Tensor]) -> Tensor:
-        """What attention adds to the states."""
+    def _attend(self, states: Tensor, block: dict[str, Tensor]) -> Tensor:
+        """The output of attention, which is added to the states."""
         stacks, sequences, tokens, _ = states.shape
-        made = torch.bmm(states.flatten(1, 2), block["query, key, value"]).view(
+        projected = torch.bmm(states.flatten(1, 2), block["query, key, value"]).view(
             stacks, sequences, tokens, 3, HEADS
         )
-        query, key, value = made.permute(
+        query, key, value = projected.permute(
             3, 0, 1, 4, 2
         )  # [stack, sequence, head, token] each: a head has width 1
         weights = torch.softmax(query[..., None] * key[..., None, :] + self.forbidden, dim=-1)
@@ -125,23 +125,21 @@ def errors_of(length: int, depth: int, *, seeds: int, steps: int) -> Tensor:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
     chance = torch.Generator().manual_seed(length)
     for _ in range(steps):
-        batch = torch.rand(seeds, BATCH, length, GIVEN, generator=chance).repeat(
-            len(KINDS), 1, 1, 1
-        )
-        losses = (stacks(batch) - wanted(batch)).square().mean(dim=(1, 2, 3))
+        batch = torch.rand(seeds, BATCH, length, USED, generator=chance).repeat(len(KINDS), 1, 1, 1)
+        losses = (stacks(batch) - target(batch)).square().mean(dim=(1, 2, 3))
         optimizer.zero_grad()
-        losses.sum().backward()  # stacks do not meet: each has the gradients of its own loss
+        losses.sum().backward()  # stacks are independent: each gets the gradient of its own loss
         optimizer.step()
         schedule.step()
-    fresh = torch.rand(1, TESTED, length, GIVEN, generator=chance.manual_seed(10_000 + length))
-    right = wanted(fresh)
-    left = (right - right.mean(dim=(1, 2), keepdim=True)).square().mean()
+    fresh = torch.rand(1, TEST_COUNT, length, USED, generator=chance.manual_seed(10_000 + length))
+    right = target(fresh)
+    of_constant = (right - right.mean(dim=(1, 2), keepdim=True)).square().mean()
     with torch.no_grad():
-        found = (stacks(fresh) - right).square().mean(dim=(1, 2, 3))
-    return (found / left).sqrt().view(len(KINDS), seeds)
+        of_stacks = (stacks(fresh) - right).square().mean(dim=(1, 2, 3))
+    return (of_stacks / of_constant).sqrt().view(len(KINDS), seeds)
 
 
-def measured(lengths: list[int], depths: list[int], *, seeds: int, steps: int) -> pd.DataFrame:
+def measure(lengths: list[int], depths: list[int], *, seeds: int, steps: int) -> pd.DataFrame:
     """A row for each length, depth, kind of attention and seed."""
     rows = []
     for length in lengths:
@@ -158,7 +156,7 @@ def measured(lengths: list[int], depths: list[int], *, seeds: int, steps: int) -
 
 
 def interval(values: pd.Series) -> tuple[float, float, float]:
-    """The mean over seeds, and the ends of its interval."""
+    """The mean over seeds, and the ends of its 95 % interval."""
     mean, count = float(values.mean()), len(values)
     half = (
         float(student.ppf(0.975, count - 1) * values.std(ddof=1) / math.sqrt(count))
@@ -169,7 +167,7 @@ def interval(values: pd.Series) -> tuple[float, float, float]:
 
 
 def table(errors: pd.DataFrame) -> str:
-    """Mean errors with intervals over seeds, the difference that the diagonal makes, paired, and the best seeds."""
+    """Markdown table: mean errors with intervals over seeds, the paired effect of the diagonal, and the best seeds."""
     lines = [
         "| length | depth | " + " | ".join(KINDS) + " | without − with | best with, without |",
         "|---" * 7 + "|",
@@ -180,14 +178,14 @@ def table(errors: pd.DataFrame) -> str:
         }
         cells = [interval(by_kind[kind]) for kind in KINDS]
         cells.append(interval(by_kind[KINDS[1]] - by_kind[KINDS[0]]))
-        told = [f"{mean:.3f} [{low:.3f}, {high:.3f}]" for mean, low, high in cells]
+        texts = [f"{mean:.3f} [{low:.3f}, {high:.3f}]" for mean, low, high in cells]
         best = ", ".join(f"{by_kind[kind].min():.3f}" for kind in KINDS[:2])
-        lines.append(f"| {length} | {depth} | {' | '.join(told)} | {best} |")
+        lines.append(f"| {length} | {depth} | {' | '.join(texts)} | {best} |")
     return "\n".join(lines)
 
 
-def drawn(errors: pd.DataFrame) -> Figure:
-    """Error against depth, a panel for each length: means with intervals over seeds, and every seed as a point."""
+def draw(errors: pd.DataFrame) -> Figure:
+    """Error by depth, one panel for each length: means with intervals over seeds, and a point for every seed."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     from headscope.report.drawing.palette import MUTED, RULE, SERIES
@@ -209,14 +207,14 @@ def drawn(errors: pd.DataFrame) -> Figure:
         for column, length in enumerate(lengths):
             bounds = ((0.6 + 1.75 * column) / width, 0.8 / height, 1.55 / width, 1.85 / height)
             ax = fig.add_axes(bounds)
-            for place, kind in enumerate(KINDS):
+            for series, kind in enumerate(KINDS):
                 rows = errors[(errors["length"] == length) & (errors["attention"] == kind)]
-                shift = 1.06 ** (place - 1)
+                shift = 1.06 ** (series - 1)
                 ax.scatter(
                     rows["depth"] * shift,
                     rows["error"],
                     s=4,
-                    color=SERIES[place],
+                    color=SERIES[series],
                     alpha=0.35,
                     linewidths=0,
                 )
@@ -233,7 +231,7 @@ def drawn(errors: pd.DataFrame) -> Figure:
                     markersize=3,
                     linewidth=1,
                     elinewidth=1,
-                    color=SERIES[place],
+                    color=SERIES[series],
                     label=kind,
                 )
             ax.set(xscale="log", yscale="log", ylim=(errors["error"].min() / 1.3, 1.3))
@@ -264,7 +262,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True, help="the directory to write into")
+    parser.add_argument("--out", type=Path, required=True, help="output directory")
     parser.add_argument(
         "--lengths", type=int, nargs="+", default=list(LENGTHS), help="tokens of a sequence"
     )
@@ -275,13 +273,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1000)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    errors = measured(
+    errors = measure(
         arguments.lengths, arguments.depths, seeds=arguments.seeds, steps=arguments.steps
     )
     errors.to_csv(arguments.out / "errors.csv", index=False, float_format="%.6f")
     from headscope.report.rendered_figures import save_figure
 
-    print(save_figure(drawn(errors), arguments.out / "errors.svg"))
+    print(save_figure(draw(errors), arguments.out / "errors.svg"))
     print(table(errors))
 
 

@@ -1,9 +1,9 @@
 """Which heads of a translation model align words, and do nouns align better than other words?
 
-Hand-aligned sentence pairs as relations of one's own between two texts: a French word (query) and the English word it
-is linked to (key). The pairs have no tags: a word counts as a noun if that is the most frequent tag of its form in a
-treebank of its language, and a link is one of nouns if both its words are. Such a link joins words of one kind, which
-may be what makes it easy: the other links whose two words have the same tag are therefore asked apart.
+Hand-aligned sentence pairs are custom relations between two texts: a French word (query) and the English word it is
+linked to (key). The data has no part-of-speech tags. A word counts as a noun if NOUN is the most frequent tag of its
+form in a treebank of its language; a link counts as a link of nouns if both its words are nouns. Such links may be easy
+only because both words have the same tag, so the other links with equal tags are also reported separately.
 
     python examples/word_alignment.py en-fr_gold.tsv.gz --english en_ewt-ud-*.conllu.gz --french fr_gsd-ud-*.conllu.gz
 """
@@ -41,7 +41,7 @@ Tags = dict[str, str]
 
 
 def usual_tags(treebanks: Iterable[Path]) -> Tags:
-    """Of each form in lower case, the tag it has most often (of equally frequent ones, the first met)."""
+    """The most frequent tag of each form in lower case; of equally frequent tags, the one that occurs first."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for sentence in read_treebank(treebanks):
         for word, tag in zip(sentence.words, sentence.tags, strict=True):
@@ -50,8 +50,8 @@ def usual_tags(treebanks: Iterable[Path]) -> Tags:
 
 
 def sentences_of(path: Path, english_tags: Tags, french_tags: Tags) -> list[headscope.Sentence]:
-    """English words, French words, and the sure links between them: all, those of two nouns, the others."""
-    found = []
+    """Sentences of English and French words, with the sure links: all, of two nouns, others, others of equal tag."""
+    sentences = []
     for number, line in list(read_lines(path))[1:]:
         english, french, sure, _ = (part.split() for part in line.split("\t"))
         pairs: dict[str, list[tuple[int, int]]] = {ALL: [], NOUNS: [], OTHERS: [], ALIKE: []}
@@ -71,10 +71,10 @@ def sentences_of(path: Path, english_tags: Tags, french_tags: Tags) -> list[head
             )
             for kind in kinds:
                 pairs[kind].append((query, key))
-        found.append(
+        sentences.append(
             headscope.Sentence(tuple(english), pairs, tuple(french), "across", f"{path}:{number}")
         )
-    return found
+    return sentences
 
 
 def main() -> None:

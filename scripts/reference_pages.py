@@ -4,7 +4,7 @@
 
 `commands.md` lists every command with its options. `tests/golden/test_golden_help.py` checks that it is up to date, and
 updates it with `--update-golden`. Public names of Python are added to `python.md` when the site is built (`hooks` in
-mkdocs.yml), so that the page always shows the present docstrings.
+mkdocs.yml), so that the page always has the current docstrings.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _docstring(value: Any) -> list[str]:
 
 
 def _section(title: str, body: str) -> list[str]:
-    """Parameters and their like as a list of names with descriptions; examples as code; the rest as text."""
+    """Sections with entries, such as Parameters, as a list of names; examples as code; others as text."""
     if title == "Examples":
         return ["```text", body, "```", ""]
     if title in ("Notes", "See Also") or not re.search(r"^ +\S", body, re.MULTILINE):

@@ -1,4 +1,4 @@
-"""Runs real commands on real models at two commits and compares every number to the last digit.
+"""Run real commands on real models at two commits and compare every number to the last digit.
 
     python scripts/regression.py run --checkout . --out /tmp/before            # all steps, resumable
     python scripts/regression.py run --checkout ../after --out /tmp/after --steps look,evaluate
@@ -252,7 +252,7 @@ def environment_of(checkout: Path) -> dict[str, str]:
 
 
 def is_complete(folder: Path, arguments: list[str]) -> bool:
-    """Whether the step ended well with these arguments; after a change of its arguments it is run again."""
+    """Whether the step succeeded with these arguments. A step whose arguments changed is run again."""
     if not (folder / RECORD).exists():
         return False
     record = json.loads((folder / RECORD).read_text())
@@ -310,7 +310,7 @@ def compare_step(before: Path, after: Path) -> Result:
     result = Result()
     for folder in (before, after):
         if not (folder / RECORD).exists():
-            result.differences.append(f"{folder}: the step was not run to its end")
+            result.differences.append(f"{folder}: the step was not completed")
     if result.differences:
         return result
     statuses = [json.loads((folder / RECORD).read_text())["status"] for folder in (before, after)]
@@ -344,11 +344,11 @@ def compared_files(folder: Path) -> Iterator[str]:
 
 
 class Number(str):
-    """A number as it is written: equal only if every digit is."""
+    """A number as it is written: two are equal only if every digit is equal."""
 
 
 def values_of(path: Path) -> Iterator[tuple[str, object]]:
-    """Every value of a file with the place where it stands: numbers, masked text or whole arrays."""
+    """Every value of a file with its location: numbers, masked text or complete arrays."""
     if path.suffix == ".csv":
         yield from table_values(path.read_bytes().decode())
     elif path.suffix in (".json", ".jsonl"):
@@ -386,7 +386,7 @@ def json_values(text: str, prefix: str = "") -> Iterator[tuple[str, object]]:
     def walk(value: Any, place: str) -> Iterator[tuple[str, object]]:
         if isinstance(value, dict):
             yield f"{place} keys", " ".join(value)
-            is_timing = "throughput" in value  # its ratio and interval are measured too
+            is_timing = "throughput" in value  # then ratio and interval are measured times, too
             for key, inner in value.items():
                 if key == "csv" and type(inner) is str:  # a page holds its tables compressed
                     table = zlib.decompress(base64.b64decode(inner)).decode()

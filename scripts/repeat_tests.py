@@ -1,12 +1,12 @@
-"""Runs `make test` several times and appends what happened to docs/results/test-runs.csv.
+"""Run `make test` several times and append the results to docs/results/test-runs.csv.
 
     python scripts/repeat_tests.py --runs 5                        # in the order of files
     python scripts/repeat_tests.py --runs 5 --busy 2               # next to two busy loops
     python scripts/repeat_tests.py --runs 1 --random-seed 7        # in random order
     python scripts/repeat_tests.py --runs 2 --running 2            # in a second clone, next to the loops of the first
 
-Runs count together as long as neither source nor tests change: a changed tree starts the count again. A tree with
-uncommitted changes is refused, since its rows could not be traced to a commit.
+Successive runs are counted as long as neither source nor tests change; a change starts the count again. Uncommitted
+changes are refused, since their rows could not be traced to a commit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PARTS = (
     "pyproject.toml",
     "constraints.txt",
     "Makefile",
-)  # what a run is a run of
+)  # a change in one of these starts the count again
 COLUMNS = [
     "date",
     "commit",
@@ -74,7 +74,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def run_once(busy: int, seed: int | None) -> dict[str, str]:
-    """One `make test`, as a row of the table."""
+    """Run `make test` once; its row of the table."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         extra = f"--junitxml={report}"
@@ -82,7 +82,7 @@ def run_once(busy: int, seed: int | None) -> dict[str, str]:
             extra += f" --random-order --random-order-seed={seed}"
         begin, before = time.monotonic(), _cpu_seconds()
         with busy_loops(busy):
-            # without -j and flags of a make that may have started this
+            # Without -j and other flags, if this script was itself started by make
             environment = {
                 name: value
                 for name, value in os.environ.items()
@@ -117,7 +117,7 @@ def run_once(busy: int, seed: int | None) -> dict[str, str]:
 
 @contextmanager
 def busy_loops(count: int) -> Iterator[None]:
-    """So many processes that use a core each while this is open."""
+    """Start this number of processes, each of which uses one core until the context is left."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -148,17 +148,17 @@ def read_report(path: Path) -> dict[str, str]:
 
 
 def uncommitted(status: str) -> list[str]:
-    """Changed files by `git status --porcelain`; the table itself grows with every run."""
+    """Changed files from `git status --porcelain`, without the table, which every run changes."""
     return [line[3:] for line in status.splitlines() if line[3:] != str(TABLE)]
 
 
 def tree_of(objects: str) -> str:
-    """A short name of the contents that git names by these objects, one a line."""
+    """A short name of the contents. objects: their git hashes, one per line."""
     return "".join(name[:3] for name in objects.split())
 
 
 def current_runs(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """The last rows that are of one tree and without a failure."""
+    """The last rows that have the same tree and no failures."""
     current: list[dict[str, str]] = []
     for row in reversed(rows):
         if row["tree"] != rows[-1]["tree"] or row["failed"] != "0":
@@ -199,10 +199,16 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--runs", type=int, default=1, help="number of runs (default: 1)")
     parser.add_argument(
-        "--busy", type=int, default=0, help="busy loops next to the tests (default: 0)"
+        "--busy",
+        type=int,
+        default=0,
+        help="number of busy loops to run next to the tests (default: 0)",
     )
     parser.add_argument(
-        "--running", type=int, default=0, help="busy loops that run already (default: 0)"
+        "--running",
+        type=int,
+        default=0,
+        help="number of busy loops that are already running (default: 0)",
     )
     parser.add_argument(
         "--random-seed", type=int, default=None, help="seed of a random order (default: by file)"

@@ -1,9 +1,9 @@
-"""Choose the sentences of the bundled treebank `ewt-sample` from UD English EWT, and write them.
+"""Select the sentences of the bundled treebank `ewt-sample` from UD English EWT, and write them.
 
     python scripts/sample_treebank.py en_ewt-ud-dev.conllu.gz src/headscope/data/corpora/ewt-sample.conllu.gz
 
-Sentences of 8 to 40 words, in the order of the SHA-1 of their sent_id; the first 200 are kept. So the choice does not
-depend on the words, and any prefix of the file is a fair sample. Blocks are copied as they are.
+Sentences of 8 to 40 words are sorted by the SHA-1 hash of their sent_id, and the first 200 are taken. The selection
+therefore does not depend on the words, and every prefix of the file is a random sample. Sentences are copied unchanged.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ SENTENCES = 200
 SHORTEST, LONGEST = (
     8,
     40,
-)  # words; shorter ones are headings, longer ones make an example hard to read
+)  # words; shorter sentences are headings, longer ones are hard to read as examples
 _SENT_ID = re.compile(r"^# sent_id = (.+)$", re.MULTILINE)
 _WORD = re.compile(r"^[0-9]+\t", re.MULTILINE)  # neither a range (1-2) nor an empty node (8.1)
 
 
 def sample(treebank: str, count: int = SENTENCES) -> str:
-    """The chosen sentences of a treebank in CoNLL-U."""
+    """The selected sentences of a treebank, as CoNLL-U text."""
     blocks = [block.strip("\n") for block in treebank.split("\n\n") if block.strip()]
     suitable = [b for b in blocks if SHORTEST <= len(_WORD.findall(b)) <= LONGEST]
     return "".join(f"{block}\n\n" for block in sorted(suitable, key=_hash)[:count])
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("treebank", type=Path, help="en_ewt-ud-dev.conllu, also gzipped")
     parser.add_argument("out", type=Path, help="the file to write")
     options = parser.parse_args()
-    # Without a time stamp: the same sentences give the same file
+    # mtime=0: without a time stamp, equal sentences give equal files
     packed = gzip.compress(sample(read(options.treebank)).encode("utf-8"), mtime=0)
     options.out.write_bytes(packed)
 

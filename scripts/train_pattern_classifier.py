@@ -1,8 +1,8 @@
-"""Trains the second opinion on pattern classes, and says how often it is right on maps it has not seen.
+"""Train the classifier of attention patterns, and print its accuracy on held-out maps.
 
     python scripts/train_pattern_classifier.py            # a few minutes on one core; overwrites the shipped weights
 
-The same seed gives the same maps, and on one kind of machine the same weights.
+The same seed gives the same maps, and the same weights on machines of the same type.
 """
 
 from __future__ import annotations
@@ -25,43 +25,45 @@ from planted_maps import planted_maps
 BATCH = 128
 
 
-def made(count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Pictures [map, 2, 64, 64] in half precision, and labels [map]."""
-    seen, labels = [], []
-    for one in planted_maps(count, seed):
-        special = torch.from_numpy(one.special)
-        of_map = picture(torch.from_numpy(one.weights))[None]
-        seen.append(inputs_of(of_map, len(special), special).half())
-        labels.append(PATTERNS.index(one.label))
-    return torch.cat(seen), torch.tensor(labels)
+def make_maps(count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Pictures of planted maps [map, 2, 64, 64] in half precision, and their labels [map]."""
+    pictures, labels = [], []
+    for planted in planted_maps(count, seed):
+        special = torch.from_numpy(planted.special)
+        of_map = picture(torch.from_numpy(planted.weights))[None]
+        pictures.append(inputs_of(of_map, len(special), special).half())
+        labels.append(PATTERNS.index(planted.label))
+    return torch.cat(pictures), torch.tensor(labels)
 
 
 def train(
-    classifier: PatternClassifier, seen: Tensor, labels: Tensor, epochs: int, seed: int
+    classifier: PatternClassifier, pictures: Tensor, labels: Tensor, epochs: int, seed: int
 ) -> None:
     order = torch.Generator().manual_seed(seed)
-    steps = epochs * -(-len(seen) // BATCH)
+    steps = epochs * -(-len(pictures) // BATCH)
     optimizer = torch.optim.AdamW(classifier.parameters(), lr=2e-3, weight_decay=1e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=4e-3, total_steps=steps)
     for epoch in range(epochs):
         total = 0.0
-        for chosen in torch.randperm(len(seen), generator=order).split(BATCH):
+        for chosen in torch.randperm(len(pictures), generator=order).split(BATCH):
             loss = cross_entropy(
-                classifier(seen[chosen].float()), labels[chosen], label_smoothing=0.02
+                classifier(pictures[chosen].float()), labels[chosen], label_smoothing=0.02
             )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
             total += float(loss.detach()) * len(chosen)
-        print(f"epoch {epoch + 1} of {epochs}: loss {total / len(seen):.4f}", flush=True)
+        print(f"epoch {epoch + 1} of {epochs}: loss {total / len(pictures):.4f}", flush=True)
 
 
 @torch.no_grad()
-def confusion(classifier: PatternClassifier, seen: Tensor, labels: Tensor) -> Tensor:
-    """[planted, said]: how many maps."""
-    said = torch.cat([classifier(part.float()).argmax(dim=-1) for part in seen.split(BATCH)])
-    return torch.bincount(labels * len(PATTERNS) + said, minlength=len(PATTERNS) ** 2).view(
+def confusion(classifier: PatternClassifier, pictures: Tensor, labels: Tensor) -> Tensor:
+    """[planted, predicted]: the number of maps."""
+    predicted = torch.cat(
+        [classifier(part.float()).argmax(dim=-1) for part in pictures.split(BATCH)]
+    )
+    return torch.bincount(labels * len(PATTERNS) + predicted, minlength=len(PATTERNS) ** 2).view(
         len(PATTERNS), -1
     )
 
@@ -70,24 +72,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--count", type=int, default=10_000, help="planted maps to learn from")
     parser.add_argument(
-        "--held-out", type=int, default=2_500, help="other planted maps to judge by"
+        "--count", type=int, default=10_000, help="number of planted maps to train on"
+    )
+    parser.add_argument(
+        "--held-out", type=int, default=2_500, help="number of other planted maps to evaluate on"
     )
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=WEIGHTS)
     options = parser.parse_args()
-    torch.set_num_threads(1)  # sums in one order, on any number of cores
+    torch.set_num_threads(1)  # fixes the order of sums, and so the result
     torch.manual_seed(options.seed)
     classifier = PatternClassifier()
-    train(classifier, *made(options.count, options.seed), options.epochs, options.seed)
+    train(classifier, *make_maps(options.count, options.seed), options.epochs, options.seed)
     classifier.eval()
-    table = confusion(classifier, *made(options.held_out, options.seed + 1))
-    print("planted \\ said".ljust(20), *(name.rjust(18) for name in PATTERNS))
+    table = confusion(classifier, *make_maps(options.held_out, options.seed + 1))
+    print("planted \\ predicted".ljust(20), *(name.rjust(18) for name in PATTERNS))
     for name, counts in zip(PATTERNS, table.tolist(), strict=True):
         print(name.ljust(20), *(str(count).rjust(18) for count in counts))
-    print(f"right: {int(table.diagonal().sum())} of {int(table.sum())}")
+    print(f"correct: {int(table.diagonal().sum())} of {int(table.sum())}")
     save_file(
         {name: tensor.contiguous() for name, tensor in classifier.state_dict().items()}, options.out
     )

@@ -116,7 +116,7 @@ def test_correlations_of_heads_are_with_removal_within_layers_and_with_confidenc
         ]
         rows.append(Row("decoder", 0, 0, "relevance", 99.0, 99.0, 99.0, 9))
         studies.append(Study(to_frame(rows), record={"importance": {"rules": rules}}))
-    found = example.correlations(example.gathered(studies, "encoder"))
+    found = example.correlations(example.combine_importances(studies, "encoder"))
     assert list(found.index) == ["relevance, voita", "confidence", "relevance, attnlrp"]
     across = 1 - 6 * 16 / (6 * 35)  # ranks 3 2 1 6 5 4 against 1 to 6
     assert found.loc["relevance, voita", "change of loss"] == pytest.approx(across)

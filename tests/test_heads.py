@@ -79,7 +79,8 @@ def test_whole_layers_and_runs_are_printed_short() -> None:
 )
 def test_what_names_no_head_is_refused_with_the_form(text: str) -> None:
     with pytest.raises(
-        HeadscopeError, match=r"does not name a head.*Expected heads as LAYER\.HEAD counted from 0"
+        HeadscopeError,
+        match=r"does not name a head.*Expected heads as LAYER\.HEAD, both counted from 0",
     ):
         HeadSet(text, among=ONE)
 

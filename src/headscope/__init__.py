@@ -1,4 +1,4 @@
-"""headscope: see, measure, cut and learn the attention heads of transformers.
+"""headscope: observe, measure, prune and learn the attention heads of transformers.
 
     import headscope
     model = headscope.load("minilm")

@@ -15,7 +15,7 @@ from typing import Any
 from headscope.errors import HeadscopeError
 
 OWNER = ".owner"  # in OUT.partial: locked by the process that writes it
-# Kinds of directories by the name of their record
+# What a directory holds, by the name of its record
 KINDS = {"run.json": "a study", "cut.json": "a cut model", "training.json": "a trained model"}
 NEW_DIRECTORY, CHOOSE_ANOTHER = "the name of a new directory", "Choose another `out`"
 PAGES = (".html", ".htm")
@@ -33,9 +33,9 @@ def atomic_directory(
     keep: Sequence[str] = (),
     record: str = "run.json",
 ) -> Iterator[Path]:
-    """A directory to write into. It becomes `out` on leaving, and is deleted after an exception.
+    """A temporary directory to write into. On leaving it is renamed to `out`; after an exception it is deleted.
 
-    keep    files that are kept after an exception, so that the run can be resumed
+    keep    files that remain after an exception, so that the run can be resumed
     resume  start with the files that an earlier run kept
     record  the file that marks a directory of the same kind, which may be overwritten
 
@@ -55,7 +55,7 @@ def atomic_directory(
                 _empty(partial, keep if resume else ())
                 yield partial
                 _replace(partial, final)
-                (final / OWNER).unlink()  # last: until the rename it keeps others out
+                (final / OWNER).unlink()  # last: the lock must hold until the rename is done
                 created = []
             except BaseException:
                 if any((partial / name).exists() for name in keep):
@@ -91,7 +91,7 @@ def check_free(
     keep: Sequence[str] = (),
     record: str = "run.json",
 ) -> None:
-    """Refuse what `atomic_directory` would refuse, for work that is long before the first file. Creates nothing."""
+    """Refuse an `out` that `atomic_directory` would refuse, before hours of work. Creates nothing."""
     final, partial = _places(out)
     if final.exists() and not final.is_dir():
         what, expected = "this is a file", NEW_DIRECTORY
@@ -144,7 +144,7 @@ def _empty(partial: Path, keep: Sequence[str]) -> None:
 
 
 def _replace(partial: Path, final: Path) -> None:
-    """Move `partial` to `final`. If that fails, an older `final` is moved back."""
+    """Rename `partial` to `final`. If that fails, an existing `final` is restored."""
     if not (final.exists() or final.is_symlink()):
         partial.rename(final)
         return

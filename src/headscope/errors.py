@@ -1,4 +1,4 @@
-"""The error that users see: where it is, what is wrong, what was expected, how to fix it."""
+"""The error and the warning that users see: where, what is wrong, what is expected, how to fix it."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ def reason(cause: BaseException) -> str:
 
 
 def choices(wrong: str, options: Iterable[str], suggested: Sequence[str] = ()) -> str:
-    """The known names for an error message, with the nearest one suggested: `a, b or c; did you mean "b"?`
+    """The known names for an error message, with a suggestion: `a, b or c; did you mean "b"?`
 
-    suggested  names to suggest instead of the nearest by spelling
+    suggested  names to suggest instead of the name with the nearest spelling
     """
     names = sorted(options)
     listed = " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
-    if len(names) > MANY + 5:  # to leave out a few would save nothing
+    if len(names) > MANY + 5:  # leaving out fewer than 6 names would not make the message shorter
         listed = f"{', '.join(names[:MANY])} … ({len(names)} in all)"
     near = " or ".join(f'"{name}"' for name in suggested or get_close_matches(wrong, names, n=1))
     return f"{listed}; did you mean {near}?" if near else listed

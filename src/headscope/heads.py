@@ -15,7 +15,7 @@ from typing import Any
 
 from headscope.errors import HeadscopeError
 
-FORM = "heads as LAYER.HEAD counted from 0, with a stack in front where there are several: 3.2  4.*  cross.5.0-3"
+FORM = "heads as LAYER.HEAD, both counted from 0, such as 3.2, 4.* or 4.0-3; with several stacks cross.5.2"
 _ITEM = re.compile(
     r"(?:(?P<stack>[a-z]+)\.)?(?P<layer>\d+|\*)\.(?P<first>\d+|\*)(?:-(?P<last>\d+))?"
 )
@@ -95,11 +95,11 @@ class Head:
 
 
 HeadName = str | Head | tuple[int, int] | tuple[str, int, int]
-Heads = HeadName | Iterable[HeadName]  # all ways in which a user may name heads
+Heads = HeadName | Iterable[HeadName]  # every form in which a user may name heads
 
 
 def head_names(heads: Heads) -> list[str | Head]:
-    """Heads as text ("3.2", "4.*") or `Head`: (3, 2) becomes "3.2", ("cross", 3, 2) becomes "cross.3.2"."""
+    """A list of heads, each as text or `Head`: (3, 2) becomes "3.2", ("cross", 3, 2) becomes "cross.3.2"."""
     if isinstance(heads, str | Head):
         return [heads]
     if (address := _address(heads)) is not None:
@@ -168,9 +168,9 @@ class HeadSet(Collection[Head]):
     def _parse(self, text: str) -> list[Head]:
         return [head for item in text.split(",") for head in self._select(item.strip(), text)]
 
-    def _select(self, item: str, whole: str) -> list[Head]:
-        """The heads of one item such as `4.*`, of the text `whole`."""
-        where = f'heads "{whole}"'
+    def _select(self, item: str, text: str) -> list[Head]:
+        """The heads of one item, such as `4.*`. text: the text with all items, for errors."""
+        where = f'heads "{text}"'
         match = _match(item, where)
         stacks = sorted({head.stack for head in self.among})
         if match["stack"] is None and len(stacks) > 1:
@@ -186,8 +186,9 @@ class HeadSet(Collection[Head]):
             if int(last) > max((head.head for head in of_stack), default=-1):
                 selected = []
         if len(selected) < count:
-            expected = f"{FORM}; this model has {self._extent()}"
-            raise HeadscopeError(f'"{item}" is not in this model', where=where, expected=expected)
+            raise HeadscopeError(
+                f'"{item}" is not in this model', where=where, expected=self._extent()
+            )
         return selected
 
     def _extent(self) -> str:
@@ -238,7 +239,7 @@ class HeadSet(Collection[Head]):
 
 
 def check_heads(heads: str) -> None:
-    """Refuse text that does not have the form of heads, before the model is known."""
+    """Refuse text that does not have the form of heads. Whether the model has them is checked by `HeadSet`."""
     for item in heads.split(","):
         _match(item.strip(), f'heads "{heads}"')
 

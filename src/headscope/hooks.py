@@ -1,4 +1,4 @@
-"""Functions of later packages that objects of earlier ones offer as methods, such as `Study.write`.
+"""Methods of early packages that are implemented in later packages, such as `Study.write`.
 
 An earlier package must not import a later one. It calls `hook(name)`; `headscope/__init__`, which knows all packages,
 registers which function that is. The function is imported at the first call.

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 SECONDS_BETWEEN_LINES = 10
-# The remaining time is shown once this share of a part, but 5 to 50 items, has been timed.
+# The remaining time is shown once 5 % of the items of a part are timed, but at least 5 and at most 50 items.
 LEAST_SHARE, LEAST_ITEMS, MOST_ITEMS = 0.05, 5, 50
 
 
@@ -62,7 +62,7 @@ def progress(title: str) -> Iterator[ProgressUpdate]:
 
 
 def _plain_lines(title: str) -> ProgressUpdate:
-    """Lines at most every ten seconds, and a last one for a part that took longer."""
+    """Lines at most every ten seconds, and a final line for a part that took longer than that."""
     last_line, pace, is_long = time.monotonic(), _Pace(), False
 
     def update(done: int, total: int, part: str = "") -> None:
@@ -100,7 +100,7 @@ class _Pace:
         if self.is_new_part(done, total):
             self.start, self.done_at_start = self.last, 0
         elif self.done_at_start == 0:
-            # The first call may report what a resumed run had finished before: it is not timed.
+            # The first call may report items that an earlier run finished: they are not timed.
             self.start, self.done_at_start = self.last, self.done
         self.done, self.total, self.last = done, total, now
         timed = done - self.done_at_start

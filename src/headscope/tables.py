@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-TableRow = dict[str, object]  # a row of another table, by column; dtypes: study/schema
+TableRow = dict[
+    str, object
+]  # a row of a table other than heads.csv, by column; dtypes are in study/schema
 COLUMNS = ("stack", "layer", "head", "statistic", "value", "low", "high", "count")
 STACKS = ("encoder", "decoder", "cross", "query")  # the order in which stacks are listed
 Z = 1.96  # quantile of the normal distribution for 95 % intervals
@@ -48,7 +50,8 @@ class Row:
 class Moments:
     """Count, sum and sum of squares of one number per sequence, elementwise over an array; mergeable.
 
-    Sums are float64: a million float32 additions drift by 7e-6 (relative), and merging promises 1e-6.
+    Sums are float64: after a million additions in float32 the relative error is 7e-6, and merged results must agree
+    to 1e-6.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:

@@ -261,7 +261,7 @@ def test_a_head_that_the_model_does_not_have_is_refused_with_what_it_has(
             with pytest.raises(HeadscopeError) as error:
                 use(heads)
             assert '"0.2" is not in this model' in str(error.value)
-            assert "this model has encoder layers 0 to 1 with heads 0 to 1" in str(error.value)
+            assert "Expected encoder layers 0 to 1 with heads 0 to 1" in str(error.value)
 
 
 def test_an_edit_prints_its_heads_before_and_after_it_is_put_on(

@@ -76,7 +76,7 @@ def test_a_map_of_tokens_is_no_lens_of_analyze_which_says_where_to_see_it(
     said = run("analyze", "bert", "--corpus", "good.txt", "--lens", f"raw,{name}", "--out", "study")
     assert said.status == 2
     assert said.error.startswith(
-        f'--lens: "{name}" is a map of tokens over all heads, no lens on a head. Expected some of'
+        f'--lens: "{name}" is a map of tokens over all heads, not a lens of single heads. Expected some of'
     )
     assert f"headscope look MODEL TEXT --lens {name}" in said.error
     assert not Path("study").exists()

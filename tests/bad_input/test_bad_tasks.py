@@ -107,8 +107,8 @@ OPTIONS: list[tuple[tuple[str, ...], str]] = [
     (("--limit", "0"), "--limit must be at least 1, got 0."),
     (("--batch-size", "0"), "--batch-size must be at least 1, got 0."),
     (("--max-length", "65"), "--max-length: 65 tokens are more than classifier can read. Expected at most 64."),
-    (("--columns", "label"), '--columns must be NAME=NAME,NAME=NAME…, got "label".'),
-    (("--labels", "a=b,=c"), '--labels must be NAME=NAME,NAME=NAME…, got "=c".'),
+    (("--columns", "label"), '--columns must be EXPECTED=YOURS,EXPECTED=YOURS…, got "label".'),
+    (("--labels", "a=b,=c"), '--labels must be YOURS=EXPECTED,YOURS=EXPECTED…, got "=c".'),
     (("--data", "nowhere"), "nowhere: no such file or directory. Expected a file, or a directory with train, dev and "
      "test files."),
     (("--data", "bert", "--split", "devel"), '--split: "devel" is not a split. Expected dev, '
@@ -131,8 +131,7 @@ def test_a_bad_option_is_refused_as_typed(
 def test_a_head_that_is_not_there_is_refused(importance: Run) -> None:
     one_line(
         importance("--kind", "pair", "--heads", "0.1,0.9"),
-        'heads "0.1,0.9": "0.9" is not in this model. Expected heads as LAYER.HEAD counted from 0, with a stack in '
-        "front where there are several: 3.2  4.*  cross.5.0-3; this model has encoder layers 0 to 0 with heads 0 to 1.",
+        '--heads: "0.9" is not in this model. Expected encoder layers 0 to 0 with heads 0 to 1.',
     )
 
 

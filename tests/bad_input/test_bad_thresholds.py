@@ -22,13 +22,13 @@ BAD: list[tuple[str, str]] = [
     ("", f'"" is not a threshold. Expected {NAMES}.'),
     ("token=0.5,", f'"" is not a threshold. Expected {NAMES}.'),
     ("positional", '"positional" has no value. Expected NAME=VALUE, such as positional=0.9.'),
-    ("positional=much", 'positional is "much". Expected a number from 0 to 1.'),
-    ("positional=", 'positional is "". Expected a number from 0 to 1.'),
-    ("positional=0.9=1", 'positional is "0.9=1". Expected a number from 0 to 1.'),
-    ("broad=0.5,positional=90", "positional is 90.0. Expected a number from 0 to 1."),
-    ("token=-0.1", "token is -0.1. Expected a number from 0 to 1."),
-    ("token=nan", "token is nan. Expected a number from 0 to 1."),
-    ("relation=-0.05", "relation is -0.05. Expected a number from 0 to 1."),
+    ("positional=much", 'positional must be a number from 0 to 1, got "much".'),
+    ("positional=", 'positional must be a number from 0 to 1, got "".'),
+    ("positional=0.9=1", 'positional must be a number from 0 to 1, got "0.9=1".'),
+    ("broad=0.5,positional=90", "positional must be a number from 0 to 1, got 90.0."),
+    ("token=-0.1", "token must be a number from 0 to 1, got -0.1."),
+    ("token=nan", "token must be a number from 0 to 1, got nan."),
+    ("relation=-0.05", "relation must be a number from 0 to 1, got -0.05."),
     ("token=0.5,rare=0.6,token=0.7", '"token" is given twice. Expected each name once.'),
 ]
 
@@ -46,7 +46,7 @@ def test_a_bad_threshold_is_refused_before_a_model_is_loaded(
 
 def test_a_bad_threshold_is_refused_from_python_too() -> None:
     with pytest.raises(
-        HeadscopeError, match=r"^`thresholds`: rare is 2\. Expected a number from 0 to 1\.$"
+        HeadscopeError, match=r"^`thresholds`: rare must be a number from 0 to 1, got 2\.$"
     ):
         Thresholds(rare=2)
 
@@ -54,8 +54,10 @@ def test_a_bad_threshold_is_refused_from_python_too() -> None:
 def test_every_threshold_is_named_in_the_help(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     shown = run("analyze", "--help").out
-    listed = shown.split("Thresholds of roles: ")[1].split(", such as")[0]
-    assert set(listed.replace(" or ", ", ").split(", ")) == {one.name for one in fields(Thresholds)}
+    listed = shown.split("repeated. Names: ")[1].split(" [default")[0].split("  ")[0]
+    assert set(listed.replace(" and ", ", ").split(", ")) == {
+        one.name for one in fields(Thresholds)
+    }
 
 
 def test_the_thresholds_used_are_in_the_record(here: Path, analyze: Run) -> None:

@@ -93,16 +93,16 @@ WRONG: dict[str, str] = {
     "model. Give the directory it is in.",
     "analyze model --revision main --corpus good.txt --out new": '--revision "main": "model" is a directory. Expected a '
     "hub id with it.",
-    "analyze model --corpus good.txt --lens rollout --out new": '--lens: "rollout" is a map of tokens over all heads, no '
-    "lens on a head. Expected some of "
-    f"{', '.join(LENSES)}. See it by headscope look MODEL TEXT --lens "
+    "analyze model --corpus good.txt --lens rollout --out new": '--lens: "rollout" is a map of tokens over all heads, not '
+    "a lens of single heads. Expected some of "
+    f"{', '.join(LENSES)}. To see it: headscope look MODEL TEXT --lens "
     'rollout, or headscope.token_map(model, text, by="rollout").',
     "analyze model --corpus good.txt --statistics previuos --out new": '--statistics: "previuos" is not a statistic. '
     f"Expected {choices('previuos', statistics_of_texts())}",
     "analyze model --corpus good.txt --threshold rar=1 --out new": '--threshold: "rar" is not a threshold. Expected '
     "beyond, block, broad, confident, neighbour, positional, rare, relation, sink or token; did you mean \"rare\"?",
-    "analyze model --corpus good.txt --threshold broad=2 --out new": "--threshold: broad is 2.0. Expected a number from "
-    "0 to 1.",
+    "analyze model --corpus good.txt --threshold broad=2 --out new": "--threshold: broad must be a number "
+    "from 0 to 1, got 2.0.",
     "analyze model --corpus good.txt --threshold sink --out new": '--threshold: "sink" has no value. Expected NAME=VALUE, '
     "such as sink=0.3.",
     "analyze model --corpus good.txt --batch-size 0 --out new": "--batch-size must be at least 1, got 0.",
@@ -116,10 +116,10 @@ WRONG: dict[str, str] = {
     "analyze model --corpus good.txt --mask stra --out new": '--mask "stra": "stra" is not a mask. Expected bigbird, dense, '
     "diagonal, first-and-last, fixed, logsparse, longformer, no-diagonal, random, star, strided or window; did you mean "
     '"star"?',
-    "analyze model --corpus good.txt --mask window:height=2 --out new": '--mask "window:height=2": "height" is no '
+    "analyze model --corpus good.txt --mask window:height=2 --out new": '--mask "window:height=2": "height" is not a '
     "parameter of this mask. Expected width=4.",
-    "analyze model --corpus good.txt --mask gone.npz --out new": "gone.npz: not there. Expected a mask that headscope "
-    "masks learn wrote, or an .npy file with n x n of true and false.",
+    "analyze model --corpus good.txt --mask gone.npz --out new": "gone.npz: there is no such file. Expected a mask that headscope "
+    "masks learn wrote, or an .npy file of n x n booleans.",
     "look model text --lens rolout --out new.html": f'--lens must be {choices("", (*LENSES, *TOKEN_MAPS))}, '
     'got "rolout". Did you mean "rollout"?',
     'look model "" --out new.html': 'text "": there are no tokens in it. Expected some text.',
@@ -133,14 +133,14 @@ WRONG: dict[str, str] = {
     "evaluate model --task sst2 --data full": "full: no file for dev here, only thesis.txt. Expected dev.tsv, say.",
     "evaluate model --task sst2 --data dev.tsv --split deve": '--split: "deve" is not a split. Expected dev, dev:half-a, dev:half-b, test or train; '
     'did you mean "dev"?',
-    "evaluate model --task sst2 --data dev.tsv --columns a": '--columns must be NAME=NAME,NAME=NAME…, got "a".',
+    "evaluate model --task sst2 --data dev.tsv --columns a": '--columns must be EXPECTED=YOURS,EXPECTED=YOURS…, got "a".',
     f"importance model {ON_TASK} --by gradiant --out new": f'--by must be {choices("", ("all", *IMPORTANCES))}, '
     'got "gradiant". Did you mean "gradient"?',
-    f"importance model {ON_TASK} --heads 3.x --out new": f'heads "3.x": "3.x" does not name a head. Expected {FORM}.',
+    f"importance model {ON_TASK} --heads 3.x --out new": f'--heads: "3.x" does not name a head. Expected {FORM}.',
     f"importance model {ON_TASK} --kind pair --out new": "--kind pair: pairs of all heads are too many. Name some: "
     "--heads 3.2,4.*.",
     f"importance model {ON_TASK} --sequential-test 2 --out new": "--sequential-test must be above 0 and below 1, got 2.",
-    f"{PRUNE} --heads 3.x": f'heads "3.x": "3.x" does not name a head. Expected {FORM}.',
+    f"{PRUNE} --heads 3.x": f'--heads: "3.x" does not name a head. Expected {FORM}.',
     f"{PRUNE} --remove 2 --search bean": f'--search must be {choices("", SEARCHES)}, got "bean". '
     'Did you mean "beam"?',
     f"{PRUNE} --remove 2 --form tiny": '--form must be onnx, plain or small, got "tiny".',
@@ -149,27 +149,27 @@ WRONG: dict[str, str] = {
     "prune model --out new": NO_TARGET,
     f"prune small {ON_TASK} --remove 9 --out new": "--remove: 9 of 8 heads cannot go. Expected at most 8.",
     f"prune small {ON_TASK} --remove 5 --candidates 1.* --out new": "--remove: 5 of 4 heads cannot go. Expected at most 4.",
-    "prune small --heads 2.1 --out new": f'heads "2.1": "2.1" is not in this model. Expected {FORM}; this model has '
+    "prune small --heads 2.1 --out new": '--heads: "2.1" is not in this model. Expected '
     "encoder layers 0 to 1 with heads 0 to 3.",
-    f"importance small {ON_TASK} --heads 0.4 --out new": f'heads "0.4": "0.4" is not in this model. Expected {FORM}; this '
-    "model has encoder layers 0 to 1 with heads 0 to 3.",
+    f"importance small {ON_TASK} --heads 0.4 --out new": '--heads: "0.4" is not in this model. Expected '
+    "encoder layers 0 to 1 with heads 0 to 3.",
     "analyze small --corpus good.txt --max-length 99 --out new": "--max-length: 99 tokens are more than small can read. "
     "Expected at most 64.",
     "prune model --remove 3 --dry-run": "a search for heads requires --task and --data.",
     "prune model --plan gone.json --out new": "gone.json: cannot be read: No such file or directory. Expected a plan "
     "that headscope wrote.",
-    f"prune model {ON_TASK} --out new --keep-metric 99": "--keep-metric: must be the share of the unpruned metric to keep, "
+    f"prune model {ON_TASK} --out new --keep-metric 99": "--keep-metric must be the share of the unpruned metric to keep, "
     "got 99. Did you mean 0.99?",
-    f"prune model {ON_TASK} --out new --keep-metric 0": "--keep-metric: must be the share of the unpruned metric to keep, "
-    "got 0. Expected 0.99, say.",
-    f"fixed-patterns model {ON_TASK} --out new --keep-metric 99": "--keep-metric: must be the share of the unpruned metric to keep, "
+    f"prune model {ON_TASK} --out new --keep-metric 0": "--keep-metric must be the share of the unpruned metric to keep, "
+    "got 0. For example 0.99.",
+    f"fixed-patterns model {ON_TASK} --out new --keep-metric 99": "--keep-metric must be the share of the unpruned metric to keep, "
     "got 99. Did you mean 0.99?",
-    "prune model --heads 0.1": "prune requires --out.",
+    "prune model --heads 0.1": "prune requires --out, or --dry-run to write nothing.",
     "finetune model --task sst2 --data two --epochs 0 --out new": "--epochs must be at least 1, got 0.",
     "finetune model --task sst2 --data two --fix 0.1=prevous --out new": '--fix: "prevous" is not a fixed pattern. Expected '
     'current, end, first, left, next, previous, raganato, right, start or uniform; did you mean "previous"?',
-    "gate model --task sst2 --data two --out new": "gate requires either --keep or --penalty.",
-    "gate model --task sst2 --data two --keep some --out new": '--keep must be whole numbers such as 3,10,20, '
+    "gate model --task sst2 --data two --out new": "gate requires either --keep or --penalty, got neither.",
+    "gate model --task sst2 --data two --keep some --out new": '--keep must be one or more whole numbers such as 3,10,20, '
     'got "some".',
     "masks learn model --task sst2 --data two --out new": "masks learn requires --penalty, --sparsity or --soft.",
     "masks learn model --sparsity 0.5 --out new": "masks learn requires either --task and --data, or --objective "
@@ -181,7 +181,7 @@ WRONG: dict[str, str] = {
     "analyze bert --corpus good.txt --out new.html": (
         'new.html: a directory is written, and its name must not end in .html, got "new.html". Choose another --out.'
     ),
-    "serve model --token short": "--token: the token cannot be used. Expected eight or more letters, digits, dashes and "
+    "serve model --token short": "--token must be eight or more letters, digits, hyphens and "
     "underscores.",
     "serve model --study gone": "gone: there is no such directory. Expected a study that a command wrote.",
     "speed model --against gone": 'no model "gone". Expected a directory, a hub id such as google-bert/bert-base-uncased, '
@@ -205,10 +205,8 @@ TEXT = "analyze model --corpus good.txt --out new"
 BY_GRADIENT = f"importance model {ON_TASK} --by gradient --out new"
 NAMED = "prune model --heads 0.1 --out new"
 POOLED = "a task that compares vectors of texts: stsb or retrieval"
-ONE_FILE = "--data DIRECTORY with train, dev and test files: one file is read for every split"
-SEARCH = (
-    "a search (--remove N, --sparsity, --keep-metric or --speedup): the heads are given already"
-)
+ONE_FILE = "--data DIRECTORY with train, dev and test files; a single file is used for every split"
+SEARCH = "a search (--remove N, --sparsity, --keep-metric or --speedup); here --heads or --plan names the heads"
 WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{BY_GRADIENT} --kind shared": ("--kind", "--by ablation (or all)"),
     f"{BY_GRADIENT} --kind only": ("--kind", "--by ablation (or all)"),
@@ -231,7 +229,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, str]] = {
     f"{TEXT} --open-special": ("--open-special", "--mask NAME, or checkpoints of a training with a mask"),
     f"{TEXT} --statistics entropy --all-rows": ("--all-rows", "--statistics with twin-distance, or all statistics"),
     f"{TEXT} --threshold relation=0.2": ("--threshold", "--treebank FILE for the threshold relation"),
-    f"{TEXT} --threshold rare=0.2": ("--threshold", "--frequency LIST for the threshold rare"),
+    f"{TEXT} --threshold rare=0.2": ("--threshold", "--frequency SOURCE for the threshold rare"),
     f"{TEXT} --pooling first": ("--pooling", "--lens with gradient"),
     f"{TREE} --pairs": ("--pairs", "--corpus FILE"),
     f"{TREE} --long-texts skip": ("--long-texts", "--corpus FILE"),

@@ -55,8 +55,8 @@ def test_defaults_are_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     shown = run("analyze", "--help").out
     for default in (
-        "text; a,b with --pairs",
-        "what the model can read, at most 512",
+        "text; with --pairs a,b",
+        "the model's limit, at most 512",
         "truncate",
         "32",
         "float32",
@@ -70,10 +70,7 @@ def test_the_length_of_texts_that_become_vectors_is_the_model_s(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     shown = " ".join(run(command, "--help").out.split())
-    assert (
-        "what the model's files state for texts that become vectors (stsb, retrieval); else what the model"
-        in shown
-    )
+    assert "stsb and retrieval: as the model's files state; otherwise the model's limit" in shown
 
 
 @pytest.mark.parametrize(

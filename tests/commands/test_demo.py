@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from headscope.api.demo import PAIRS_ASKED, WORDS_ASKED, write_questions
+from headscope.api.demo import QUESTION_COUNT, QUESTION_WORDS, write_questions
 from headscope.commands import app
 from headscope.data.bundled import BUNDLED
 from headscope.data.squad import read_squad
@@ -19,14 +19,14 @@ from headscope.data.squad import read_squad
 def test_the_questions_are_beginnings_of_different_bundled_paragraphs(tmp_path: Path) -> None:
     write_questions(tmp_path / "questions.jsonl")
     questions = list(read_squad(tmp_path / "questions.jsonl"))
-    assert len(questions) == PAIRS_ASKED
+    assert len(questions) == QUESTION_COUNT
     # Two paragraphs that begin alike would be one, and its question would have two right answers.
-    assert len({question.context for question in questions}) == PAIRS_ASKED
+    assert len({question.context for question in questions}) == QUESTION_COUNT
     lines = BUNDLED["wikipedia-pairs"].read_text("utf-8").splitlines()
     for question, line in zip(questions, lines, strict=False):
         pair = json.loads(line)
-        assert question.text.split() == pair["a"].split()[:WORDS_ASKED]
-        assert question.context.split() == pair["b"].split()[:WORDS_ASKED]
+        assert question.text.split() == pair["a"].split()[:QUESTION_WORDS]
+        assert question.context.split() == pair["b"].split()[:QUESTION_WORDS]
 
 
 @pytest.mark.real
@@ -46,7 +46,7 @@ def test_the_demo_has_syntactic_and_significant_heads(
     record = json.loads((demo / "run.json").read_text("utf-8"))
     assert record["treebank"]["files"][0]["path"] == "ewt-sample"
     assert record["treebank"]["used"] == 200
-    assert record["importance"]["examples"] == PAIRS_ASKED
+    assert record["importance"]["examples"] == QUESTION_COUNT
     assert record["importance"]["truncated"] == 0
     assert record["importance"]["config"]["data"] == "demo/questions.jsonl"
     assert Path(record["importance"]["data"][0]["path"]).is_file()
@@ -67,4 +67,4 @@ def test_the_demo_has_syntactic_and_significant_heads(
     assert len(losses) == 72
     assert len(significant) > 0
     assert (significant["low"] > 0).all()
-    assert (losses["count"] == PAIRS_ASKED).all()
+    assert (losses["count"] == QUESTION_COUNT).all()

@@ -32,6 +32,7 @@ WITH_FORMER_OPTION = {  # a command that has the present option
     "at_least": "prune",
     "fields": "analyze",
     "frozen": "gate",
+    "heads": "gate",
     "labels_free": "importance",
     "long": "analyze",
     "pool": "analyze",

@@ -58,7 +58,7 @@ MASKED = {"mask": "star", "open_special": True}
 SIZED = {
     "from_scratch": True,
     "layers": 2,
-    "heads": 2,
+    "heads_per_layer": 2,
     "hidden": 8,
     "intermediate": 16,
     "vocabulary": 99,
@@ -335,9 +335,7 @@ def refused(message: str, call: Callable[[], object]) -> None:
 
 FROZEN = "weights that are trained: leave `freeze_weights` out"
 POOLED = "a task that compares vectors of texts: stsb or retrieval"
-OUTSIDE_SEARCH = (
-    "a search (`remove=N`, `sparsity`, `keep_metric` or `speedup`): the heads are given already"
-)
+OUTSIDE_SEARCH = "a search (`remove=N`, `sparsity`, `keep_metric` or `speedup`); here `heads` or `plan` names the heads"
 
 
 @pytest.mark.parametrize(
@@ -501,7 +499,7 @@ def test_finetune_and_analyze_refuse_what_the_task_and_the_data_do_not_use(tmp_p
         ),
     )
     refused(
-        "`thresholds` requires `frequency=LIST` for the threshold rare",
+        "`thresholds` requires `frequency=SOURCE` for the threshold rare",
         lambda: headscope.analyze(
             never, texts=["the cat"], thresholds=headscope.Thresholds(rare=0.2)
         ),

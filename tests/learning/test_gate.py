@@ -358,12 +358,18 @@ def test_a_run_with_other_columns_labels_or_code_is_another_run(
 
 
 def test_gates_on_a_model_from_scratch(here: Path) -> None:
-    size = ("--from-scratch", "--layers", "1", "--heads", "4", "--hidden", "16")
+    size = ("--from-scratch", "--layers", "1", "--heads-per-layer", "4", "--hidden", "16")
     done = command(*WORDS, *size, "--keep", "2", "--out", "gated")
     assert done.exit_code == 0, done.output
     study = Study("gated")
     assert study.tables["front"]["left"].tolist() == [4, 2]
-    sizes = {"from_scratch": True, "layers": 1, "heads": 4, "hidden": 16, "intermediate": None}
+    sizes = {
+        "from_scratch": True,
+        "layers": 1,
+        "heads_per_layer": 4,
+        "hidden": 16,
+        "intermediate": None,
+    }
     assert study.record["config"].items() >= sizes.items()
     cut = command("prune", "gated/keep-2", "--plan", "gated/keep-2/plan.json", "--out", "small")
     assert cut.exit_code == 0, cut.output
@@ -376,7 +382,7 @@ def test_gates_on_a_model_from_scratch(here: Path) -> None:
 
 
 REFUSED = [
-    (("--out", "gated"), "gate requires either --keep or --penalty."),
+    (("--out", "gated"), "gate requires either --keep or --penalty, got neither."),
     (("--keep", "2", "--penalty", "0.1", "--out", "gated"), "gate requires either --keep or"),
     (("--keep", "9", "--out", "gated"), "--keep must be 1 to 4, got 9."),
     (("--keep", "2", "--layers", "1", "--out", "gated"), "--layers requires --from-scratch."),

@@ -283,16 +283,16 @@ REFUSED = [
     (("--mask", "star", "--length", "0"), "--length must be at least 1, got 0"),
     (
         ("--mask", "star", "--length", "8,8"),
-        "--length: a length is named twice. Expected each once.",
+        "--length must not repeat a value.",
     ),
     (
         ("--mask", "star", "--length", "70000"),
-        "--length: 70000 tokens are too many. Expected at most 16384.",
+        "--length must be at most 16384 with --mask, got 70000.",
     ),
     (("--mask", "star", "--batch-size", "0"), "--batch-size must be at least 1, got 0"),
     (
         ("--mask", "star", "--repeats", "5"),
-        "--repeats: 5 is too few. Expected 6 or more with a mask.",
+        "--repeats must be at least 6 with --mask, got 5.",
     ),
     (("--mask", "star", "--against", "bert"), "--against requires that --mask is left out."),
     (

@@ -238,7 +238,7 @@ def test_an_array_that_is_no_mask_is_refused_in_a_line(
 
 
 def test_a_file_without_the_right_fields_says_what_is_expected(here: Path) -> None:
-    assert refused("masks", "show", "mine.npy").startswith("mine.npy: not there.")
+    assert refused("masks", "show", "mine.npy").startswith("mine.npy: there is no such file.")
     np.savez(here / "mine.npz", mask=np.eye(3, dtype=bool))
     said = refused("masks", "show", "mine.npz")
     assert said.startswith(

@@ -92,15 +92,15 @@ REFUSED = [
     ("spiral", '`mask` "spiral": "spiral" is not a mask. Expected '),
     (
         "window:height=2",
-        '`mask` "window:height=2": "height" is no parameter of this mask. Expected width=4.',
+        '`mask` "window:height=2": "height" is not a parameter of this mask. Expected width=4.',
     ),
-    ("dense:width=2", "is no parameter of this mask. Expected no parameters."),
-    ("window:width=x", '`mask` "window:width=x": width is "x". Expected a number, 0 or more.'),
-    ("strided:stride=0", "stride is 0. Expected 1 or more."),
-    ("random:keep=1.5", "keep is 1.5. Expected 0 to 1."),
+    ("dense:width=2", "is not a parameter of this mask. Expected no parameters."),
+    ("window:width=x", '`mask` "window:width=x": width must be a number of at least 0, got "x".'),
+    ("strided:stride=0", "stride must be at least 1, got 0."),
+    ("random:keep=1.5", "keep must be between 0 and 1, got 1.5."),
     (
         "longformer:globals=left",
-        '"left" is no position. Expected numbers from 0, first, middle or last, with /.',
+        '"left" is not a position. Expected numbers from 0, first, middle or last, separated by /.',
     ),
     ("window+", '"" is not a mask.'),
 ]

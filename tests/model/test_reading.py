@@ -287,7 +287,7 @@ def test_a_decoder_without_a_statement_is_refused(tmp_path: Path) -> None:
 
 def test_a_pooling_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        HeadscopeError, match=r'`pooling`: must be one of mean, first, last, .* got "median"'
+        HeadscopeError, match=r'`pooling` must be mean, first, last, .* got "median"'
     ):
         load(saved(tmp_path, BertModel), pooling="median")
 

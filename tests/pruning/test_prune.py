@@ -363,7 +363,7 @@ def test_a_plan_made_in_steps_says_what_a_model_that_was_only_cut_has_not_had(he
         "prune", "bert", "--plan", "one/plan.json", "--task", "sst2", "--data", "glue",
         "--report-on", "dev:half-a", "--out", "x",
     )  # fmt: skip
-    assert "are chosen on and reported on" in str(refused.exception)
+    assert "are selected on and reported on" in str(refused.exception)
 
 
 def test_a_cut_model_can_be_trained_scored_and_cut_again(here: Path) -> None:
@@ -428,7 +428,7 @@ def test_a_plan_is_not_reported_on_the_half_it_was_chosen_on(here: Path) -> None
     done(*SEARCH, "--search", "rank", "--out", "small")
     words = ("--plan", "small/plan.json", *TASK, "--report-on", "dev:half-a", "--out", "again")
     refused = command("prune", "bert", *words)
-    assert "are chosen on and reported on" in str(refused.exception)
+    assert "are selected on and reported on" in str(refused.exception)
     assert not (here / "again").exists()
 
 
@@ -530,7 +530,7 @@ def test_kills_change_no_plan(here: Path, kills: int) -> None:
 
 
 REFUSED = [
-    (("--heads", "7.0"), 'heads "7.0": "7.0" is not in this model.'),
+    (("--heads", "7.0"), '--heads: "7.0" is not in this model.'),
     (("--heads", "0.1,0.1"), 'heads "0.1,0.1": encoder.0.1 is given twice.'),
     (("--heads", "*.*"), "--heads: these are all heads of the model."),
     (("--heads", "0.1", "--plan", "plan.json"), "prune takes one target, got --heads and --plan"),
@@ -559,7 +559,7 @@ REFUSED = [
     ),
     (
         ("--remove", "3", *TASK, "--select-on", "dev"),
-        "--report-on: 36 examples are chosen on and reported on, dev.tsv:",
+        "--report-on: 36 examples are selected on and reported on, for example dev.tsv:",
     ),
     (("--heads", "0.1", *TASK, "--recover", "1"), "dev.tsv: there is no train file."),
     (

@@ -83,7 +83,7 @@ def test_every_importance_runs_on_a_decoder(tmp_path: Path) -> None:
 
 
 def test_a_model_that_sees_both_sides_is_refused() -> None:
-    with pytest.raises(HeadscopeError, match="BertForMaskedLM does not guess the next token"):
+    with pytest.raises(HeadscopeError, match="BertForMaskedLM does not predict the next token"):
         get_task("causal").prepare(worded(BertForMaskedLM), items())
 
 

@@ -57,6 +57,6 @@ def test_a_task_reads_one_half_of_a_file(tmp_path: Path) -> None:
 def test_what_was_chosen_on_is_not_reported_on() -> None:
     check_apart(items(3), items(6)[3:], "--report-on")
     with pytest.raises(
-        HeadscopeError, match="2 examples are chosen on and reported on, file:1 among them"
+        HeadscopeError, match="2 examples are selected on and reported on, for example file:1"
     ):
         check_apart(items(3), items(6)[1:], "--report-on")

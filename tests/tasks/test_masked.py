@@ -154,5 +154,5 @@ def test_batches_change_nothing() -> None:
 
 
 def test_a_model_that_does_not_guess_is_refused() -> None:
-    with pytest.raises(HeadscopeError, match="BertModel does not guess masked tokens"):
+    with pytest.raises(HeadscopeError, match="BertModel does not predict masked tokens"):
         get_task("masked").check(worded(BertModel))

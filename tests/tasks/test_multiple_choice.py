@@ -83,5 +83,5 @@ def test_without_labels_the_right_choice_is_the_model_s(tmp_path: Path) -> None:
 
 
 def test_a_bare_model_is_refused() -> None:
-    with pytest.raises(HeadscopeError, match="BertModel does not choose"):
+    with pytest.raises(HeadscopeError, match="BertModel has no multiple-choice head"):
         get_task("swag").check(worded(BertModel))

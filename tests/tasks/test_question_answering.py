@@ -176,5 +176,5 @@ def test_without_labels_the_right_span_is_the_model_s(
 
 
 def test_a_bare_model_is_refused() -> None:
-    with pytest.raises(HeadscopeError, match="BertModel does not answer questions"):
+    with pytest.raises(HeadscopeError, match="BertModel has no question-answering head"):
         get_task("squad").check(worded(BertModel))

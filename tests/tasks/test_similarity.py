@@ -66,5 +66,5 @@ def test_batches_change_nothing(tmp_path: Path) -> None:
 
 
 def test_a_model_with_a_head_is_refused() -> None:
-    with pytest.raises(HeadscopeError, match="BertForMaskedLM does not give its tokens' states"):
+    with pytest.raises(HeadscopeError, match="BertForMaskedLM does not return token states"):
         get_task("stsb").check(worded(BertForMaskedLM))

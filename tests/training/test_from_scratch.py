@@ -195,8 +195,8 @@ REFUSED = [
     ),
     (("bert", "--task", "translation", "--from-scratch"), "bert: bert has no Seq2SeqLM."),
     (
-        ("bert", "--task", "sst2", "--from-scratch", "--heads", "5"),
-        "--heads, --hidden: 5 heads do not share 16 evenly",
+        ("bert", "--task", "sst2", "--from-scratch", "--heads-per-layer", "5"),
+        "--heads-per-layer, --hidden: the hidden size must be a multiple of the number of heads, got 16 and 5",
     ),
     (
         ("bert", "--task", "sst2", "--data", "data/sst2_dev.tsv"),

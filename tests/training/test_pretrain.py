@@ -147,7 +147,7 @@ def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
         "16",
     ]
     words += [
-        "--heads",
+        "--heads-per-layer",
         "2",
         "--max-length",
         "16",
@@ -174,7 +174,7 @@ def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
 
 
 def test_sizes_vocabulary_and_positions_are_as_asked(here: Path) -> None:
-    sizes = {"layers": 3, "heads": 2, "hidden": 24, "vocabulary": 280}
+    sizes = {"layers": 3, "heads_per_layer": 2, "hidden": 24, "vocabulary": 280}
     pretrain(corpus="texts.txt", out="made", steps=2, max_length=20, **sizes)
     model = headscope.load("made", model_class="AutoModelForMaskedLM")
     config = model.model.config
@@ -215,10 +215,13 @@ REFUSED = [
     (("--epochs", "2", "--steps", "3"), "--epochs requires that --steps is left out."),
     (("--steps", "0"), "--steps must be at least 1, got 0."),
     (("--layers", "0"), "--layers must be at least 1, got 0."),
-    (("--heads", "3"), "--heads, --hidden: 3 heads do not share 16 evenly."),
+    (
+        ("--heads-per-layer", "3"),
+        "--heads-per-layer, --hidden: the hidden size must be a multiple of the number of heads, got 16 and 3.",
+    ),
     (
         ("--tokenizer", "bert", "--vocabulary", "400"),
-        "--tokenizer and --vocabulary exclude each other.",
+        "--tokenizer and --vocabulary cannot be combined.",
     ),
     (("--vocabulary", "12"), "--vocabulary must be at least 261, got 12."),
     (("--held-out", "1"), "--held-out must be above 0 and at most 0.5, got 1."),

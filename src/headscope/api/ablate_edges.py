@@ -17,13 +17,13 @@ def ablate_edges(
 ) -> Study:
     """Effect of every head's attention on the states of tokens: value zeroing and knock-outs, averaged over texts.
 
-    A text is run once for every head and token, so by default only the first 16 are used (`limit=`). With `out` the
-    study is written with its figures and page, or added to the study of the same model that is there.
+    Each text takes one forward pass per head and token, so by default only the first 16 texts are used (`limit=`). With
+    `out` the study is written with its figures and page. If `out` is a study of the same model, the results are added.
 
     Returns
     -------
     Study
-        With rows in `heads`. A study that was added to is returned as a whole.
+        Its results are rows of `heads`. If an existing study was extended, the result has all of its tables.
     """
     with study_to_add_to(config, run) as (existing, directory):
         study = ablation.knock_out(model, config, data, reading, run, existing=existing)

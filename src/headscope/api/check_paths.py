@@ -1,4 +1,4 @@
-"""Files that must exist and outputs that must be free, checked before anything is loaded; imports no torch."""
+"""Checks before anything is loaded: input files exist, outputs can be written. Does not import torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECORDS = ("run.json", "cut.json")  # of directories that hold a study
 
 
 def check_files(main: type[Config], values: Values) -> None:
-    """Refuse files and directories that do not exist, or whose first line cannot be read. main: of the command."""
+    """Refuse files and directories that do not exist, or whose first line cannot be read. main: the main config."""
     for path in values.get("coreference") or ():
         _check_lines(path)
     for name in ("treebank", "test"):  # test: treebanks to evaluate probes on
@@ -65,7 +65,7 @@ def _check_lines(path: str | Path) -> None:
 
 
 def _check_corpus(values: Values) -> None:
-    """The first text of each file, read as it will be read."""
+    """Read the first text of each file in the way in which the command will read it."""
     pairs, column = bool(values.get("pairs")), values.get("column")
     for path in values["corpus"]:
         if can_be_read_again(corpus_path(path)):
@@ -73,13 +73,13 @@ def _check_corpus(values: Values) -> None:
 
 
 def _check_data(main: type[Config], values: Values) -> None:
-    """The files of the splits that will be read. Data sets by id are fetched later."""
+    """Find the file of each split that the command will read. Data sets of the hub are fetched later."""
     data, task, splits = values.get("data"), values.get("task"), main.splits_read(values)
     if data is None or task not in TASKS or hub.is_id(data):
         return
     if "," in str(data) and not Path(data).exists():
         if "train" in splits:
-            return  # refused later: two files are one split
+            return  # the task refuses this later: a pair of files holds only one split
         for path in str(data).split(",", 1):
             _check_lines(path.strip())
         return
@@ -126,21 +126,21 @@ def check_out(main: type[Config], values: Values) -> None:
 
 
 def is_added_to(out: str | Path, part: str, *, overwrite: bool) -> bool:
-    """Whether `out` is a study to which a command adds its `part`; a part that it has already is refused."""
+    """Whether `out` is a study to which a command adds its `part`. A study that has the part is refused."""
     record = read_record(Path(out)) if part else {}
     if part in record and not overwrite:
         fix = "Add `overwrite=True` to replace it, or choose another `out`"
-        raise HeadscopeError(f"the study there has its {part} already", where=out, fix=fix)
+        raise HeadscopeError(f"the study already has results for {part}", where=out, fix=fix)
     return bool(record)
 
 
 def is_demo(out: Path) -> bool:
-    """Whether an existing directory was written by `headscope demo`: no other study is replaced."""
+    """Whether an existing directory was written by `headscope demo`, which replaces only its own results."""
     return str(read_record(out).get("command", "")).startswith("headscope demo")
 
 
 def find_partial(main: type[Config], values: Values) -> Path | None:
-    """The directory in which a run that was stopped left finished work; None if it left none."""
+    """The directory in which a stopped run left finished work; None if there is none."""
     if values.get("out") is None or main.output is None:
         return None
     partial = Path(f"{values['out']}.partial")

@@ -14,7 +14,7 @@ from headscope.study.study import Study
 def compare_masks(
     model: ModelSource, data: TaskData, config: CompareMasksConfig, reading: Reading, run: Run
 ) -> Study:
-    """What a task loses under each mask: applied, after a repair, and trained under it from the start.
+    """Cost of each mask on a task: applied to the model, after a repair, and with training under it from the start.
 
     Returns
     -------

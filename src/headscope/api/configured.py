@@ -1,11 +1,11 @@
-"""Public functions from functions of config objects: callers may give the objects, or their fields as keywords.
+"""Decorators that make public functions: callers may pass config objects, or fields of the configs as keywords.
 
     @on_task
     def gate(model: ModelSource, data: TaskData, config: GateConfig, reading: Reading, run: Run) -> Study:
         \"""Learn which heads of a model a task needs …\"""
 
 `headscope.gate(model, data, GateConfig(keep=20))` and `headscope.gate(model, task="mnli", data="glue", keep=20)` then
-call it with the same checked configs. `help` shows the public signature and describes its parameters.
+call it with the same checked configs. `help(headscope.gate)` shows the public signature and describes its parameters.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _configured(function: Callable[..., Any], form: type, data_help: str) -> Cal
 
 
 def _document(text: str, config: type[Config], data_help: str) -> str:
-    """The docstring with the parameters before the first of its sections."""
+    """The docstring with a section Parameters inserted before Returns."""
     output = OUTPUT if "out" in config.uses.get(Run, ()) else ""
     parameters = PARAMETERS.format(data=data_help, config=config.__name__, output=output)
     summary, returns, rest = text.partition("Returns\n")

@@ -1,4 +1,4 @@
-"""The demo: a real model over a bundled corpus and treebank, which of its heads matter, and one sentence to explore."""
+"""The demo: heads of a real model on a corpus and a treebank, their importance, and a page of one sentence."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ SENTENCE = (
     " chairwoman said she would answer soon."
 )
 QUESTIONS = "questions.jsonl"
-# Beginnings rather than whole paragraphs: the task is harder, so that fewer tokens show which heads matter.
-PAIRS_ASKED, WORDS_ASKED = 200, 13
+# Only the first words of each paragraph: the task is then hard enough for single heads to matter, and it is fast.
+QUESTION_COUNT, QUESTION_WORDS = 200, 13
 
 
 def measure_demo(folder: Path, run: Run, data: TextData) -> Study:
-    """The study; its task and the page of one sentence are written to `folder`, which will be renamed to `run.out`."""
+    """The study of the demo. Its questions and the page of one sentence are written to `folder`.
+
+    `folder` is temporary and is renamed to `run.out` afterwards.
+    """
     assert run.out is not None
     model = load("minilm", log=run.log)
     corpus = replace(
@@ -53,10 +56,10 @@ def measure_demo(folder: Path, run: Run, data: TextData) -> Study:
 
 
 def write_questions(file: Path) -> None:
-    """The bundled pairs as a task: which second paragraph follows the first? Both are given by their first words."""
+    """Write the bundled pairs as retrieval questions: which second paragraph belongs to the first?"""
     lines = Path(corpus_path("wikipedia-pairs")).read_text("utf-8").splitlines()
     with file.open("w", encoding="utf-8") as out:
-        for pair in map(json.loads, lines[:PAIRS_ASKED]):
+        for pair in map(json.loads, lines[:QUESTION_COUNT]):
             question = {
                 "id": pair["id"],
                 "question": _first_words(pair["a"]),
@@ -67,10 +70,10 @@ def write_questions(file: Path) -> None:
 
 
 def _first_words(text: str) -> str:
-    return " ".join(text.split()[:WORDS_ASKED])
+    return " ".join(text.split()[:QUESTION_WORDS])
 
 
 def _record_final_path(study: Study, questions: Path) -> None:
-    """Name the questions as they are named once the temporary directory has been renamed."""
+    """Record the path that the questions have after the temporary directory is renamed."""
     section = study.record["importance"]
     section["data"][0]["path"] = section["config"]["data"] = str(questions)

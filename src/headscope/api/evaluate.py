@@ -18,8 +18,8 @@ def evaluate(
     Returns
     -------
     Evaluation
-        `metrics` (value, low and high by name), `count`, `available`, `pooling` and what was truncated or skipped, by
-        `result["metrics"]` or in `record`; `tables` and `write(out)`.
+        Read its entries as `result["metrics"]`: `metrics` (value, low and high by name), `count`, `available`,
+        `pooling`, and counts of truncated and skipped texts. `record` has all of them; also `tables` and `write(out)`.
 
     Examples
     --------

@@ -15,8 +15,8 @@ def finetune(
 ) -> TrainingResult:
     """Train a model on a task and keep its best epoch.
 
-    The data is a directory with train and dev files. Of a loaded model a copy is trained. With `out` the training can
-    be resumed; without it the model is only returned.
+    The data is a directory with train and dev files. A loaded model is not changed: a copy of it is trained. With `out`
+    the model is written and a stopped training can be resumed; without `out` the model is only returned.
 
     Returns
     -------

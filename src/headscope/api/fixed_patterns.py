@@ -27,7 +27,7 @@ def fixed_patterns(
 ) -> FixedPatternsResult:
     """Replace the attention of heads by fixed patterns: the heads lose their queries and keys.
 
-    With patterns alone the heads are fixed and nothing is measured. With a task this is the command
+    With patterns alone, the heads get these patterns and nothing is measured. With a task this is the command
     `headscope fixed-patterns`: it selects patterns and the order of heads, measures the loss on other examples, and
     writes the model and its study to `out`.
 
@@ -48,7 +48,7 @@ def fixed_patterns(
     Returns
     -------
     FixedPatternsResult
-        `model` (the smaller model), `patterns` (of each fixed head), `study` (what was measured, or None), `record`,
+        `model` (the smaller model), `patterns` (by fixed head), `study` (the measurements, or None), `record`,
         `tables` and `write(out)`.
 
     Examples

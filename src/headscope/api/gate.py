@@ -14,7 +14,7 @@ from headscope.study.study import Study
 def gate(
     model: ModelSource, data: TaskData, config: GateConfig, reading: Reading, run: Run
 ) -> Study:
-    """Learn which heads of a model a task needs: a gate on every head, trained with the weights or alone.
+    """Learn which heads of a model a task needs, by training a gate on every head, with or without the weights.
 
     Returns
     -------

@@ -30,7 +30,7 @@ def head(
     run: Run | None = None,
     **options: Any,
 ) -> HeadSummary:
-    """Everything that is known about one head: roles, relations, importance, examples, rank by every statistic.
+    """All results about one head: roles, relations, importance, examples, and its rank in every statistic.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def head(
 
 
 def _study_of(source: Study | AttentionModel | str | Path) -> Study | None:
-    """The study that the source is or that is in its directory; None for a model."""
+    """The study, if the source is a study or the directory of one; None for a model."""
     if isinstance(source, Study):
         return source
     if isinstance(source, AttentionModel) or not (study_folder(source) / "run.json").is_file():
@@ -80,12 +80,12 @@ def _study_of(source: Study | AttentionModel | str | Path) -> Study | None:
 def _refuse_texts(data: TextData) -> None:
     if data != TextData() or data.texts or data.sentences:
         raise HeadscopeError(
-            "a study has its own texts", where="SOURCE", fix="Give a model, or leave the texts out"
+            "a study has its own texts", where="SOURCE", fix="Pass a model, or leave the texts out"
         )
 
 
 def _texts(data: TextData) -> TextData:
-    """The texts, or the bundled ones."""
+    """The texts of the caller; without any, pairs of the corpus that comes with headscope."""
     if data.corpus or data.texts or data.is_annotated:
         return data
     limit = data.limit or BUNDLED_PAIRS

@@ -17,13 +17,14 @@ def importance(
 ) -> Study:
     """Importance of every head for a task: exact ablation and faster estimates, with intervals and tests.
 
-    With `out` the study is written with its figures and page, or added to the study of the same model that is there.
+    With `out` the study is written with its figures and page. If `out` is a study of the same model, the results are
+    added.
 
     Returns
     -------
     Study
-        With the rows and tables of docs/reference/tables.md; `record["importance"]` describes the run. A study that was
-        added to is returned as a whole.
+        With the rows and tables of docs/reference/tables.md; `record["importance"]` describes the run. If an
+        existing study was extended, the result has all of its tables.
 
     Examples
     --------
@@ -37,6 +38,6 @@ def importance(
         )
         write_study(study, directory, run)
         if directory is not None:
-            # Last: a run that is killed while it draws need not be repeated.
+            # Last, so that a run that is killed while figures are drawn can be resumed.
             (directory / NAME).unlink(missing_ok=True)
     return study

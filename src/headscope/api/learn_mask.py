@@ -14,7 +14,7 @@ from headscope.study.study import Study
 def learn_mask(
     model: ModelSource, data: TaskData, config: LearnMaskConfig, reading: Reading, run: Run
 ) -> Study:
-    """Learn which positions need to attend to which: a mask, trained with the weights or alone.
+    """Learn which positions need to attend to which, by training a mask, with or without the weights.
 
     Returns
     -------

@@ -30,11 +30,11 @@ def prune(
     run: Run | None = None,
     **options: Any,
 ) -> PruneResult:
-    """Cut heads out of a model: those that are named, or those that a task can do without.
+    """Prune heads: heads by name, or those that a task can do without.
 
-    With heads or layers alone the heads are removed and nothing is measured. With any other option this is the command
-    `headscope prune`: it searches if there is a target, cuts, repairs, trains, measures, and writes the model, its plan
-    and the study to `out`.
+    With heads or layers alone, the heads are removed and nothing is measured. With any other option this is the command
+    `headscope prune`: it searches for heads if there is a target, prunes, repairs, trains and measures the model, and
+    writes the model, its plan and the study to `out`.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def prune(
     config, reading, run
         Options; see `PruneConfig`, `Reading` and `Run`. If `run.out` is None nothing is written.
     layers
-        Whole attention layers to remove: 5, `[4, 5]`, `"5"` or `"encoder.3,cross.5"`. Only without a task.
+        Attention layers to remove entirely: 5, `[4, 5]`, `"5"` or `"encoder.3,cross.5"`. Only without a task.
     data
         Task and data; or the data, with the task as `task=`.
     **options
@@ -102,7 +102,7 @@ def preview_prune(
     run: Run | None = None,
     **options: Any,
 ) -> DryRun:
-    """What `prune` with the same options would do: the plan, the size of the model, the files. Nothing is written.
+    """Preview of `prune` with the same options: the plan, the size of the model, the files. Nothing is written.
 
     A search is carried out; repairs and training are not.
 

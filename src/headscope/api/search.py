@@ -15,7 +15,7 @@ from headscope.pruning.search_result import SearchResult
 def search(
     model: ModelSource, data: TaskData, config: SearchConfig, reading: Reading, run: Run
 ) -> SearchResult:
-    """Find the heads that a task can do without; nothing is cut.
+    """Find the heads that a task can do without. The model is not changed.
 
     The target is one of `remove`, `sparsity`, `keep_metric` (0.99 by default) and `speedup`. Heads are selected on
     `select_on` and reported on `report_on`, by default two halves of the dev split.
@@ -23,7 +23,7 @@ def search(
     Returns
     -------
     SearchResult
-        `plan` (the heads to remove), `front` (what removing more and more heads costs), `tried` and `study`.
+        `plan` (the heads to remove), `front` (the cost by number of removed heads), `tried` and `study`.
 
     Examples
     --------

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MaskView(Result):
-    """The positions that a mask lets attend to each other, at one length.
+    """The positions that a mask allows to attend to each other, at one length.
 
-    name            of the mask
+    name            the name of the mask
     allowed         [query, key], as attention applies it: a query without any key attends to itself
     without_keys    number of positions for which the mask itself allows no key
     """
@@ -60,7 +60,7 @@ class MaskView(Result):
             yield from self.grid()
 
     def sentences(self) -> Iterator[str]:
-        """How much the mask forbids."""
+        """Sentences on the share of attention that the mask forbids."""
         length = self.length
         pairs = f"{100 * self.sparsity:.2f} % of {length} x {length} positions"
         yield f"{self.name}: {pairs} may not be attended to"

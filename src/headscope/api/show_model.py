@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelSummary(Result):
-    """What the files of a model say: its class, and how a text becomes one vector.
+    """The statements of a model's files: its class, and how a text becomes one vector.
 
     family        the model type of transformers (`bert`)
     architecture  the class of the model (`BertModel`)
@@ -39,7 +39,7 @@ class ModelSummary(Result):
 
     @property
     def record(self) -> dict[str, Any]:
-        """All of it as plain values, as `headscope models show --json` prints them."""
+        """The summary as plain values, as `headscope models show --json` prints it."""
         values = {"model": self.name, "family": self.family, "class": self.architecture}
         return values | {
             "reading": self.reading.record(),
@@ -73,7 +73,7 @@ def show_model(
     run: Run | None = None,
     **options: Any,
 ) -> ModelSummary:
-    """Show how a model's files say that a text becomes one vector; no weights are loaded.
+    """Show how a text becomes one vector, as the model's files state. No weights are loaded.
 
     Parameters
     ----------

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 class SpeedResult(Result):
     """Measured times.
 
-    name    of the model
-    layers  time by the share of heads that every layer has left; None with a mask
-    models  the model, after the one that it was compared with; empty with a mask
+    name    the name of the model
+    layers  time by the share of heads that remain in every layer; None with a mask
+    models  the model that was compared with, if any, then the model itself; empty with a mask
     mask    attention with and without the mask; None without one
-    sequences, length  the batch that models were timed with
+    sequences, length  size of the batch that models were timed with
     """
 
     name: str
@@ -41,9 +41,9 @@ class SpeedResult(Result):
 
     @property
     def record(self) -> dict[str, Any]:
-        """All of it as plain values, as `headscope speed --json` prints them."""
+        """The result as plain values, as `headscope speed --json` prints it."""
         if self.mask is not None:
-            pays_from = {way: self.mask.pays_from(way) for way in SPARSE}
+            pays_from = {method: self.mask.pays_from(method) for method in SPARSE}
             return {"model": self.name, **asdict(self.mask), "pays_from": pays_from}
         assert self.layers is not None
         times = {name: getattr(self.layers, name) for name in ("share", "time", "bound")}
@@ -51,7 +51,7 @@ class SpeedResult(Result):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """`layers` (time by the share of heads) and `models`; with a mask `lengths`, a row for each length and way."""
+        """`layers` (time by the share of heads) and `models`; with a mask `lengths`, a row per length and method."""
         import pandas as pd
 
         if self.mask is not None:
@@ -76,7 +76,7 @@ def speed(
     run: Run | None = None,
     **options: Any,
 ) -> SpeedResult:
-    """Time a model by its number of heads, and the most that pruning can gain; or attention under a mask.
+    """Time a model by its number of heads, with a bound on the gain of pruning; or time attention under a mask.
 
     Parameters
     ----------

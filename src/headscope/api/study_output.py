@@ -1,4 +1,4 @@
-"""Writing of results: a temporary directory that replaces `run.out` at the end, with tables, figures and page."""
+"""Writing of results: tables, figures and page in a temporary directory, which is renamed to `run.out` at the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def output_directory(
 ) -> Iterator[Path | None]:
     """A temporary directory that is renamed to `run.out` at the end; None if nothing is to be written.
 
-    overwrite  whether an existing study is replaced, if not as `run` states
+    overwrite  whether an existing study is replaced; None: as `run` states
     keep       files that remain after an exception, so that the run can be resumed
     """
     if run.out is None:

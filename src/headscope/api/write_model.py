@@ -1,4 +1,4 @@
-"""Make a smaller model and write it: model, study and page in one directory, whole or not at all."""
+"""Make a smaller model and write it: model, study and page in one directory, complete or not at all."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def make_and_write(
     make: Callable[[Inputs, Path], Result],
     clean: Callable[[Path], None],
 ) -> Result:
-    """Make a model and write it to `run.out`; without `run.out` nothing is kept on disk.
+    """Make a model and write it to `run.out`. Without `run.out` nothing remains on disk.
 
     temporary  files of finished work, from which a stopped run is resumed
-    prepare    reads the data and loads the model; only done if `run.out` can be written
+    prepare    reads the data and loads the model; called only if `run.out` can be written
     make       does the work, in a folder for temporary files
     clean      deletes these files once the model is written
     """
@@ -36,11 +36,11 @@ def make_and_write(
         inputs = prepare()
         with TemporaryDirectory() as folder:
             return replace(make(inputs, Path(folder)), write_page=report_writer(run))
-    how: dict[str, Any] = {"overwrite": run.overwrite, "resume": run.resume}
-    how |= {"keep": temporary, "record": MANIFEST}
-    check_free(run.out, **how)
+    directory: dict[str, Any] = {"overwrite": run.overwrite, "resume": run.resume}
+    directory |= {"keep": temporary, "record": MANIFEST}
+    check_free(run.out, **directory)
     inputs = prepare()
-    with atomic_directory(run.out, **how) as folder:
+    with atomic_directory(run.out, **directory) as folder:
         result = replace(make(inputs, folder), write_page=report_writer(run))
         run.log("writing the model")
         result.write_into(folder)

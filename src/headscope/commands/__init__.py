@@ -19,7 +19,7 @@ from headscope.commands._flags import SEVERAL, to_flags
 from headscope.commands._usage_errors import check_former_command, usage_message
 from headscope.errors import HeadscopeError, HeadscopeWarning
 
-WITHOUT_MODEL = ("pretrain",)  # commands whose first word is an option
+WITHOUT_MODEL = ("pretrain",)  # commands without a positional argument in front of the options
 
 
 def _version(is_requested: bool) -> None:
@@ -78,10 +78,10 @@ app.registered_commands.sort(
 
 
 def _check_early() -> None:
-    """Every command checks its options before it imports torch."""
+    """Make every command check its options before it imports torch."""
     from headscope.commands._early import EarlyChecked
 
-    for group in (app, *(one.typer_instance for one in app.registered_groups)):
+    for group in (app, *(registered.typer_instance for registered in app.registered_groups)):
         for command in group.registered_commands if group is not None else ():
             command.cls = EarlyChecked
 
@@ -95,7 +95,7 @@ def main() -> None:
         with suppress(
             AttributeError, OSError, RuntimeError
         ):  # stderr may be closed, or not be a file
-            faulthandler.enable()  # a process that dies by a signal such as SIGILL names it, and the line it was in
+            faulthandler.enable()  # prints the signal and the line if a signal such as SIGILL ends the process
     verbose = _take_verbose()
     sys.argv[1:] = _spread(sys.argv[1:])
     signal.signal(
@@ -111,25 +111,25 @@ def main() -> None:
         _complain(str(error))
         sys.exit(2)
     except Exception as error:
-        # typer's own errors, whose class has moved between its versions: wrong options and arguments
+        # Errors of typer about options and arguments. Their class differs between versions of typer.
         if verbose or not hasattr(error, "format_message"):
             raise
         _complain(usage_message(error))
         sys.exit(2)
-    if status == 130:  # typer's word for Ctrl-C
+    if status == 130:  # the status that typer returns after Ctrl-C
         _complain("stopped")
     sys.exit(status if isinstance(status, int) else 0)
 
 
 @contextmanager
 def _warnings_in_one_line() -> Iterator[None]:
-    """Print our own warnings as `headscope: warning: …`, without the place in the source that Python names."""
+    """Print our own warnings as `headscope: warning: …`, without the file and line that Python adds."""
     with warnings.catch_warnings():
-        plain = warnings.showwarning
+        show_as_python_does = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *details: Any) -> None:
             if not issubclass(category, HeadscopeWarning):
-                plain(message, category, *details)
+                show_as_python_does(message, category, *details)
             elif import_module("headscope.progress").is_first_process():
                 _complain(f"warning: {to_flags(str(message))}")
 
@@ -138,7 +138,7 @@ def _warnings_in_one_line() -> Iterator[None]:
 
 
 def _take_verbose() -> bool:
-    """-v may stand anywhere before a `--`, not only before the command."""
+    """Remove -v and --verbose from the words of the command line before any `--`; whether there was one."""
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)
     options = [word for word in words[:end] if word not in ("-v", "--verbose")]
@@ -147,10 +147,9 @@ def _take_verbose() -> bool:
 
 
 def _spread(words: list[str]) -> list[str]:
-    """`analyze MODEL --corpus a b` as `analyze MODEL --corpus a --corpus b`: options that take several files."""
-    if len(words) < 2 or (
-        words[1].startswith("-") and words[0] not in WITHOUT_MODEL
-    ):  # the model may still follow the files: take them one by one
+    """The words with each option that takes several files repeated: `--corpus a b` becomes `--corpus a --corpus b`."""
+    if len(words) < 2 or (words[1].startswith("-") and words[0] not in WITHOUT_MODEL):
+        # Options stand before MODEL, so the last word after --corpus may be the model.
         return words
     spread: list[str] = []
     option = None

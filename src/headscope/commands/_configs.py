@@ -14,7 +14,7 @@ from headscope.config.option import (
 )
 from headscope.config.shared import Run
 
-CONFIGS: dict[str, dict[str, type[Config]]] = {}  # of every command: parameter → config
+CONFIGS: dict[str, dict[str, type[Config]]] = {}  # by command: its configs by parameter name
 
 
 def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config | None]:
@@ -39,7 +39,7 @@ def make_configs(command: str, values: dict[str, Any]) -> dict[str, Config | Non
 
 
 def main_config(command: str) -> type[Config] | None:
-    """The config of a command itself; None for commands without options."""
+    """The command's own config; None for commands without one."""
     configs = CONFIGS.get(command, {}).values()
     return next((config for config in configs if config.command), None)
 

@@ -1,4 +1,4 @@
-"""Checks and messages before a command imports torch, so that a typing mistake is answered at once."""
+"""Checks and messages before a command imports torch, which takes seconds: a mistake is answered at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 from headscope.commands._flags import errors_in_flags
 from headscope.commands._options import say
 
-# First lines of commands whose first argument is neither a model nor studies; what they need takes seconds to import.
+# The first line that a command prints if its first argument is neither a model nor studies
 FIRST = {
     "demo": "loading minilm …",
     "doctor": "loading torch …",
@@ -46,7 +46,7 @@ class EarlyChecked(TyperCommand):
 
 
 def check_early(command: str, values: Mapping[str, Any], typed: set[str]) -> None:
-    """Refuse whatever is wrong without looking at a model. typed: the options in the command line."""
+    """Refuse all mistakes that can be found without loading a model. typed: the options in the command line."""
     from headscope.api.check_paths import check_files, check_out  # not imported for --help
     from headscope.commands._configs import main_config, make_configs
     from headscope.commands._early_values import check_command, check_fit, check_models
@@ -69,7 +69,7 @@ def say_first(command: str, values: Mapping[str, Any]) -> None:
     line = FIRST.get(command, "")
     if command == "analyze" and values["checkpoints"]:
         line = "reading the checkpoints of {model} …"
-    if not line and not command.startswith("models"):  # which need no torch
+    if not line and not command.startswith("models"):  # `models` answers at once, without torch
         line = next(
             (f"{verb} {{{name}}} …" for name, verb in VERBS.items() if values.get(name)), ""
         )

@@ -1,14 +1,15 @@
-"""Checks of options that no config makes: of commands without one, and of what the shell alone requires."""
+"""Checks of option values that configs do not make: they need the model, or hold in the shell only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from headscope.config.checks import check_length
 from headscope.config.masks import check_mask
 from headscope.errors import HeadscopeError
-from headscope.heads import HeadSet
+from headscope.heads import HeadSet, check_heads
 from headscope.model.declared_shape import read_shape
 from headscope.model.resolve_spec import read_spec
 from headscope.pruning.target import check_reachable
@@ -17,13 +18,13 @@ Values = Mapping[str, Any]
 
 
 def check_command(command: str, values: Values) -> None:
-    """Options of a command that must be right in the shell."""
+    """The checks of single commands in `CHECKS`."""
     if command in CHECKS:
         CHECKS[command](values)
 
 
 def check_models(command: str, values: Values) -> None:
-    """Refuse what is neither a named model, a directory nor written as a hub id."""
+    """Refuse models that are neither a name, nor a directory, nor written as an id of the Hugging Face hub."""
     if values.get("model") is not None and values.get("checkpoints") is not True:
         read_spec(values["model"], values.get("revision"))
     for model in values.get("models") or ():
@@ -38,7 +39,11 @@ def check_models(command: str, values: Values) -> None:
 def _check_prune(values: Values) -> None:
     if (values["out"] is None) == (not values["dry_run"]):
         is_missing = values["out"] is None
-        raise HeadscopeError("prune requires `out`" if is_missing else "`dry_run` writes no `out`")
+        raise HeadscopeError(
+            "prune requires `out`, or `dry_run=True` to write nothing"
+            if is_missing
+            else "`dry_run` cannot be combined with `out`: it writes nothing"
+        )
 
 
 def _check_look(values: Values) -> None:
@@ -46,8 +51,13 @@ def _check_look(values: Values) -> None:
         raise HeadscopeError("there are no tokens in it", where='text ""', expected="some text")
 
 
+def _check_head(values: Values) -> None:
+    with _errors_at("HEAD"):
+        check_heads(values["name"])
+
+
 def check_fit(values: Mapping[str, Any]) -> None:
-    """Refuse heads and lengths that the model does not have. A model that is not on this machine is not checked."""
+    """Refuse heads that the model does not have and lengths above its limit, if its files are on this machine."""
     is_new = values.get("from_scratch") or values.get("checkpoints") is True
     if not isinstance(values.get("model"), str) or is_new:
         return
@@ -56,15 +66,28 @@ def check_fit(values: Mapping[str, Any]) -> None:
         return
     if values.get("max_length") is not None:
         check_length(values["max_length"], shape.longest, values["model"])
-    heads, candidates = values.get("heads"), values.get("candidates")
-    allowed = list(shape.heads if candidates is None else HeadSet(candidates, among=shape.heads))
+    named: dict[str, HeadSet] = {}
+    for option in ("heads", "candidates"):
+        if values.get(option) is not None:
+            with _errors_at(f"`{option}`"):
+                named[option] = HeadSet(values[option], among=shape.heads)
     if values.get("remove") is not None:
-        check_reachable(values["remove"], len(allowed), len(allowed), "`remove`")
-    if isinstance(heads, str):
-        HeadSet(heads, among=shape.heads)
+        removable = len(named.get("candidates", shape.heads))
+        check_reachable(values["remove"], removable, removable, "`remove`")
+
+
+@contextmanager
+def _errors_at(where: str) -> Iterator[None]:
+    """Errors about heads leave with this option or argument as their place."""
+    try:
+        yield
+    except HeadscopeError as error:
+        error.where = where
+        raise
 
 
 CHECKS: dict[str, Callable[[Values], object]] = {
+    "head": _check_head,
     "look": _check_look,
     "masks show": lambda values: check_mask(values["mask"], "MASK"),
     "prune": _check_prune,

@@ -1,4 +1,4 @@
-"""Options in messages: the library names them as Python does, the shell shows them as flags."""
+"""Translation of options in messages: the library names fields as in Python, the shell shows flags."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ SEVERAL = (
     "--coreference",
     "--models",
     "--test",
-)  # options that several files may follow
+)  # options that take several values, separated by blanks
 _FIELD = re.compile(r"`([a-z_]+)(?:=([^`]+))?`")
 
 
 def to_flags(text: str) -> str:
     """The text with every option in backticks as a flag: `batch_size` → --batch-size, `keep=N` → --keep N.
 
-    `resume=True` is the bare flag. Words in backticks that are no option of any command stay as they are.
+    `resume=True` is the bare flag. Words in backticks that are not an option of a command stay as they are.
     """
     return _FIELD.sub(_flag, text) if "`" in text else text
 
 
 @contextmanager
 def errors_in_flags() -> Iterator[None]:
-    """Errors of the library leave with their options as flags."""
+    """Translate the options in errors of the library to flags."""
     try:
         yield
     except HeadscopeError as error:
@@ -70,7 +70,7 @@ def _flag(field: re.Match[str]) -> str:
 
 
 def _shell_value(flag: str, value: str) -> str:
-    """A value as it is typed: "star" → star, [A, B] → A B or A,B, {"text": "NAME"} → text=NAME."""
+    """A Python value as it is typed in the shell: "star" → star, [A, B] → A B or A,B, {"text": "NAME"} → text=NAME."""
     if value[0] == '"':
         return value[1:-1]
     if value[0] == "{":

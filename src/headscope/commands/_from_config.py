@@ -4,9 +4,9 @@
     def gate(model: Model, data: TaskData, config: GateConfig, reading: Reading, run: Run) -> None:
         \"""Learn which heads to keep …\"""
 
-The main config (the one with a `command`) has the group and the examples, and says which fields of the shared ones are
-used. Parameters of other types are
-typer's own. The function gets checked config objects; nothing heavy is imported before they are made.
+The main config, which has a `command`, states the group, the examples and the fields of shared configs that are used.
+Parameters of other types are passed to typer as they are. The function gets checked config objects. torch is not
+imported before they are made.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def command(app: typer.Typer = app) -> Callable[[Callable[..., None]], Callable[
             else:
                 as_keyword = parameter.replace(annotation=hints[name], kind=parameter.KEYWORD_ONLY)
                 signature.append(as_keyword)
-        # typer wants required options first; the order within the two groups is that of the fields.
+        # typer requires required options first. The sort is stable: within each group the order of fields is kept.
         signature.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
         run.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in signature}
@@ -100,7 +100,7 @@ def _default(name: str, config: type[Config], main: type[Config]) -> Any:
     is_optional = config in main.optional or name in main.completed
     if default is MISSING and is_optional:
         return None
-    return None if default == () else default  # an empty list: not given
+    return None if default == () else default
 
 
 def _parameter(

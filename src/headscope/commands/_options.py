@@ -27,7 +27,10 @@ def argument(metavar: str, help: str) -> Any:
 
 Model = Annotated[
     str,
-    argument("MODEL", "Named model (see headscope models), directory or hub id"),
+    argument(
+        "MODEL",
+        "Model: a name (see headscope models), a directory, or an id on the Hugging Face hub",
+    ),
 ]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object")]
@@ -56,14 +59,14 @@ def print_page_path(run: Run) -> None:
 
 @contextmanager
 def showing_progress(name: str, run: Run) -> Iterator[Run]:
-    """The run with a progress display. name: shown in front of it."""
+    """The run with a progress display on stderr. name: shown in front of the display."""
     with progress(name) as update:
         yield replace(run, progress=update)
 
 
 @contextmanager
 def drawing_figures(run: Run | None = None) -> Iterator[None]:
-    """Print that figures are drawn, with a progress display; with `no_figures` of the run none are drawn."""
+    """Draw figures inside this context with a message and a progress display; with `run.no_figures` draw none."""
     from headscope.report.rendered_figures import progress_callbacks, without_figures
 
     if run is not None and run.no_figures:
@@ -76,7 +79,7 @@ def drawing_figures(run: Run | None = None) -> Iterator[None]:
 
 
 def note_few_texts(study: Study) -> None:
-    """Print the warning of the page if there are too few texts for the intervals."""
+    """Print a note if the study has too few texts for its intervals; the page has the same note."""
     from headscope.report.run_facts import ENOUGH_TEXTS, few_texts
 
     if (few := few_texts(study)) is not None:

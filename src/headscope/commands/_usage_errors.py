@@ -8,7 +8,8 @@ from headscope.commands._configs import main_config
 from headscope.config.former_names import COMMANDS, present_flag
 from headscope.errors import HeadscopeError
 
-NUMBERS = {"valid integer": "a whole number", "valid number": "a number"}  # of typer's messages
+# What a value must be, by words of typer's message for a wrong value.
+NUMBERS = {"valid integer": "a whole number", "valid number": "a number"}
 TOO_MANY_WORDS = {
     "headscope look": 'Put the text in quotes: headscope look MODEL "The cat sat." --out look.html',
     "headscope analyze": 'For one text use look: headscope look MODEL "The cat sat." --out look.html',
@@ -16,7 +17,7 @@ TOO_MANY_WORDS = {
 
 
 def check_former_command(words: list[str]) -> None:
-    """Refuse the former name of a command, with the present one."""
+    """Refuse the former name of a command; the error states the present name."""
     command = next((word for word in words if not word.startswith("-")), "")
     if command in COMMANDS:
         present = COMMANDS[command]
@@ -25,14 +26,14 @@ def check_former_command(words: list[str]) -> None:
 
 
 def usage_message(error: Any) -> str:
-    """An error of typer in one line."""
+    """The message for an error of typer, in one line. error: an exception with `format_message`."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "headscope"
     message, fix = error.format_message(), f"See {command} --help"
     option, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
     if message.startswith("Got unexpected extra argument") and command in TOO_MANY_WORDS:
         fix = TOO_MANY_WORDS[command]
-    elif option is not None and (present := present_flag(option)) is not None:
+    elif (present := _present_flag(error)) is not None:
         message = f"{option} is now called {present}"
     elif type(error).__name__ == "MissingParameter" and parameter is not None:
         message = f"{command} requires {_shown(parameter)}"
@@ -42,8 +43,18 @@ def usage_message(error: Any) -> str:
     return str(HeadscopeError(message, fix=fix))
 
 
+def _present_flag(error: Any) -> str | None:
+    """The present name of an unknown flag that is a former name of an option of the command; otherwise None."""
+    option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    if option is None or context is None:
+        return None
+    present = present_flag(option)
+    options = [flag for parameter in context.command.params for flag in parameter.opts]
+    return present if present in options else None
+
+
 def _bad_number(error: Any, parameter: Any) -> str:
-    """`--limit must be a whole number, got "ten"`; empty for another error."""
+    """The message for text where a number is needed: `--limit must be a whole number, got "ten"`; empty otherwise."""
     words = next((text for kind, text in NUMBERS.items() if kind in str(error)), "")
     if not words or not hasattr(error.__cause__, "errors"):
         return ""
@@ -52,7 +63,7 @@ def _bad_number(error: Any, parameter: Any) -> str:
 
 
 def _shown(parameter: Any) -> str:
-    """A parameter as it is typed: --limit, or MODEL."""
+    """The parameter as it is typed in the shell: `--limit` for an option, `MODEL` for an argument."""
     is_option = parameter.param_type_name == "option"
     return str(parameter.opts[0] if is_option else parameter.metavar or parameter.name.upper())
 

@@ -19,7 +19,7 @@ from headscope.config.shared import Run
 from headscope.config.texts import TextData
 
 Studies = Annotated[
-    list[Path], argument("STUDY", "Directories written by headscope analyze, two or more")
+    list[Path], argument("STUDY", "Two or more directories that headscope analyze wrote")
 ]
 
 

@@ -1,4 +1,4 @@
-"""headscope demo: a real model over a corpus and a treebank, which of its heads matter, and one sentence to explore."""
+"""headscope demo: heads of a real model on a corpus and a treebank, their importance, and a page of one sentence."""
 
 from __future__ import annotations
 

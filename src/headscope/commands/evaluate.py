@@ -1,4 +1,4 @@
-"""headscope evaluate: how good a model is at a task."""
+"""headscope evaluate: metrics and loss of a model on a task."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def evaluate(
                 "" if metric["low"] is None else f"  [{metric['low']:.4f}, {metric['high']:.4f}]"
             )
             typer.echo(f"{name:12} {metric['value']:.4f}{interval}")
-    of = f" of {result['available']:,}" if result["count"] < result["available"] else ""
-    typer.echo(f"{'examples':12} {result['count']:,}{of}")
+    of_all = f" of {result['available']:,}" if result["count"] < result["available"] else ""
+    typer.echo(f"{'examples':12} {result['count']:,}{of_all}")
     if pooling is not None:
         stated_by = pooling["stated_by"] or "the default: no file states it"
         typer.echo(f"{'pooling':12} {pooling['pooling'] or 'mean'} ({stated_by})")

@@ -1,4 +1,4 @@
-"""headscope head: everything that is known about one head."""
+"""headscope head: all results about one head."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headscope.config.shared import Run
 from headscope.config.texts import TextData
 
 Source = Annotated[
-    str, argument("STUDY|MODEL", "Directory of a study; or a model, which is analysed first")
+    str, argument("STUDY|MODEL", "Directory of a study, or a model, which is then analysed first")
 ]
 Name = Annotated[str, argument("HEAD", "Head as LAYER.HEAD, both counted from 0: 3.2, cross.3.2")]
 

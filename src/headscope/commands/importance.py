@@ -1,4 +1,4 @@
-"""headscope importance: which heads matter for a task."""
+"""headscope importance: which heads a task needs."""
 
 from __future__ import annotations
 

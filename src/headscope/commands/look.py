@@ -12,7 +12,9 @@ from headscope.config.look import LookConfig
 from headscope.config.shared import Reading, Run
 
 Text = Annotated[str, argument("TEXT", "Text that the model reads")]
-Second = Annotated[str | None, argument("SECOND", "A second text, or the target of a translation")]
+Second = Annotated[
+    str | None, argument("SECOND", "Second text of a pair; for a translation model the target")
+]
 
 
 @command()

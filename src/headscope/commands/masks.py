@@ -1,4 +1,4 @@
-"""headscope masks: the named masks, and what one looks like."""
+"""headscope masks: list the named masks, show one, compare several on a task."""
 
 from __future__ import annotations
 

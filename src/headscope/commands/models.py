@@ -1,4 +1,4 @@
-"""headscope models: the named real models, and fetching them."""
+"""headscope models: list, fetch, verify and describe the named models."""
 
 from __future__ import annotations
 

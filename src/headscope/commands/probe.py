@@ -1,4 +1,4 @@
-"""headscope probe: how much syntax there is in the attention of all heads together."""
+"""headscope probe: dependency parsers on the attention of all heads together."""
 
 from __future__ import annotations
 

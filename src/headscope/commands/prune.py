@@ -1,4 +1,4 @@
-"""headscope prune: cut heads and save a smaller model."""
+"""headscope prune: remove heads and save a smaller model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""headscope report: studies of any commands as one page."""
+"""headscope report: one page for several studies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headscope.config.shared import Run
 Studies = Annotated[
     list[Path],
     argument(
-        "STUDY", "Directories written by headscope analyze, importance, prune, gate, compare …"
+        "STUDY", "Directories that headscope analyze, importance, prune, gate or compare wrote"
     ),
 ]
 

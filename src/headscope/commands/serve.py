@@ -14,7 +14,7 @@ from headscope.config.shared import Reading, Run
 
 Model = Annotated[
     str | None,
-    argument("MODEL", "Named model, directory or hub id; by default smollm2, a small decoder"),
+    argument("MODEL", "Model: a name, directory or hub id; by default smollm2, a small decoder"),
 ]
 
 

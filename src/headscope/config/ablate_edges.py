@@ -14,7 +14,7 @@ from headscope.config.texts import TextData
 
 @dataclass(frozen=True)
 class AblateEdgesConfig(Config):
-    """Effect of every head's attention: value zeroing, and attention to a class of tokens removed."""
+    """Effect of every head's attention: value zeroing, and removal of attention to a class of tokens."""
 
     command = "ablate-edges"
     group = "Measure"
@@ -31,7 +31,8 @@ class AblateEdgesConfig(Config):
     }
     defaults = {"limit": 16}
     helps = {
-        "limit": "Maximum number of texts. Each text takes one forward pass per head and token",
+        "limit": "Maximum number of texts, from the start of the corpus. Each text takes one forward pass per head "
+        "and token",
         "out": "Output directory, or an existing study of the same model to add to",
         "seed": "Random seed (tokens of the random control)",
     }
@@ -39,12 +40,13 @@ class AblateEdgesConfig(Config):
 
     to: str = option(
         "special",
-        "Tokens to which attention is removed: special, classification, separator, punctuation or content",
+        "Class of tokens; attention to these tokens is removed: special, classification, separator, punctuation or "
+        "content",
         choices=names.MASKED_TOKENS,
     )
     statistics: tuple[str, ...] | None = option(
         None,
-        "Statistics of the value-zeroing maps, separated by commas",
+        "Statistics to compute of the value-zeroing maps, separated by commas",
         parse=name_list("statistics"),
         check=check_statistics,
         show_default="all that apply",

@@ -10,7 +10,7 @@ from headscope.config import names
 from headscope.config.checks import check_choice
 from headscope.config.option import ADVANCED, Config, Output, option
 from headscope.config.parsing import lens_list, name_list
-from headscope.config.shared import Reading, Run
+from headscope.config.shared import POOLINGS, Reading, Run
 from headscope.config.texts import TextData
 from headscope.config.thresholds import DEFAULTS, threshold_values
 from headscope.errors import HeadscopeError
@@ -22,7 +22,7 @@ def check_statistics(statistics: tuple[str, ...]) -> None:
         check_choice(name, names.statistics_of_texts(), "`statistics`", "is not a statistic")
 
 
-# Raw attention, then the lenses of the forward pass, then those that need a backward pass
+# Raw attention first, then lenses of the forward pass, then lenses that need a backward pass
 _LENSES = sorted(
     names.LENSES, key=lambda name: (name != "raw", name in names.GRADIENT_LENSES, name)
 )
@@ -30,7 +30,7 @@ _LENSES = sorted(
 
 @dataclass(frozen=True)
 class AnalyzeConfig(Config):
-    """Statistics of every head over a corpus: which statistics, through which lenses, and where roles begin."""
+    """Statistics of every head over a corpus: their names, the lenses, and the thresholds of roles."""
 
     command = "analyze"
     group = "Look"
@@ -53,40 +53,44 @@ class AnalyzeConfig(Config):
     }  # fmt: skip
     helps = {
         "limit": "Maximum number of texts, from the start of the corpus; without --corpus, of sentences and documents",
+        "max_length": "Maximum number of tokens per sequence; --long-texts states what happens to longer texts",
+        "pooling": f"With --lens gradient: pooling of token states into the vector whose gradient is taken: {POOLINGS}",
         "seed": "Random seed (data split, bootstrap, random-weight control)",
-        "resume": "With --checkpoints: resume a stopped run; the result is the same",
+        "resume": "With --checkpoints: resume a stopped run; the result is that of an uninterrupted run",
     }
     panels = {"resume": "Checkpoints"}
     required = ("out",)
 
     checkpoints: bool = option(
         False,
-        "Analyse every checkpoint of MODEL, the directory of a training by pretrain or finetune with --checkpoints N",
+        "Analyse every checkpoint of a training. MODEL is the directory that pretrain or finetune wrote with "
+        "--checkpoints N",
         panel="Checkpoints",
     )
     control: bool = option(
-        False, "Also measure the relations in a random-weight control of the model"
+        False,
+        "With --treebank: also measure the syntactic relations in a random-weight control of the model",
     )
     word_pooling: Literal["mean", "first", "max"] = option(
         "mean",
-        "Pooling of the attention of a word's tokens: mean, first or max",
+        "Pooling of attention from tokens to words, for words of several tokens: mean, first or max",
         choices=names.POOLS,
         panel=ADVANCED,
     )
     all_rows: bool = option(
         False,
-        "Compute distances between heads from all rows of attention, not from a few of each text (slow)",
+        "Compute distances between heads from all rows of attention (slow) instead of a few rows of each text",
         panel=ADVANCED,
     )
     lens: tuple[str, ...] = option(
         ("raw",),
-        f"Lenses (attention maps to compute), separated by commas: {', '.join(_LENSES)}. "
+        f"Lenses (kinds of attention maps) to measure, separated by commas: {', '.join(_LENSES)}. "
         "raw is always included",
         parse=lens_list,
     )
     statistics: tuple[str, ...] | None = option(
         None,
-        "Statistics to compute, separated by commas, such as entropy,previous",
+        "Statistics to compute, separated by commas, e.g. entropy,previous",
         parse=name_list("statistics"),
         check=check_statistics,
         show_default="all",
@@ -96,8 +100,9 @@ class AnalyzeConfig(Config):
     )
     thresholds: list[str] | dict[str, float] | None = option(
         None,
-        f"Thresholds of roles: {', '.join([*DEFAULTS][:-1])} or {[*DEFAULTS][-1]}, "
-        "such as positional=0.8; separate several by commas, or repeat the option",
+        "Thresholds (0 to 1) that a head must pass to get a role, e.g. positional=0.8; several are separated by "
+        "commas, "
+        f"or the option is repeated. Names: {', '.join([*DEFAULTS][:-1])} and {[*DEFAULTS][-1]}",
         parse=threshold_values,
         flags=("--threshold",),
         metavar="NAME=VALUE",

@@ -18,6 +18,7 @@ from headscope.config.names import (
 )
 from headscope.config.value_types import describe_value
 from headscope.errors import HeadscopeError, choices, names_in
+from headscope.heads import check_heads
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{8,}")
 _DEVICE = re.compile(rf"({'|'.join(DEVICES)})(:\d+)?")
@@ -29,17 +30,17 @@ def check_count(count: int, where: str) -> None:
 
 
 def check_choice(value: str, names: Iterable[str], where: str, what: str) -> None:
-    """Refuse a name that is not among these. what: as in `is no task`."""
+    """Refuse a name that is not among these. what: the complaint after the name, such as `is not a lens`."""
     if value not in names:
         raise HeadscopeError(f'"{value}" {what}', where=where, expected=choices(value, names))
 
 
 def check_rules(rules: str) -> None:
-    check_choice(rules, RULES, "`relevance_rules`", "are no rules of relevance")
+    check_choice(rules, RULES, "`relevance_rules`", "does not name rules of relevance propagation")
 
 
 def check_pairs(kinds: Iterable[str], heads: str | None) -> None:
-    """Refuse to ablate every pair of heads: there are thousands."""
+    """Refuse to ablate all pairs of heads, which are thousands: `heads` must be given."""
     if "pair" in kinds and heads is None:
         raise HeadscopeError(
             "pairs of all heads are too many",
@@ -49,14 +50,14 @@ def check_pairs(kinds: Iterable[str], heads: str | None) -> None:
 
 
 def check_length(max_length: int, longest: int, model: str) -> None:
-    """Refuse texts longer than the model can read. longest: in tokens."""
+    """Refuse a maximum length beyond the limit of the model. longest: that limit, in tokens."""
     if max_length > longest:
         what = f"{max_length} tokens are more than {model} can read"
         raise HeadscopeError(what, where="`max_length`", expected=f"at most {longest}")
 
 
 def check_device(device: str) -> None:
-    """Refuse what no machine has; whether this one has it is asked of torch, later."""
+    """Refuse text that is not a device. Whether this machine has the device is checked later, by torch."""
     if not _DEVICE.fullmatch(device):
         suggested = ("cuda",) if device.startswith("gpu") else ()
         expected = choices(device, ("auto", "cpu", "cuda", "cuda:1", "mps"), suggested)
@@ -64,7 +65,7 @@ def check_device(device: str) -> None:
 
 
 def repair_names(repairs: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Repairs in a list with commas, or as a sequence; `fold` comes first, since a fit takes the means into account."""
+    """Names of repairs, from text with commas or a sequence. `fold` comes first: `refit` is fitted after it."""
     words = repairs.split(",") if isinstance(repairs, str) else repairs or ()
     names = [word.strip() for word in words]
     for name in names:
@@ -73,41 +74,42 @@ def repair_names(repairs: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def check_patterns(where: str) -> Callable[[Any], None]:
-    """A check of patterns such as `3.2=previous,4.*=first`; a file is read later. where: as errors name it."""
+    """A check of patterns such as `3.2=previous,4.*=first`. A file is not read yet. where: the option in errors."""
 
     def check(patterns: Any) -> None:
         if not isinstance(patterns, str) or "=" not in patterns:
-            return  # a file, or patterns by head
+            return  # a file, or a mapping from heads to patterns
         for word in patterns.split(","):
-            _, equals, pattern = word.partition("=")
+            heads, equals, pattern = word.partition("=")
             if equals:
+                check_heads(heads)
                 check_choice(pattern.strip(), FIXED_PATTERNS, where, "is not a fixed pattern")
 
     return check
 
 
 def parse_lenses(names: str | Iterable[str], where: str = "`lens`") -> tuple[str, ...]:
-    """Names of lenses, each once and in the order given: "raw,norm" or a list of them."""
+    """Names of lenses without duplicates, in their order, from "raw,norm" or a list."""
     lenses = names_in(names, where)
     for name in lenses:
         if name in TOKEN_MAPS:
             raise HeadscopeError(
-                f'"{name}" is a map of tokens over all heads, no lens on a head',
+                f'"{name}" is a map of tokens over all heads, not a lens of single heads',
                 where=where,
                 expected=f"some of {', '.join(LENSES)}",
-                fix=f"See it by {command_line('look', 'MODEL', 'TEXT', lens=name)}, or "
+                fix=f"To see it: {command_line('look', 'MODEL', 'TEXT', lens=name)}, or "
                 f'headscope.token_map(model, text, by="{name}")',
             )
-        check_choice(name, LENSES, where, "is no lens")
+        check_choice(name, LENSES, where, "is not a lens")
     if not lenses:
         raise HeadscopeError(
-            "no lens is named", where=where, expected=f"some of {', '.join(LENSES)}"
+            "no lens is given", where=where, expected=f"some of {', '.join(LENSES)}"
         )
     return tuple(dict.fromkeys(lenses))
 
 
 def check_model(option: str) -> Callable[[Any], None]:
-    """A check of a model that is given by name, as a directory or loaded."""
+    """A check of an option that takes a model: a name, a directory or a loaded model."""
 
     def check(model: Any) -> None:
         if not isinstance(model, str | Path) and not hasattr(model, "sites"):
@@ -118,21 +120,20 @@ def check_model(option: str) -> Callable[[Any], None]:
 
 
 def check_token(token: str | None) -> None:
-    """Refuse a token that an address or a cookie cannot carry as it is, or that is soon guessed."""
+    """Refuse a token that is easy to guess, or that needs quoting in an address or a cookie.
+
+    The message does not show the token: it is a secret.
+    """
     if token is not None and not _TOKEN.fullmatch(token):
         raise HeadscopeError(
-            "the token cannot be used",
-            where="`token`",
-            expected="eight or more letters, digits, dashes and underscores",
+            "`token` must be eight or more letters, digits, hyphens and underscores",
         )
 
 
 def check_keep_metric(share: float) -> None:
-    """Refuse what cannot be a share of a metric. A little more than 1 is possible; far more is a percentage."""
+    """Refuse a value that cannot be a share of a metric. A little more than 1 is possible; far more is a percentage."""
     if not 0 < share <= 10:  # nor is NaN
         raise HeadscopeError(
-            f"must be the share of the unpruned metric to keep, got {share:g}",
-            where="`keep_metric`",
-            expected=None if share > 10 else "0.99, say",
-            fix=f"Did you mean {share / 100:g}?" if 10 < share <= 100 else None,
+            f"`keep_metric` must be the share of the unpruned metric to keep, got {share:g}",
+            fix=f"Did you mean {share / 100:g}?" if 10 < share <= 100 else "For example 0.99",
         )

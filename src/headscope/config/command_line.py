@@ -1,4 +1,4 @@
-"""Command lines that a text shows to be typed, such as `headscope prune MODEL --plan plan.json --out small`."""
+"""Command lines for messages, such as `headscope prune MODEL --plan plan.json --out small`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ def command_line(command: str, *arguments: object, **options: object) -> str:
 
 
 def command_line_of(main: Config, *shared: Config, arguments: tuple[object, ...] = ()) -> str:
-    """The shell command that makes these configs. main: the one of the command; arguments: a model, say."""
+    """The shell command that gives these configs.
+
+    main       the command's own config
+    arguments  positional arguments, such as a model
+    """
     words = option_words(main, *shared)
     return shlex.join(["headscope", *main.command.split(), *map(str, arguments), *words])
 
@@ -49,7 +53,7 @@ def _option_words(name: str, value: object, declared: Option, kind: object) -> I
     elif isinstance(value, Mapping):
         yield from _words(flag, [f"{key}={item}" for key, item in value.items()])
     else:
-        yield from _words(flag, getattr(value, "name", value))  # a `Task` by its name
+        yield from _words(flag, getattr(value, "name", value))  # a `Task` is shown as its name
 
 
 def _words(flag: str, value: object) -> Iterator[str]:

@@ -38,15 +38,15 @@ class CompareConfig(Config):
     }
     helps = {
         "out": "Output directory; must not exist yet",
-        "corpus": "Files of texts for --models, as for analyze",
+        "corpus": "With --models: files of texts, as for headscope analyze",
         "seed": "Random seed (shuffles, bootstrap)",
     }
     required = ("out",)
 
     models: list[Any] = option(
         (),
-        "Models of two studies, in the same order. They must share shape and tokenizer; the maps of each head are "
-        "compared on --corpus",
+        "The two models of two studies, in the order of the studies. The maps of each head are then compared on "
+        "--corpus; the models must have the same shape and tokenizer",
         check=_check_models,
         metavar="MODEL MODEL",
         show_default=False,

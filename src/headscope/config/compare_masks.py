@@ -39,7 +39,7 @@ def _check_masks(masks: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class CompareMasksConfig(TrainingConfig):
-    """The cost of masks on a task: applied to the model, after a repair, and trained under the mask from the start."""
+    """The cost of masks on a task: applied to the model, after a repair, and trained with from the start."""
 
     command = "masks compare"
     examples = (
@@ -58,25 +58,28 @@ class CompareMasksConfig(TrainingConfig):
     }  # fmt: skip
     defaults = {"report_on": "dev"}
     helps = {
-        "epochs": "Number of epochs to train the start model under each mask",
+        "epochs": "With --start: number of epochs of that training",
         "limit": "Maximum number of training examples, evenly spaced over the file",
-        "open_special": "Special tokens attend to all tokens, and all tokens attend to them, under every mask",
+        "open_special": "Exempt special tokens from every mask; they attend to all tokens, and all tokens attend to "
+        "them",
     }
     required = ("out",)
 
     mask: list[str] | tuple[str, ...] | None = option(
         None,
-        "Masks to compare, names or files, separated by commas; may be repeated",
+        "Masks to compare, as names or files, separated by commas; the option may be repeated",
         parse=_masks,
         check=_check_masks,
         show_default="eight named masks",
     )
     repair: int = option(
-        0, "Number of epochs to train the model under each mask; 0 does not train it", at_least=0
+        0,
+        "Number of epochs to train MODEL further under each mask; 0 does not train it",
+        at_least=0,
     )
     start: str | Path | None = option(
         None,
-        "Model to train under each mask from the start, e.g. minilm",
+        "Model that was not trained on the task yet, e.g. minilm; it is trained on the task under each mask",
         show_default="none",
     )
     seeds: tuple[int, ...] = option(

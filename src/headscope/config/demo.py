@@ -12,13 +12,13 @@ from headscope.config.texts import TextData
 
 @dataclass(frozen=True)
 class DemoConfig(Config):
-    """A real model on a bundled corpus and treebank: statistics, relations, importances, and a page of one sentence."""
+    """A real model on a corpus and a treebank that come with headscope: statistics, relations, importances, pages."""
 
     command = "demo"
     group = "Look"
     uses = {Run: ("out",), TextData: ("limit",)}
     defaults = {"out": Path("demo"), "limit": 200}
     helps = {
-        "out": "The directory to write into; a former demo is replaced",
-        "limit": "Pairs of paragraphs to analyse",
+        "out": "Output directory; the result of an earlier demo is replaced",
+        "limit": "Number of pairs of paragraphs to analyse",
     }

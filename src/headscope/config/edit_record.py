@@ -18,7 +18,7 @@ MASK = "Masked"
 class EditRecord:
     """An edit as run.json holds it: `{"kind": "Masked", "mask": "star", "open_special": true}`.
 
-    fields  JSON values: `heads` of most kinds, `mask` and `open_special` of a mask; `text` if nothing else is known
+    fields  JSON values: `heads` for most kinds, `mask` and `open_special` for a mask; `text` if it cannot be parsed
     """
 
     kind: str

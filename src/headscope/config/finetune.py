@@ -36,7 +36,7 @@ class FinetuneConfig(TrainingConfig, NewModelConfig):
     helps = {
         "out": "Output directory of the model; must not exist yet",
         "limit": "Maximum number of training examples, evenly spaced over the file",
-        "select_on": "Split to evaluate on after every epoch, to select the best epoch",
+        "select_on": "Split to evaluate on after every epoch; the epoch with the best result is saved",
         "seed": "Random seed (new weights, dropout, order of examples)",
     }
     required = ("out",)
@@ -45,20 +45,20 @@ class FinetuneConfig(TrainingConfig, NewModelConfig):
     learning_rate: float = option(1e-4, "Maximum learning rate, after the warm-up", above=0)
     distil: Any = option(
         None,
-        "Model to distil from in addition to the labels, such as the unpruned one",
+        "Model to distil from in addition to the labels, e.g. the unpruned model",
         check=check_model("distil"),
         show_default="none",
     )
     fix: str | None = option(
         None,
-        "Fixed attention patterns by head, e.g. encoder.*.0-6=raganato or 3.2=previous,4.*=first, or a file of such "
-        "lines",
+        "Fixed attention patterns to train with, as HEADS=PATTERN: encoder.*.0-6=raganato or 3.2=previous,4.*=first, "
+        "or a file of such lines",
         check=check_patterns("`fix`"),
         show_default="none",
     )
     label_smoothing: float = option(
         0.0,
-        "Label smoothing, for translation",
+        "Label smoothing (0 to 1), for translation only",
         at_least=0,
         below=1,
         panel=ADVANCED,

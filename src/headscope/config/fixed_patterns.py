@@ -39,7 +39,7 @@ class FixedPatternsConfig(Config):
     helps = {
         "limit": "Maximum number of examples to select on, evenly spaced over the file",
         "out": "Output directory of the model; must not exist yet",
-        "select_on": "Split to select patterns and the order of heads on",
+        "select_on": "Split to select on: the pattern of each head, and the order in which heads are fixed",
         "report_on": "Split to report on",
         "seed": "Random seed (order of examples)",
     }
@@ -49,30 +49,30 @@ class FixedPatternsConfig(Config):
         None,
         "Heads that may get a fixed pattern, e.g. encoder.*.*",
         parse=parse_heads,
-        show_default="all of self-attention",
+        show_default="all heads of self-attention",
     )
     patterns: str | Mapping[Any, str] | None = option(
         None,
-        "Patterns, e.g. 3.2=previous,4.*=first or *.0-6=raganato, or a file of such lines",
+        "Patterns as HEADS=PATTERN, e.g. 3.2=previous,4.*=first or *.0-6=raganato, or a file of such lines",
         check=check_patterns("`patterns`"),
         show_default="the nearest pattern of each head",
     )
     keep_metric: float | None = option(
         None,
-        "Share of the metric to keep, e.g. 0.99: fix only as many heads as that allows",
+        "Share of the original model's metric to keep, e.g. 0.99; only as many heads are fixed as this allows",
         check=check_keep_metric,
-        show_default="all",
+        show_default="fix all of --heads",
     )
     sizes: int | tuple[int, ...] | None = option(
         None,
-        "Numbers of fixed heads to report, e.g. 3,10,20",
+        "Numbers of fixed heads to report results for, e.g. 3,10,20",
         parse=sizes("sizes"),
-        show_default=f"{SIZES}, evenly spaced",
+        show_default=f"{SIZES} numbers, evenly spaced",
         panel=ADVANCED,
     )
     batch_size: int = option(32, "Sequences per batch", at_least=1, panel=ADVANCED)
 
     @property
     def reported_sizes(self) -> int | tuple[int, ...]:
-        """The numbers of fixed heads that are reported, or how many of them."""
+        """The numbers of fixed heads to report, or the number of such sizes."""
         return SIZES if self.sizes is None else self.sizes

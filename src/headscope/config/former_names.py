@@ -22,11 +22,12 @@ FUNCTIONS = {
     "KnockOutConfig": "headscope.AblateEdgesConfig",
 }
 
-OPTIONS = {  # as in Python; a flag has dashes
+OPTIONS = {  # names in Python; flags have hyphens instead of underscores
     "among": "candidates",
     "at_least": "min_heads_per_layer",
     "fields": "column",
     "frozen": "freeze_weights",
+    "heads": "heads_per_layer",  # of a new model
     "labels_free": "self_labels",
     "long": "long_texts",
     "pool": "word_pooling",
@@ -38,6 +39,6 @@ OPTIONS = {  # as in Python; a flag has dashes
 
 
 def present_flag(flag: str) -> str | None:
-    """The present name of a former flag: `--race` is now `--sequential-test`."""
+    """The present name of a former flag: --sequential-test for --race. None for any other flag."""
     name = OPTIONS.get(flag.removeprefix("--").replace("-", "_"))
     return None if name is None else f"--{name.replace('_', '-')}"

@@ -13,7 +13,8 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import NewModelConfig, TrainingConfig
 from headscope.errors import HeadscopeError
 
-RATE, SETTLE = 0.1, 0.75  # learning rate of gates; share of the steps after which they are 0 or 1
+# Learning rate of gates; share of the steps after which they are fixed to 0 or 1
+RATE, SETTLE = 0.1, 0.75
 
 
 @dataclass(frozen=True)
@@ -29,21 +30,23 @@ class GateTarget:
             return f"keep-{self.keep}"
         if isinstance(self.penalty, Mapping):
             return "penalty-" + "-".join(
-                f"{stack}-{price:g}" for stack, price in self.penalty.items()
+                f"{stack}-{penalty:g}" for stack, penalty in self.penalty.items()
             )
         return f"penalty-{self.penalty:g}"
 
 
 def _penalties(value: Any) -> tuple[float | dict[str, float], ...]:
-    """0.001,0.01 are two penalties; encoder=0.01,cross=0.002 is one, by stack."""
+    """The penalties: 0.001,0.01 are two, encoder=0.01,cross=0.002 is one with a number for each stack."""
     if isinstance(value, tuple):
         return value  # parsed already
     try:
         if isinstance(value, Mapping):
-            penalties: tuple[Any, ...] = ({stack: float(price) for stack, price in value.items()},)
+            penalties: tuple[Any, ...] = (
+                {stack: float(number) for stack, number in value.items()},
+            )
         elif isinstance(value, str) and "=" in value:
             by_stack = pairs("penalty")(value)
-            penalties = ({stack: float(price) for stack, price in by_stack.items()},)
+            penalties = ({stack: float(number) for stack, number in by_stack.items()},)
         else:
             words = value.split(",") if isinstance(value, str) else value
             penalties = tuple(map(float, words if isinstance(words, list) else [words]))
@@ -52,8 +55,12 @@ def _penalties(value: Any) -> tuple[float | dict[str, float], ...]:
         raise HeadscopeError(
             f"`penalty` must be numbers such as {expected}, got {value!r}"
         ) from cause
-    prices = [p for one in penalties for p in (one.values() if isinstance(one, dict) else (one,))]
-    if not all(price >= 0 for price in prices):
+    values = [
+        p
+        for penalty in penalties
+        for p in (penalty.values() if isinstance(penalty, dict) else (penalty,))
+    ]
+    if not all(number >= 0 for number in values):
         raise HeadscopeError(f"`penalty` must be at least 0, got {value}")
     return penalties
 
@@ -82,37 +89,42 @@ class GateConfig(TrainingConfig, NewModelConfig):
     }  # fmt: skip
     defaults = {"select_on": "dev:half-a", "report_on": "dev:half-b"}
     helps = {
-        "data": "Directory with train and dev files, or data set (datasets:nyu-mll/glue:mnli)",
+        "data": "Data of the task: a directory with train and dev files, or a data set of the Hugging Face hub "
+        "(datasets:nyu-mll/glue:mnli)",
         "limit": "Maximum number of training examples, evenly spaced over the file",
-        "select_on": "Split to evaluate on after every epoch (at most 500 examples)",
+        "select_on": "Split to evaluate on after every epoch; at most 500 of its examples are used",
         "seed": "Random seed (gate noise, dropout, new weights, order of examples)",
     }
     required = ("out",)
 
     keep: tuple[int, ...] | None = option(
         None,
-        "Number of heads to keep; with several numbers, one run each",
+        "Number of heads to keep, e.g. 20; several numbers, e.g. 20,40, are one run each. Required unless --penalty is "
+        "given",
         parse=numbers("keep"),
         show_default=False,
     )
     penalty: tuple[float | dict[str, float], ...] | None = option(
         None,
-        "L0 penalty per open head, in nats. 0.001,0.01: two runs; encoder=0.01,cross=0.002: one run",
+        "Instead of --keep: L0 penalty per open head, in nats; a larger penalty closes more heads. 0.001,0.01 are two "
+        "runs; encoder=0.01,cross=0.002 is one run with a penalty for each stack",
         parse=_penalties,
         show_default=False,
     )
-    freeze_weights: bool = option(False, "Train the gates only, not the weights")
+    freeze_weights: bool = option(
+        False, "Train the gates only; the weights of the model do not change"
+    )
     gate_rate: float = option(RATE, "Learning rate of the gates", above=0, panel=ADVANCED)
     settle: float = option(
         SETTLE,
-        "Share of the steps after which gates are fixed to 0 or 1 and only the weights are trained",
+        "Share of the steps (0 to 1) after which gates are fixed to 0 or 1; the remaining steps train the weights only",
         above=0,
         at_most=1,
         panel=ADVANCED,
     )
     roles: Path | None = option(
         None,
-        "Study of the same model by analyze, to name the roles of the kept heads",
+        "Study of the same model, written by headscope analyze; its roles of the kept heads are added to the result",
         show_default="none",
         panel=ADVANCED,
     )
@@ -120,7 +132,8 @@ class GateConfig(TrainingConfig, NewModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.keep is None) == (self.penalty is None):
-            raise HeadscopeError("gate requires either `keep` or `penalty`")
+            count = "neither" if self.keep is None else "both"
+            raise HeadscopeError(f"gate requires either `keep` or `penalty`, got {count}")
         check_distinct("keep", self.keep)
         check_distinct("penalty", self.penalty)
 

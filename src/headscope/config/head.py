@@ -13,7 +13,7 @@ BUNDLED_PAIRS = 100  # read if no texts are given
 
 @dataclass(frozen=True)
 class HeadConfig(Config):
-    """Everything a study knows about one head; of a model, a small study is computed first."""
+    """The results of a study about one head. For a model, a small study is computed first."""
 
     command = "head"
     group = "Look"
@@ -29,7 +29,8 @@ class HeadConfig(Config):
         Run: ("seed", "revision", "device", "dtype"),
     }  # fmt: skip
     helps = {
-        "corpus": "Files of texts to analyse the model on, as for analyze; a study has its own",
+        "corpus": "Files of texts to analyse a model on, as for headscope analyze; not for a study, which has its "
+        "own texts",
         "limit": f"Maximum number of texts, from the start of the corpus. Without texts, {BUNDLED_PAIRS} bundled pairs "
         "of Wikipedia paragraphs are read",
     }

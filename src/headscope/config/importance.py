@@ -54,15 +54,16 @@ class ImportanceConfig(Config):
 
     by: tuple[str, ...] = option(
         ("ablation",),
-        f"Importance scores, separated by commas: ablation (exact), {', '.join(names.ESTIMATES)}; or all",
+        f"Importance scores to compute, separated by commas: ablation (exact), {', '.join(names.ESTIMATES)}; or all",
         parse=_estimates,
         choices=(*names.IMPORTANCES, "all"),
         is_list=True,
     )
     kind: tuple[str, ...] = option(
         ("head",),
-        "Units to ablate, separated by commas: head, only (all heads of a site but one), site, layer, all, pair (of "
-        "--heads) or shared (heads with the same weights)",
+        "Units to ablate, separated by commas: head, only (all heads of a site but one), site (all heads of one "
+        "attention module), layer, all, pair (two of --heads) or shared (a head with the same weights in several "
+        "layers)",
         parse=name_list("kind"),
         choices=names.KINDS,
         is_list=True,
@@ -75,7 +76,7 @@ class ImportanceConfig(Config):
     )
     heads: str | None = option(
         None,
-        "Heads to ablate, alone or in pairs, such as 3.2,4.*",
+        "With --kind head or pair: heads to ablate, written LAYER.HEAD and counted from 0, e.g. 3.2,4.*",
         parse=format_heads,
         check=check_heads,
         show_default="all",
@@ -89,15 +90,19 @@ class ImportanceConfig(Config):
     )
     self_labels: bool = option(
         False,
-        "Take the model's own predictions as labels for the gradients",
+        "With --by gradient: take gradients of the loss against the model's own predictions instead of the labels. "
+        "Data "
+        "without labels can then be used; ablation is then also measured against these predictions",
         panel=ADVANCED,
     )
     normalized: bool = option(
-        False, "Divide gradient scores by their norm within each layer", panel=ADVANCED
+        False,
+        "With --by gradient: divide the scores of each layer by their l2 norm",
+        panel=ADVANCED,
     )
     relevance_rules: Literal["voita", "attnlrp"] | None = option(
         None,
-        "Rules of relevance propagation: voita (gating factors are constants) or attnlrp",
+        "With --by relevance: rules of relevance propagation, voita (gating factors are constants) or attnlrp",
         choices=names.RULES,
         show_default="voita",
         panel=ADVANCED,

@@ -14,7 +14,8 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.config.training import TrainingConfig
 from headscope.errors import HeadscopeError
 
-RATE, SETTLE = 0.1, 0.75  # learning rate of a mask; share of the steps after which it is 0 or 1
+# Learning rate of a mask; share of the steps after which its values are 0 or 1
+RATE, SETTLE = 0.1, 0.75
 TASK_OF_OBJECTIVE = {"mlm": "masked"}
 
 
@@ -74,55 +75,63 @@ class LearnMaskConfig(TrainingConfig):
     }  # fmt: skip
     defaults = {"select_on": "dev:half-a", "report_on": "dev:half-b"}
     helps = {
-        "data": "Directory with train and dev files, or data set (datasets:nyu-mll/glue:mnli)",
+        "data": "Data of the task: a directory with train and dev files, or a data set of the Hugging Face hub "
+        "(datasets:nyu-mll/glue:mnli)",
         "limit": "Maximum number of training examples, evenly spaced over the file",
-        "select_on": "Split to evaluate on after every epoch (at most 500 examples)",
+        "select_on": "Split to evaluate on after every epoch; at most 500 of its examples are used",
     }
     required = ("out",)
     completed = ("task", "data")
 
     objective: str | None = option(
         None,
-        "Objective instead of a task: mlm (predict masked tokens of a corpus)",
+        "Training objective instead of --task and --data: mlm (predict masked tokens of --corpus)",
         choices=tuple(TASK_OF_OBJECTIVE),
         show_default=False,
     )
-    corpus: str | Path | None = option(None, "File of texts for the objective", show_default=False)
+    corpus: str | Path | None = option(None, "With --objective: file of texts", show_default=False)
     penalty: tuple[float, ...] | None = option(
         None,
-        "Penalty of a fully open mask, in nats; with several values, one run each",
+        "Penalty on open positions: its value for a fully open mask, in nats. Several values, e.g. 0.1,1, are one run "
+        "each. One of --penalty, --sparsity and --soft is required",
         parse=decimals("penalty"),
         check=_check_penalties,
         show_default=False,
     )
     sparsity: tuple[float, ...] | None = option(
         None,
-        "Share of attention to forbid, e.g. 0.8,0.9; with several values, one run each",
+        "Share of attention to forbid (0 to 1), e.g. 0.9; several values, e.g. 0.8,0.9, are one run each",
         parse=decimals("sparsity"),
         check=_check_sparsities,
         show_default=False,
     )
     soft: bool = option(
-        False, "Learn a soft mask, with values between 0 and 1 for each pair of positions"
+        False,
+        "Learn a soft mask: a value between 0 and 1 for each pair of positions, instead of open or forbidden",
     )
     structured: bool = option(
-        False, "Learn one value per distance; the first and last positions stay open"
+        False,
+        "Learn one value per distance instead of per pair of positions; the first and last positions stay open",
     )
-    without_diagonal: bool = option(False, "Forbid every token to attend to itself", panel=ADVANCED)
+    without_diagonal: bool = option(False, "Never let a token attend to itself", panel=ADVANCED)
     per: Literal["model", "layer", "head"] = option(
-        "model", "Scope of a mask: model, layer or head", choices=PER
+        "model", "Learn one mask per model, layer or head", choices=PER
     )
     form: str = option(
         "renormalised",
-        "Effect of a soft mask on attention: renormalised, additive or multiplicative",
+        "Effect on attention of mask values between 0 and 1: renormalised (weights are multiplied by them and "
+        "renormalised), additive (logits are lowered) or multiplicative (weights are multiplied only)",
         choices=MASK_FORMS,
         panel=ADVANCED,
     )
-    freeze_weights: bool = option(False, "Train the mask only, not the weights")
+    freeze_weights: bool = option(
+        False, "Train the mask only; the weights of the model do not change"
+    )
     mask_rate: float = option(RATE, "Learning rate of the mask", above=0, panel=ADVANCED)
     settle: float = option(
         SETTLE,
-        "Share of the steps after which the mask is fixed to 0 or 1 and only the weights are trained",
+        "Share of the steps (0 to 1) after which the mask is fixed to 0 or 1; the remaining steps train the weights "
+        "only",
         above=0,
         at_most=1,
         panel=ADVANCED,
@@ -146,7 +155,7 @@ class LearnMaskConfig(TrainingConfig):
 
     @classmethod
     def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Task and data of an objective and its corpus."""
+        """Derive `task` and `data` from `objective` and `corpus`."""
         task, data, objective, corpus = (
             values.get(name) for name in ("task", "data", "objective", "corpus")
         )
@@ -154,7 +163,7 @@ class LearnMaskConfig(TrainingConfig):
             if task is not None and corpus is None:
                 return dict(values)
             if task is None and corpus is not None:
-                # An unknown objective is refused by its own check.
+                # `masked` is a stand-in if the objective is unknown: its own check refuses it later.
                 task = TASK_OF_OBJECTIVE.get(str(objective), "masked")
                 return {**values, "task": task, "data": corpus}
         raise HeadscopeError(

@@ -9,7 +9,8 @@ from typing import Any
 from headscope.config.names import LENSES, TOKEN_MAPS
 from headscope.config.option import ADVANCED, Config, option
 from headscope.config.parsing import names
-from headscope.config.shared import Reading, Run
+from headscope.config.shared import POOLINGS, Reading, Run
+from headscope.config.texts import READABLE
 from headscope.config.value_types import describe_value
 from headscope.errors import HeadscopeError, names_in
 from headscope.heads import head_names
@@ -39,13 +40,16 @@ class LookConfig(Config):
         Run: ("out", "revision", "device", "dtype"),
     }
     helps = {
-        "out": "Page to write, such as look.html; .html is added to a name without an ending",
+        "out": "Page to write, e.g. look.html; .html is added to a name without an ending",
+        "pooling": "With a lens that takes gradients of a text's vector: pooling of token states into that vector: "
+        f"{POOLINGS}",
     }
     required = ("out",)
 
     lens: tuple[str, ...] = option(
         ("raw",),
-        f"Lenses, separated by commas; the page switches between them. Per head: {', '.join(LENSES)}; "
+        "Lenses (kinds of attention maps) to show, separated by commas; the page switches between them. Per head: "
+        f"{', '.join(LENSES)}; "
         f"over all heads: {', '.join(TOKEN_MAPS)}",
         parse=_lenses,
         is_list=True,
@@ -53,16 +57,16 @@ class LookConfig(Config):
     )
     target: int | None = option(
         None,
-        "Token whose output gradients are taken of, counted from 0",
+        "With a lens that takes gradients: position of the token, counted from 0, whose output is differentiated",
         at_least=0,
         show_default="all tokens",
         panel=ADVANCED,
     )
     max_length: int | None = option(
         None,
-        "Maximum number of tokens; longer input is refused",
+        "Maximum number of tokens of the input; longer input is refused",
         at_least=1,
-        show_default="what the model can read, at most 512",
+        show_default=READABLE,
         panel=ADVANCED,
     )
     off: Any = None

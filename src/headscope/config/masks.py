@@ -1,4 +1,4 @@
-"""How a mask is written: `star`, `window:width=8`, `longformer-no-diagonal`, `window+star`, `mask.npz`, `mask.npy`."""
+"""The text that names a mask: `star`, `window:width=8`, `longformer-no-diagonal`, `window+star`, `mask.npz`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from headscope.errors import HeadscopeError
 
 WITHOUT_DIAGONAL = "-no-diagonal"
 FILES = (".npz", ".npy")
-LONGEST = 16384  # positions that are timed: a mask is made whole, position by position
-LEAST_REPEATS = 6  # of fewer, a median has no interval of 95 %
-MASK_FILE = "a mask that headscope masks learn wrote, or an .npy file with n x n of true and false"
+LONGEST = 16384  # largest length that is timed: the mask has length x length entries in memory
+LEAST_REPEATS = 6  # a median of fewer runs has no 95 % interval
+MASK_FILE = "a mask that headscope masks learn wrote, or an .npy file of n x n booleans"
 
 
 def check_mask(spec: str, option: str = "`mask`") -> None:
-    """Refuse an unknown name, a wrong parameter and a file that does not exist. option: as errors name it."""
+    """Refuse an unknown name, a wrong parameter and a file that does not exist. option: its name in errors."""
     where = f'{option} "{spec}"'
     for part in map(str.strip, spec.split("+")):
         file = part.removesuffix(WITHOUT_DIAGONAL)
         if file.endswith(FILES):
             if not Path(file).exists():
-                raise HeadscopeError("not there", where=file, expected=MASK_FILE)
+                raise HeadscopeError("there is no such file", where=file, expected=MASK_FILE)
             continue
         name, parameters, _ = split_mask(part)
         check_choice(name, MASKS, where, "is not a mask")
@@ -32,7 +32,7 @@ def check_mask(spec: str, option: str = "`mask`") -> None:
 
 
 def split_mask(part: str) -> tuple[str, str, bool]:
-    """Its name, its parameters, and whether it is without the diagonal."""
+    """Name and parameters of one mask, and whether the text says that it is without the diagonal."""
     name, _, parameters = part.partition(":")
     if parameters.endswith(WITHOUT_DIAGONAL):
         return name, parameters.removesuffix(WITHOUT_DIAGONAL), True
@@ -42,21 +42,21 @@ def split_mask(part: str) -> tuple[str, str, bool]:
 
 
 def format_parameters(defaults: Mapping[str, object]) -> str:
-    """A mask's parameters with their defaults, as they are written: `width=5,globals=first/middle`."""
+    """The parameters of a mask with their defaults, as text: `width=5,globals=first/middle`."""
     return ",".join(
         f"{name}={'/'.join(x) if isinstance(x, tuple) else x}" for name, x in defaults.items()
     )
 
 
 def read_parameters(text: str, defaults: Mapping[str, object], where: str) -> dict[str, Any]:
-    """`width=8,globals=first/12` as the mask's function takes it; each value has the type of its default."""
+    """The parameters in `width=8,globals=first/12`, by name; each value has the type of its default."""
     parameters: dict[str, Any] = {}
     for item in text.split(",") if text else []:
         key, _, value = item.partition("=")
         if key not in defaults:
             expected = format_parameters(defaults) or "no parameters"
             raise HeadscopeError(
-                f'"{key}" is no parameter of this mask', where=where, expected=expected
+                f'"{key}" is not a parameter of this mask', where=where, expected=expected
             )
         default = defaults[key]
         if isinstance(default, tuple):
@@ -70,8 +70,8 @@ def _read_positions(value: str, where: str) -> tuple[str, ...]:
     positions = tuple(value.split("/"))
     for position in positions:
         if position not in ("first", "middle", "last") and not position.isdecimal():
-            expected = "numbers from 0, first, middle or last, with /"
-            raise HeadscopeError(f'"{position}" is no position', where=where, expected=expected)
+            expected = "numbers from 0, first, middle or last, separated by /"
+            raise HeadscopeError(f'"{position}" is not a position', where=where, expected=expected)
     return positions
 
 
@@ -80,25 +80,24 @@ def _read_number(value: str, kind: type[Any], key: str, where: str) -> float:
     try:
         number: float = kind(value)
     except ValueError as cause:
-        expected = f"a number, {least} or more"
-        raise HeadscopeError(f'{key} is "{value}"', where=where, expected=expected) from cause
+        what = f'{key} must be a number of at least {least}, got "{value}"'
+        raise HeadscopeError(what, where=where) from cause
     if not number >= least or (kind is float and number > 1):
-        expected = "0 to 1" if kind is float else f"{least} or more"
-        raise HeadscopeError(f"{key} is {value}", where=where, expected=expected)
+        allowed = "between 0 and 1" if kind is float else f"at least {least}"
+        raise HeadscopeError(f"{key} must be {allowed}, got {value}", where=where)
     return number
 
 
 def check_sizes(lengths: Sequence[int], batch_size: int, repeats: int) -> None:
-    """Refuse lengths and repeats at which a mask cannot be timed."""
+    """Refuse lengths, batch sizes and repeats with which a mask cannot be timed."""
     for count in lengths:
         check_count(count, "`length`")
     check_count(batch_size, "`batch_size`")
     if repeats < LEAST_REPEATS:
-        expected = f"{LEAST_REPEATS} or more with a mask"
-        raise HeadscopeError(f"{repeats} is too few", where="`repeats`", expected=expected)
-    if max(lengths) > LONGEST:
         raise HeadscopeError(
-            f"{max(lengths)} tokens are too many", where="`length`", expected=f"at most {LONGEST}"
+            f"`repeats` must be at least {LEAST_REPEATS} with `mask`, got {repeats}"
         )
+    if max(lengths) > LONGEST:
+        raise HeadscopeError(f"`length` must be at most {LONGEST} with `mask`, got {max(lengths)}")
     if len(set(lengths)) < len(lengths):
-        raise HeadscopeError("a length is named twice", where="`length`", expected="each once")
+        raise HeadscopeError("`length` must not repeat a value")

@@ -1,4 +1,4 @@
-"""The names that options take, without importing what they stand for (that imports torch, which takes seconds).
+"""The names that options accept, found without importing the code they stand for (it imports torch: seconds).
 
 tests/config/test_names.py compares every list with the registry it stands for.
 """
@@ -29,7 +29,7 @@ def _files_in(package: str, first: Sequence[str] = (), with_line: str = "") -> t
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """The words of a text: for lists of names too long for a line."""
+    """The words of a text, as a tuple; shorter to write than a tuple of many names."""
     return tuple(text.split())
 
 
@@ -62,11 +62,11 @@ def _task_flags() -> dict[str, set[str]]:
 
 _TASK_FLAGS = _task_flags()
 TASKS = tuple(_TASK_FLAGS)
-# they compare vectors of texts
+# Tasks that compare vectors of texts
 POOLED_TASKS = tuple(name for name, flags in _TASK_FLAGS.items() if "pools" in flags)
-# any text is an example: a file of texts is split by the command itself
+# Tasks in which any text is an example; the command divides a single file of texts into splits itself
 CORPUS_TASKS = tuple(name for name, flags in _TASK_FLAGS.items() if "is_free_of_labels" in flags)
-TASKS_MEANT = {
+TASKS_MEANT = {  # tasks to suggest for names that are often tried
     "lm": ("causal", "mlm"),
     "clm": ("causal",),
     "sts": ("stsb",),
@@ -77,7 +77,7 @@ TASKS_MEANT = {
 
 @cache
 def statistics_of_texts() -> tuple[str, ...]:
-    """What `--statistics` takes: names of statistics of plain texts, sorted.
+    """The names that `--statistics` accepts: statistics of plain texts, sorted.
 
     They are the keys of `definitions` in the classes of statistics/*.py, read as source because importing them imports
     torch. Statistics with `needs` require other data.
@@ -102,7 +102,7 @@ LENSES = _files_in(*_LENSES)  # one map for each head
 _TOKEN_MAPS = "analysis/token_maps", _words("rollout flow gradient-rollout relevance value-zeroing")
 TOKEN_MAPS = _files_in(*_TOKEN_MAPS)  # one map for all heads together
 GRADIENT_LENSES = _files_in(*_LENSES, with_line="needs_gradient = True")
-# those with gradients of one token's output, and of the vector of a text
+# Lenses that depend on --target, and lenses that depend on --pooling
 TARGETED_LENSES = (*GRADIENT_LENSES, *_files_in(*_TOKEN_MAPS, with_line="TAKES_TARGET = True"))
 POOLED_LENSES = (*GRADIENT_LENSES, *_files_in(*_TOKEN_MAPS, with_line="TAKES_POOLING = True"))
 PER_TOKEN_LENSES = _files_in(*_TOKEN_MAPS, with_line="ONE_PASS_PER_TOKEN = True")
@@ -119,13 +119,13 @@ SEARCHES = _files_in("pruning/searches")
 SEARCHES_BY = _files_in(
     "pruning/searches", ("rank",), with_line="TAKES_BY = True"
 )  # by an importance
-VARIANTS = {  # of an estimate: other statistics that pruning can go by
+VARIANTS = {  # further scores of an estimate that prune --by accepts
     "gradient": tuple(
         f"gradient-{name}" for name in ("absolute", "tokens", "fisher", "second", "batch")
     ),
     "relevance": ("relevance-signed",),
 }
-# prune --by: the estimate of each score. Random orders are a search.
+# Scores of prune --by, each with the estimate that computes it. `random` is missing: it is a search.
 SCORES = {"ablation": "ablation"} | {
     score: name
     for name in ESTIMATES
@@ -138,6 +138,7 @@ FORMS = ("small", "plain", "onnx")
 
 FIXED_PATTERNS = _words("current previous next left right end start uniform first raganato")
 MASKED_TOKENS = _words("special classification separator punctuation content")  # ablate-edges --to
+NEW_MODEL_SIZES = ("layers", "heads_per_layer", "hidden", "intermediate")
 MASK_FORMS = ("renormalised", "additive", "multiplicative")
 PER = ("model", "layer", "head")
 

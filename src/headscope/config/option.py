@@ -30,22 +30,22 @@ from headscope.config.value_types import (
 from headscope.errors import HeadscopeError, choices
 
 _OPTION = "option"
-_KINDS: dict[str, dict[str, Any]] = {}  # resolving annotations is slow
+_KINDS: dict[str, dict[str, Any]] = {}  # annotations by config: resolving them is slow
 ADVANCED, SEARCH, NEW_MODEL = "Advanced", "Search", "New model"  # panels of rarely used options
-TRAINED_STATE = ("state.pt", "best.pt")  # what a stopped training leaves
+TRAINED_STATE = ("state.pt", "best.pt")  # files of a stopped training, from which it is resumed
 
 
 @dataclass(frozen=True)
 class Option:
-    """What a field of a config allows, and how the command line shows it.
+    """The values that a field of a config allows, and how the command line shows the field.
 
     at_least, above   bounds of a number, inclusive and exclusive; at_most and below likewise
     choices           the allowed names
     is_list           the value is several of the choices, separated by commas in the shell
-    parse             makes the value from what was given (text in the shell, text or the value itself in Python),
-                      and raises a `HeadscopeError`
+    parse             returns the value, from text (always in the shell) or from the value itself (in Python);
+                      raises a `HeadscopeError` if neither can be read
     check             raises a `HeadscopeError` for a value that is not allowed
-    flags             the flags, if they are not the name with hyphens
+    flags             the flags of the shell, if they are not `--` and the name with hyphens
     show_default      what the help shows as the default; False shows none
     panel             heading in the help; options without one come first
     recorded          whether the run record holds it; False for an option that does not change the result
@@ -75,7 +75,7 @@ class Option:
     def allows(self, number: float) -> bool:
         """Whether a number is finite and within the bounds."""
         return (
-            abs(number) <= sys.float_info.max  # nor is NaN
+            abs(number) <= sys.float_info.max  # false for NaN, too
             and (self.at_least is None or number >= self.at_least)
             and (self.above is None or number > self.above)
             and (self.at_most is None or number <= self.at_most)
@@ -84,12 +84,12 @@ class Option:
 
 
 def option(default: Any = MISSING, help: str = "", **details: Any) -> Any:
-    """A field of a `Config` that is an option. details: those of `Option`."""
+    """A field of a `Config` that is an option. details: further fields of its `Option`."""
     return field(default=default, metadata={_OPTION: Option(help, **details)})
 
 
 def same_option(config: type[Config], name: str) -> Any:
-    """A field that is the option of another config."""
+    """A field with the default and the option of a field of another config."""
     declared = next(f for f in fields(config) if f.name == name)
     return field(default=declared.default, metadata=declared.metadata)
 
@@ -115,18 +115,19 @@ class Config:
     command   the command whose main config this is; empty for configs that commands share
     group     heading of the command in the list of commands
     examples  command lines for the help; python: the same in Python
-    rules_of  the command whose rules (`requirements.RULES`) apply, if not those of `command`
-    uses      the fields of shared configs that the command uses
+    rules_of  the command whose rules in `requirements.RULES` apply, if it is not `command`
+    uses      the fields that the command uses, for each shared config
     defaults  defaults of shared fields that differ in this command
     helps     help texts of shared fields that differ in this command
     panels    panels of shared fields that differ in this command
     required  shared fields that the command line requires
     python_only  own fields that are not options of the command line
-    completed  required fields of shared configs that `complete` may add
-    optional  shared configs that the command can do without: None if none of their required fields is given
+    completed  required fields of shared configs that `complete` can derive from other options
+    optional  shared configs that may be missing: they are None if none of their required fields is given
     splits    splits of the data that the command reads: names, or the options that hold them
     output    the directory that the command writes; None if it writes another kind of file, or nothing
-    primary   the field that a value other than a config stands for
+    primary   the field that is set if a Python caller passes a plain value in place of this config:
+              `gate(model, "glue")` sets `data` of `TaskData`
     """
 
     command: ClassVar[str] = ""
@@ -161,7 +162,7 @@ class Config:
 
     @classmethod
     def complete(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of a call, with those of `completed` fields added that follow from others."""
+        """The values of a call, with the values of `completed` fields that can be derived from them."""
         return dict(values)
 
     @classmethod
@@ -179,14 +180,14 @@ def options_of(config: type[Config]) -> dict[str, Option]:
 
 
 def kinds_of(config: type[Config]) -> dict[str, Any]:
-    """The annotations of a config's fields."""
+    """The types of a config's fields by name, from their annotations."""
     if config.__qualname__ not in _KINDS:
         _KINDS[config.__qualname__] = typing.get_type_hints(config)
     return _KINDS[config.__qualname__]
 
 
 def default_of(config: type[Config], name: str) -> Any:
-    """The default of a field; MISSING if it must be given."""
+    """The default of a field; MISSING if the field is required."""
     declared: Field[Any] = next(f for f in fields(config) if f.name == name)
     return declared.default
 
@@ -200,7 +201,8 @@ def members(kind: Any) -> tuple[Any, ...]:
 def _read_value(name: str, value: Any, declared: Option, kind: Any) -> Any:
     """The parsed and checked value of a field. Every error names the field."""
     is_other = isinstance(value, bytes) or (isinstance(value, Mapping) and not takes_mapping(kind))
-    if value is None or (declared.parse is not None and is_other):  # else read as a list
+    if value is None or (declared.parse is not None and is_other):
+        # A parser would read bytes and mappings as lists.
         raise _wrong_type(name, value, kind)
     try:
         is_path = members(kind) == (Path,) and isinstance(value, str)
@@ -224,8 +226,9 @@ def _wrong_type(name: str, value: Any, kind: Any) -> HeadscopeError:
 
 
 def _naming(name: str, error: HeadscopeError) -> HeadscopeError:
-    """The error with the name of the field, if it has none: a check may serve several fields."""
-    if name not in str(error) and (error.where is None or str(error.where).startswith("heads")):
+    """The error with the field as its place, unless it names a place already. Checks of heads name no field."""
+    is_of_heads = str(error.where or "").startswith("heads")
+    if is_of_heads or (error.where is None and name not in str(error)):
         error.where = f"`{name}`"
     return error
 
@@ -256,7 +259,7 @@ def _names(value: Any, declared: Option) -> list[Any]:
 
 
 def values_of(*configs: Config | None) -> dict[str, Any]:
-    """All fields of several configs by name."""
+    """The values of all fields of several configs, by name."""
     return {f.name: getattr(config, f.name) for config in configs if config for f in fields(config)}
 
 
@@ -298,7 +301,7 @@ def _plain(value: Any) -> Any:
 def check_together(main: Config, *shared: Config | None, keywords: Collection[str] = ()) -> None:
     """Refuse options of shared configs that the command does not use, and options that need others.
 
-    keywords  options that were given by name, also with the value of their default
+    keywords  options that the caller stated, even if their value is the default
     """
     stated = set(keywords)
     for config in filter(None, shared):
@@ -317,7 +320,9 @@ def check_together(main: Config, *shared: Config | None, keywords: Collection[st
 
 
 def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]) -> list[Any]:
-    """The configs of a call: those given, changed by `options`; missing ones are made from `options` alone.
+    """The configs of a call to a public function, in the order of `slots`, each a type and the config that was passed.
+
+    A config that was passed is changed by `options`; a missing one (None) is made from `options` alone.
 
     headscope.gate(model, data, GateConfig(keep=20)) and headscope.gate(model, task=…, data=…, keep=20) are the same.
     The first slot is the command's own config. An option that no config has is a `TypeError`, as for any function.
@@ -329,11 +334,11 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
         own = {f.name: rest.pop(f.name) for f in fields(kind) if f.name in rest}
         for name in _required_names(kind):
             if own.get(name, MISSING) is None:
-                del own[name]  # None is not given
+                del own[name]  # None counts as not given
         if config is not None and not isinstance(config, kind):
             if not kind.primary:
                 raise TypeError(f"{command}() takes {_with_article(kind.__name__)}, got {config!r}")
-            own[kind.primary], config = config, None  # the files instead of a TaskData
+            own[kind.primary], config = config, None  # plain data instead of a TaskData
         if config is None and is_left_out(slots[0][0], kind, own):
             if own:
                 raise HeadscopeError(f"`{next(iter(own))}` requires {_required_of(kind)}")
@@ -352,7 +357,7 @@ def fill(command: str, options: dict[str, Any], *slots: tuple[type[Config], Any]
             if name in options_of(type(config)) and getattr(config, name) is None
         }
         made[position] = replace(config, **unset) if unset else config
-    # In the shell neither None, an empty list nor False can be given.
+    # As in the shell, where None, False and an empty list cannot be stated.
     keywords = [
         name
         for name, value in values_of(*made).items()
@@ -369,7 +374,7 @@ def _with_article(name: str) -> str:
 def _complete(
     options: dict[str, Any], slots: tuple[tuple[type[Config], Any], ...]
 ) -> dict[str, Any]:
-    """The options, and the values of `completed` fields that follow from them and from the command's own config."""
+    """The options, and the values of `completed` fields that follow from the options and the command's own config."""
     main, config = slots[0]
     if any(config is not None for kind, config in slots if kind.primary):
         return dict(options)
@@ -390,7 +395,7 @@ def _check_names(command: str, options: Mapping[str, Any], names: list[str]) -> 
 
 
 def is_left_out(main: type[Config], kind: type[Config], own: Mapping[str, Any]) -> bool:
-    """Whether an optional config is not given: none of its required fields is among these."""
+    """Whether an optional config is missing: none of its required fields is in `own`."""
     return kind in main.optional and not any(name in own for name in _required_names(kind))
 
 
@@ -403,7 +408,7 @@ def _required_of(kind: type[Config]) -> str:
 
 
 def check_required(command: str, kind: type[Config], own: Mapping[str, Any]) -> None:
-    """Refuse a config without its required fields."""
+    """Refuse values without the required fields of a config. own: the values of its fields."""
     for name in _required_names(kind):
         if name not in own:
             raise HeadscopeError(f"{command} requires `{name}`")

@@ -1,4 +1,4 @@
-"""Values of options that are typed as text: lists, pairs, numbers. Each function also takes the value itself."""
+"""Parsers of options that are text in the shell: lists, pairs, numbers. In Python they also take the value itself."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from headscope.config.checks import parse_lenses
 from headscope.errors import HeadscopeError, names_in
 
 
-def pairs(name: str) -> Callable[[str | Mapping[str, str]], dict[str, str]]:
-    """`a=b,c=d` as a dictionary."""
+def pairs(
+    name: str, form: str = "NAME=NAME"
+) -> Callable[[str | Mapping[str, str]], dict[str, str]]:
+    """A parser of `a=b,c=d` to a dictionary. form: the two sides of a pair, for errors."""
 
     def parse(value: str | Mapping[str, str]) -> dict[str, str]:
         if isinstance(value, Mapping):
@@ -20,7 +22,7 @@ def pairs(name: str) -> Callable[[str | Mapping[str, str]], dict[str, str]]:
         for word in value.split(","):
             key, equals, item = (part.strip() for part in word.partition("="))
             if not (key and equals and item):
-                raise HeadscopeError(f'`{name}` must be NAME=NAME,NAME=NAME…, got "{word}"')
+                raise HeadscopeError(f'`{name}` must be {form},{form}…, got "{word}"')
             result[key] = item
         return result
 
@@ -28,7 +30,7 @@ def pairs(name: str) -> Callable[[str | Mapping[str, str]], dict[str, str]]:
 
 
 def numbers(name: str) -> Callable[[Any], tuple[int, ...]]:
-    """`3,10,20`, one number or a list of numbers as a tuple."""
+    """A parser of `3,10,20`, a number or a list of numbers to a tuple. name: the option in errors."""
 
     def parse(value: str | int | Iterable[int]) -> tuple[int, ...]:
         if isinstance(value, int):
@@ -37,14 +39,16 @@ def numbers(name: str) -> Callable[[Any], tuple[int, ...]]:
             return tuple(value)
         words = [word.strip() for word in value.split(",")]
         if not all(word.isdigit() for word in words):
-            raise HeadscopeError(f'`{name}` must be whole numbers such as 3,10,20, got "{value}"')
+            raise HeadscopeError(
+                f'`{name}` must be one or more whole numbers such as 3,10,20, got "{value}"'
+            )
         return tuple(int(word) for word in words)
 
     return parse
 
 
 def decimals(name: str) -> Callable[[Any], tuple[float, ...]]:
-    """`0.5,0.9`, one number or a list of numbers as a tuple."""
+    """A parser of `0.5,0.9`, a number or a list of numbers to a tuple. name: the option in errors."""
 
     def parse(value: str | float | Iterable[float]) -> tuple[float, ...]:
         words: Any = value.split(",") if isinstance(value, str) else value
@@ -59,7 +63,10 @@ def decimals(name: str) -> Callable[[Any], tuple[float, ...]]:
 
 
 def sizes(name: str) -> Callable[[Any], int | tuple[int, ...]]:
-    """`3,10,20` or a list of numbers as a tuple, each at least 1; a number in Python is how many of them."""
+    """A parser of `3,10,20` or a list of numbers to a tuple, each at least 1.
+
+    A single number in Python stays a number: it is the number of sizes, which are then evenly spaced.
+    """
 
     def parse(value: str | int | Iterable[int]) -> int | tuple[int, ...]:
         result = value if isinstance(value, int) else numbers(name)(value)
@@ -72,14 +79,14 @@ def sizes(name: str) -> Callable[[Any], int | tuple[int, ...]]:
 
 
 def check_distinct(name: str, values: Collection[Any] | None) -> None:
-    """Refuse an empty list, and one that holds a value twice."""
+    """Refuse an empty list and a list that repeats a value; None is allowed."""
     if values is None:
         return
     if not values:
         raise HeadscopeError(f"`{name}` must have at least one value, got none")
-    twice = next((value for i, value in enumerate(values) if value in list(values)[:i]), None)
-    if twice is not None:
-        raise HeadscopeError(f"`{name}` must not repeat a value, got {twice} twice")
+    repeated = next((value for i, value in enumerate(values) if value in list(values)[:i]), None)
+    if repeated is not None:
+        raise HeadscopeError(f"`{name}` must not repeat a value, got {repeated} twice")
 
 
 def names(value: str | Iterable[str]) -> tuple[str, ...]:
@@ -90,7 +97,7 @@ def names(value: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def name_list(option: str) -> Callable[[Any], tuple[str, ...]]:
-    """`a,b` or a list of names as a tuple, each name once; anything else is refused."""
+    """A parser of `a,b` or a list of names to a tuple without duplicates. option: its name in errors."""
     return lambda value: tuple(dict.fromkeys(names_in(value, option)))
 
 
@@ -106,5 +113,5 @@ def file_list(value: Any) -> tuple[str | Path, ...]:
 
 
 def lens_list(value: Any) -> tuple[str, ...]:
-    """Names of lenses, raw first: it costs nothing in addition to another, and roles are those of raw."""
+    """Names of lenses, with raw first. Raw is always measured: roles are defined on it, and it costs nothing extra."""
     return tuple(dict.fromkeys(["raw", *parse_lenses(value)]))

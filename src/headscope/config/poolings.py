@@ -1,4 +1,4 @@
-"""The names of ways to pool, apart from their computation, so that options are checked without torch."""
+"""Names of poolings. They are apart from the computation so that options are checked without importing torch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ ALIASES = {"cls": "first", "lasttoken": "last", "mean_sqrt_len_tokens": "mean_sq
 
 
 def parse_pooling(name: str | None) -> str | None:
-    """Our name of a pooling, or a refusal with the list of those there are; None for none."""
+    """The name of a pooling, with aliases replaced; None stays None. An unknown name is an error."""
     if name is None:
         return None
     pooling = ALIASES.get(name, name)
     if pooling not in POOLINGS:
         raise HeadscopeError(
-            f'must be one of {", ".join(POOLINGS)}, got "{name}"', where="`pooling`"
+            f'`pooling` must be {", ".join(POOLINGS[:-1])} or {POOLINGS[-1]}, got "{name}"'
         )
     return pooling

@@ -39,8 +39,8 @@ class PretrainConfig(TrainingConfig, ModelSizes):
     }
     defaults = {"max_length": 128}
     helps = {
-        "corpus": "Files of text (one per line), FASTA or tables (csv, tsv, jsonl), also gzipped",
-        "column": "Column of a csv, tsv or jsonl corpus that holds the texts, such as smiles",
+        "corpus": "Files of texts: plain text (one text per line), FASTA, or tables (csv, tsv, jsonl); also gzipped",
+        "column": "Column of a csv, tsv or jsonl corpus that holds the texts, e.g. smiles",
         "max_length": "Maximum number of tokens per sequence, and number of positions of the model",
         "out": "Output directory of the model; must not exist yet",
         "seed": "Random seed (weights, masked tokens, dropout, order of sequences)",
@@ -50,25 +50,30 @@ class PretrainConfig(TrainingConfig, ModelSizes):
 
     architecture: str | Path | None = option(
         None,
-        "Architecture of the encoder: a named model, a directory, a hub id or a config.json",
+        "Architecture of the encoder: a named model, a directory, an id on the Hugging Face hub, or a config.json",
         flags=("--config",),
         show_default="a small BERT: 4 layers, 4 heads, hidden size 128",
     )
     tokenizer: str | Path | None = option(
         None,
-        "Model whose tokenizer is used: a name, a directory or a hub id",
-        show_default="that of --config; of the small BERT: minilm",
+        "Model whose tokenizer is used: a name, a directory, or an id on the Hugging Face hub",
+        show_default="that of --config; without --config that of minilm",
     )
     epochs: int = option(
-        1, "Number of passes over the sequences, with new masked tokens in each", at_least=1
+        1,
+        "Number of passes over the training sequences; other tokens are masked in each",
+        at_least=1,
     )
     steps: int | None = option(
-        None, "Number of steps instead of epochs", at_least=1, show_default="by --epochs"
+        None,
+        "Number of training steps, instead of --epochs",
+        at_least=1,
+        show_default="as --epochs states",
     )
     learning_rate: float = option(1e-3, "Maximum learning rate, after the warm-up", above=0)
     held_out: float = option(
         0.02,
-        "Share of the texts to hold out from training and evaluate on during it",
+        "Share of the texts (above 0, at most 0.5) to evaluate on; these texts are not trained on",
         above=0,
         at_most=0.5,
     )
@@ -78,8 +83,8 @@ class PretrainConfig(TrainingConfig, ModelSizes):
         super().__post_init__()
         if self.tokenizer is not None and self.vocabulary is not None:
             raise HeadscopeError(
-                "`tokenizer` and `vocabulary` exclude each other",
-                fix="Leave one of them out: a tokenizer is either taken or learned",
+                "`tokenizer` and `vocabulary` cannot be combined",
+                fix="Leave one of them out: a tokenizer is either reused or learned",
             )
 
     def check_values(self, values: Mapping[str, Any]) -> None:

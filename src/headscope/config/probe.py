@@ -17,7 +17,7 @@ EPOCHS = 6
 
 @dataclass(frozen=True)
 class ProbeConfig(Config):
-    """Dependency parsing from attention weights: how much syntax the attention of all heads holds together."""
+    """Dependency parsing from the attention weights of all heads together."""
 
     command = "probe"
     group = "Measure"
@@ -32,8 +32,9 @@ class ProbeConfig(Config):
         Run: ("out", "seed", "revision", "device", "dtype", "overwrite"),
     }
     helps = {
-        "treebank": "Treebanks in CoNLL-U to train the probes on. ewt-sample is a treebank that comes with headscope",
-        "lenient": "Skip and count malformed sentences",
+        "treebank": "Treebanks in CoNLL-U format to train the probes on. ewt-sample is a treebank that comes with "
+        "headscope",
+        "lenient": "Skip and count malformed sentences; without it they are an error",
         "limit": "Maximum number of sentences of each treebank, from its start",
         "max_length": "Maximum number of tokens per sentence; longer ones are skipped and counted",
         "seed": "Random seed (data split, order, hidden layer, bootstrap, random-weight control)",
@@ -42,33 +43,33 @@ class ProbeConfig(Config):
 
     test: list[str | Path] = option(
         (),
-        "Treebanks to evaluate the probes on",
+        "Treebanks in CoNLL-U format to evaluate the probes on",
         parse=file_list,
         metavar="FILE…",
-        show_default="one half of --treebank; the other half is trained on",
+        show_default="half of --treebank; the probes are trained on the other half",
     )
     vectors: str | Path | None = option(
         None,
-        "Word vectors in the text format of word2vec and GloVe",
+        "Word vectors for the probes that read words: a file in the text format of word2vec and GloVe",
         metavar="FILE",
-        show_default="the model's embeddings",
+        show_default="the token embeddings of the model",
     )
     dimensions: int = option(
         100,
-        "Maximum number of dimensions of the word vectors; more are reduced",
+        "Maximum number of dimensions of the word vectors; longer vectors are reduced to their principal components",
         at_least=1,
         panel=ADVANCED,
     )
-    epochs: int = option(EPOCHS, "Number of passes over the sentences", at_least=1)
+    epochs: int = option(EPOCHS, "Number of passes over the training sentences", at_least=1)
     word_pooling: Literal["mean", "first", "max"] = option(
         "mean",
-        "Pooling of the attention of a word's tokens: mean, first or max",
+        "Pooling of attention from tokens to words, for words of several tokens: mean, first or max",
         choices=names.POOLS,
         panel=ADVANCED,
     )
     memory: int = option(
         1024,
-        "Megabytes of attention maps to keep; others are recomputed. Does not change the result",
+        "Memory for attention maps, in megabytes; maps beyond it are recomputed. Does not change the result",
         at_least=0,
         panel=ADVANCED,
     )

@@ -17,7 +17,7 @@ from headscope.errors import HeadscopeError
 
 
 def _parse_names(value: Any) -> str:
-    """Heads by name; a number is refused, since `remove` counts heads."""
+    """Heads by name. A number is refused with a hint to `remove`, which takes numbers."""
     if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()):
         raise HeadscopeError(
             f"`heads` must name heads, such as 3.2,4.*, got {value}",
@@ -28,9 +28,9 @@ def _parse_names(value: Any) -> str:
 
 @dataclass(frozen=True)
 class PruneConfig(SearchConfig):
-    """Cut heads out of a model: heads by name, a plan, or those that a search finds; then repair and train it.
+    """Prune heads: heads by name, those of a plan, or those that a search selects. Then repair and train the model.
 
-    The task and its data are needed for a search, for repairs and for training; else they are optional.
+    The task and its data are required for a search, for repairs and for training, and optional otherwise.
     """
 
     command = "prune"
@@ -54,42 +54,54 @@ class PruneConfig(SearchConfig):
     }
     optional = (TaskData,)
     helps = {
-        "task": "Task to select heads for and to report on: mnli, stsb, retrieval …",
-        "data": "Data of the task, as for headscope evaluate",
-        "limit": "Maximum number of examples to select on, evenly spaced over the file",
+        "task": "Task to select heads for and to report on, e.g. mnli, stsb or retrieval (headscope evaluate --help "
+        "lists all)",
+        "data": "Data of the task: a file, directory or data set, as for headscope evaluate",
+        "limit": "Maximum number of examples to select heads on, evenly spaced over the file",
         "out": "Output directory of the pruned model; must not exist yet",
-        "select_on": "Split to select heads and to repair on",
+        "select_on": "Split to select heads on and to fit repairs to",
         "report_on": "Split to report on",
         "seed": "Random seed (order of examples, random search)",
     }
 
     heads: str | None = option(
-        None, "Heads to remove, by name: 3.2,4.*", parse=_parse_names, show_default=False
+        None,
+        "Heads to remove, written LAYER.HEAD and counted from 0, e.g. 3.2,4.*",
+        parse=_parse_names,
+        show_default=False,
     )
     plan: str | Path | None = option(
-        None, "Plan (plan.json) of an earlier run", metavar="PATH", show_default=False
+        None,
+        "Remove the heads of a plan.json that an earlier prune or gate wrote",
+        metavar="PATH",
+        show_default=False,
     )
     repair: tuple[str, ...] = option(
         (),
-        "Repair without training: fold, refit, or both separated by a comma",
+        "Repair of the remaining weights without training: fold, refit, or fold,refit for both",
         parse=repair_names,
         show_default="none",
     )
     recover: int = option(
-        0, "Number of epochs to train after pruning, on the train split", at_least=0
+        0,
+        "Number of epochs to train on the train split after pruning; 0 does not train",
+        at_least=0,
     )
     recover_steps: bool = option(
         False,
-        "With --search iterative: train after every step instead of at the end",
+        "With --recover and --search iterative: train after every step of the search instead of at the end",
         panel=ADVANCED,
     )
     distil: bool = option(
-        False, "Distil from the unpruned model in addition to the labels", panel=ADVANCED
+        False,
+        "With --recover: distil from the unpruned model in addition to the labels",
+        panel=ADVANCED,
     )
-    learning_rate: float = option(5e-5, "Learning rate, with --recover", above=0, panel=ADVANCED)
+    learning_rate: float = option(5e-5, "With --recover: learning rate", above=0, panel=ADVANCED)
     form: str = option(
         "small",
-        "Form of the saved model: small, plain (loads without headscope) or onnx",
+        "Form of the saved model: small (loads with headscope), plain (original size, with zeros for the pruned heads; "
+        "loads with transformers alone) or onnx",
         choices=FORMS,
         panel=ADVANCED,
     )
@@ -101,7 +113,7 @@ class PruneConfig(SearchConfig):
 
     @property
     def is_search(self) -> bool:
-        """Whether heads are searched for; else they are named, or in a plan."""
+        """Whether heads are searched for, rather than named by `heads` or `plan`."""
         return self.plan is None and self.heads is None
 
     def _check_target(self, *others: str) -> None:
@@ -123,7 +135,7 @@ class PruneConfig(SearchConfig):
         return cls.splits if chooses_on_data(values) else ("report_on",)
 
     def check_values(self, values: Mapping[str, Any]) -> None:
-        """Refuse what needs a task if there is none."""
+        """Refuse options that need a task if there is none."""
         if values.get("task") is not None:
             return
         needs = [f"`{name}`" for name in ("repair", "recover") if getattr(self, name)]

@@ -1,7 +1,7 @@
-"""Options that have an effect only together with others. One that was given and would have none is an error.
+"""Options that have an effect only together with others. To state an option without effect is an error.
 
-RULES lists them for each command. Given is what was typed, as an option or as a keyword,
-and what differs from its default.
+RULES lists them for each command. An option counts as stated if it was typed in the shell or passed as a keyword, or
+if its value differs from its default.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from headscope.config.names import (
     CORPUS_TASKS,
     GRADIENT_LENSES,
     IMPORTANCES,
+    NEW_MODEL_SIZES,
     POOLED_LENSES,
     POOLED_TASKS,
     SCORES,
@@ -25,14 +26,19 @@ from headscope.config.names import (
 from headscope.errors import HeadscopeError
 
 Values = Mapping[str, Any]
-BY_CHANCE = ("random", "bigbird")  # masks that are drawn
-# of options that go with an importance: `search="rank"` or iterative
+BY_CHANCE = ("random", "bigbird")  # masks that are drawn at random
+# The searches that take an importance (`by`), in words: `search="rank"` or iterative
 SEARCH_BY = " or ".join((f'`search="{SEARCHES_BY[0]}"`', *SEARCHES_BY[1:]))
 
 
 @dataclass(frozen=True)
 class Rule:
-    """options: names; they have an effect only where `holds`. requires: that, in words."""
+    """A condition on which options have an effect.
+
+    options   their names
+    requires  the condition in words, after "requires" in the error
+    holds     whether the values of all options satisfy the condition
+    """
 
     options: tuple[str, ...]
     requires: str
@@ -40,7 +46,7 @@ class Rule:
 
 
 def check_effects(command: str, values: Values, stated: Collection[str]) -> None:
-    """Refuse an option that was stated and has no effect."""
+    """Refuse options without effect. stated: names of the options that the caller stated."""
     for rule in RULES.get(command, ()):
         for name in rule.options:
             if name in stated and not rule.holds(values):
@@ -53,12 +59,12 @@ def without_effect(name: str, requires: str) -> HeadscopeError:
 
 
 def _has_value(value: Any) -> bool:
-    """Whether a value is given and not empty; arrays and columns of tables have no truth value of their own."""
+    """Whether a value is neither None, False nor empty. Arrays and table columns have a length but no truth value."""
     return len(value) > 0 if hasattr(value, "__len__") else bool(value)
 
 
 def split_names(value: Any, every: Collection[str] = ()) -> set[str]:
-    """The names in a list with commas, or in a collection; `all` is every one."""
+    """The names in a text with commas or in a collection; the name `all` stands for all of `every`."""
     names = (
         {name.strip() for name in value.split(",")} if isinstance(value, str) else set(value or ())
     )
@@ -74,41 +80,41 @@ def _kinds(values: Values) -> set[str]:
 
 
 def _has(*names: str) -> Callable[[Values], bool]:
-    """Whether one of these options has a value."""
+    """A condition: one of these options has a value."""
     return lambda values: any(_has_value(values.get(name)) for name in names)
 
 
 def _has_texts(values: Values) -> bool:
-    """A corpus, or nothing at all, which is another error."""
+    """Whether there is a corpus. Also true without any input, which has an error of its own."""
     return _has("corpus", "texts")(values) or not _has("treebank", "sentences", "coreference")(
         values
     )
 
 
 def chooses_on_data(values: Values) -> bool:
-    """Whether prune reads the split that heads are chosen on, or that repairs learn from."""
+    """Whether prune uses the selection split: for a search, or for repairs and training."""
     return _searches(values) or _has("repair", "recover")(values)
 
 
 def _searches(values: Values) -> bool:
-    """Whether prune searches for heads; also where no target was given at all, which is another error."""
+    """Whether prune searches for heads. Also true without any target, which has an error of its own."""
     return values.get("heads") is None and values.get("plan") is None
 
 
 def _has_splits(values: Values) -> bool:
-    """A file of texts is cut into train, selection and report parts by itself; a directory or data set has splits."""
+    """Whether the data has splits. A single file of texts has none: the command divides it itself."""
     task = values.get("task")
-    is_of_texts = (
-        getattr(task, "name", task) in CORPUS_TASKS
-    )  # Python functions may give a `Task` instead of a name
+    # In Python a task may be a `Task` instead of a name.
+    is_of_texts = getattr(task, "name", task) in CORPUS_TASKS
     data = values.get("corpus") or (values.get("data") if is_of_texts else None)
     return data is None or not Path(str(data)).is_file()
 
 
 def _has_split(option: str) -> Callable[[Values], bool]:
-    """Whether --data has this split: a directory, a data set by id, or a file that is named after the split.
+    """A condition: the data has the split of this option.
 
-    One file is read for every split. It counts as `dev`, the default, whatever its name is.
+    Directories and data sets have splits. A single file is used for every split; it counts as `dev`, and as `train` or
+    `test` if that is in its name.
     """
 
     def holds(values: Values) -> bool:
@@ -134,7 +140,7 @@ def _is(option: str, *names: str) -> Callable[[Values], bool]:
 
 
 def _lacks(name: str) -> Callable[[Values], bool]:
-    """Whether this option has no value."""
+    """A condition: this option has no value."""
     return lambda values: not values.get(name)
 
 
@@ -145,7 +151,7 @@ def _pools(values: Values) -> bool:
 
 
 def _analyze_has_mask(values: Values) -> bool:
-    """Whether analyze applies a mask; for checkpoints also that of the training, which is read with the model."""
+    """Whether analyze applies a mask. For checkpoints that is `mask`, else the mask of their training."""
     mask, model = values.get("mask"), values.get("model")
     if not values.get("checkpoints"):
         return bool(mask)
@@ -159,7 +165,7 @@ ANALYZE_MASK = Rule(
     ("open_special",), "`mask=NAME`, or checkpoints of a training with a mask", _analyze_has_mask
 )
 SCRATCH = Rule(
-    ("layers", "heads", "hidden", "intermediate", "vocabulary"),
+    (*NEW_MODEL_SIZES, "vocabulary"),
     "`from_scratch=True`",
     _has("from_scratch"),
 )
@@ -183,7 +189,7 @@ RELATION = Rule(
     "`treebank=FILE` for the threshold relation",
     lambda v: not _threshold("relation")(v) or _has("treebank", "sentences")(v),
 )
-ONE_FILE = "`data=DIRECTORY` with train, dev and test files: one file is read for every split"
+ONE_FILE = "`data=DIRECTORY` with train, dev and test files; a single file is used for every split"
 SPLIT = Rule(("split",), ONE_FILE, _has_split("split"))
 SELECT_ON = Rule(("select_on",), ONE_FILE, _has_split("select_on"))
 REPORT_ON = Rule(("report_on",), ONE_FILE, _has_split("report_on"))
@@ -195,7 +201,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "analyze": (
         ANALYZE_MASK,
         Rule(("resume",), "`checkpoints=True`", _has("checkpoints")),
-        Rule(("revision",), "that `checkpoints` is left out", _lacks("checkpoints")),
+        Rule(
+            ("revision",),
+            "that `checkpoints` is left out: they are local files",
+            _lacks("checkpoints"),
+        ),
         Rule(("control",), "`treebank=FILE`", _has("treebank", "sentences")),
         Rule(
             ("lenient",),
@@ -221,7 +231,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(("thresholds",), RELATION.requires, RELATION.holds),
         Rule(
             ("thresholds",),
-            "`frequency=LIST` for the threshold rare",
+            "`frequency=SOURCE` for the threshold rare",
             lambda v: not _threshold("rare")(v) or v["frequency"] is not None,
         ),
         Rule(
@@ -343,7 +353,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
                 "try_repairs",
                 "swaps",
             ),
-            "a search (`remove=N`, `sparsity`, `keep_metric` or `speedup`): the heads are given already",
+            "a search (`remove=N`, `sparsity`, `keep_metric` or `speedup`); here `heads` or `plan` names the heads",
             _searches,
         ),
         Rule(

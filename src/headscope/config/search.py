@@ -13,19 +13,19 @@ from headscope.config.shared import Reading, Run, TaskData
 from headscope.errors import HeadscopeError
 from headscope.heads import check_heads, format_heads
 
-FRONT = 12  # sizes of the front that are reported on the report split, and timed
-BY = "gradient-second"  # importance for the searches that go by one
-STEP = 0.1  # share of the heads that an iterative search removes between two scorings
+FRONT = 12  # number of sizes that are evaluated on the report split and timed
+BY = "gradient-second"  # importance for the searches that take one
+STEP = 0.1  # share of the heads that an iterative search removes before it computes the importance again
 DRAWS = 3  # random orders
-WIDTH, EXPANSION = 3, 12  # sets that a beam keeps, and candidates for the best of them
-SWAPS = 4  # heads that may come back, and heads that may go for each of them
+WIDTH, EXPANSION = 3, 12  # beam width, and number of heads to try to add to the best set
+SWAPS = 4  # removed heads that a swap may restore, and heads that it may remove instead of each
 KEEP_METRIC = 0.99  # default target
 TARGETS = ("remove", "sparsity", "keep_metric", "speedup")
 SPLITS = ("task", "data", "select_on", "report_on", "limit", "report_limit")
 
 
 def parse_heads(value: Any) -> str:
-    """Heads by name as one text: [(3, 2), "4.*"] becomes "3.2,4.*"."""
+    """Heads as text in their usual form: [(3, 2), "4.*"] becomes "3.2,4.*"."""
     heads = format_heads(value)
     check_heads(heads)
     return heads
@@ -42,9 +42,9 @@ def _check_try_repairs(values: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class SearchConfig(Config):
-    """Search for the heads that a task can do without: one target, and how to search.
+    """Search for the heads that a task can do without: one target, and the options of the search.
 
-    swaps  heads that may come back at each step of a beam, and heads that may go for each of them
+    swaps  number of removed heads that a beam tries to restore at each step, and of heads to remove instead of each
     """
 
     command = "search"
@@ -57,42 +57,42 @@ class SearchConfig(Config):
     defaults = {"select_on": "dev:half-a", "report_on": "dev:half-b"}
 
     remove: int | None = option(
-        None, "Number of heads to remove; a search selects them", at_least=1, show_default=False
+        None, "Number of heads to remove; a search selects which", at_least=1, show_default=False
     )
     sparsity: float | None = option(
         None,
-        "Share of all heads to remove (0 to 1); a search selects them",
+        "Share of all heads to remove (0 to 1); a search selects which",
         above=0,
         below=1,
         show_default=False,
     )
     keep_metric: float | None = option(
         None,
-        "Share of the metric to keep: search for the most heads that can be removed",
+        "Share of the unpruned model's metric to keep, e.g. 0.99; a search removes as many heads as this allows",
         check=check_keep_metric,
         show_default=f"{KEEP_METRIC} if no other target is given",
     )
     speedup: float | None = option(
-        None, "Speed-up to reach, e.g. 1.2; a search selects the heads", above=1
+        None, "Speed-up to reach, e.g. 1.2 for 1.2 times as fast; a search selects the heads to remove", above=1
     )  # fmt: skip
     search: str = option("beam", f"Search method: {', '.join(SEARCHES)}", choices=SEARCHES)
     by: str = option(
         BY,
-        f"Importance for {' and '.join(SEARCHES_BY)}: gradient-second, relevance, ablation, confidence, norm …",
+        f"With --search {' or '.join(SEARCHES_BY)}: importance that orders the heads: {', '.join(SCORES)}",
         choices=SCORES,
         panel=SEARCH,
     )
     relevance_rules: Literal["voita", "attnlrp"] = option(
         "voita",
-        "Rules of relevance propagation, with --by relevance: voita or attnlrp",
+        "With --by relevance: rules of relevance propagation, voita or attnlrp",
         choices=RULES,
         panel=SEARCH,
     )
     objective: str | None = option(
         None,
-        "Objective of the search: loss or metric",
+        "Quantity that the search optimises: loss or metric",
         choices=OBJECTIVES,
-        show_default="what the task prefers",
+        show_default="loss; metric for similarity and stsb",
         panel=SEARCH,
     )
     min_heads_per_layer: int = option(
@@ -100,38 +100,43 @@ class SearchConfig(Config):
     )
     candidates: str | None = option(
         None,
-        "Heads that may be removed, e.g. encoder.*.*",
+        "Heads that the search may remove, e.g. encoder.*.*",
         parse=parse_heads,
         show_default="all",
         panel=SEARCH,
     )
     step: float = option(
         STEP,
-        "Share of the heads to remove per step, with --search iterative",
+        "With --search iterative: share of the heads (0 to 1) to remove per step",
         above=0,
         at_most=1,
         panel=SEARCH,
     )
-    beam_width: int = option(WIDTH, "Beam width, with --search beam", at_least=1, panel=SEARCH)
+    beam_width: int = option(
+        WIDTH,
+        "With --search beam: beam width, the number of sets of heads that are kept at each size",
+        at_least=1,
+        panel=SEARCH,
+    )
     expansion: int = option(
         EXPANSION,
-        "Number of heads that a beam search tries to add to its best set",
+        "With --search beam: number of heads to try to add to the best set",
         at_least=1,
         panel=SEARCH,
     )
     draws: int = option(
-        DRAWS, "Number of random orders, with --search random", at_least=1, panel=SEARCH
+        DRAWS, "With --search random: number of random orders of heads", at_least=1, panel=SEARCH
     )
     sizes: int | tuple[int, ...] | None = option(
         None,
-        "Numbers of removed heads to report, e.g. 3,10,20,30",
+        "Numbers of removed heads to report results for, e.g. 3,10,20,30",
         parse=sizes("sizes"),
-        show_default=f"{FRONT}, evenly spaced",
+        show_default=f"{FRONT} numbers, evenly spaced",
         panel=SEARCH,
     )
     try_repairs: tuple[str, ...] = option(
         (),
-        "Repairs to report for every size in addition: fold,refit,fold+refit",
+        "Also report every size after these repairs, e.g. fold,refit,fold+refit",
         parse=names,
         check=_check_try_repairs,
         show_default="none",
@@ -147,15 +152,16 @@ class SearchConfig(Config):
         self._check_target()
 
     def _check_target(self, *others: str) -> None:
-        """Refuse two targets; without any, the search keeps `KEEP_METRIC` of the metric.
+        """Refuse several targets. Without any, set `keep_metric` to its default.
 
-        others  fields that name heads instead
+        others  fields that name the heads, in place of a target
         """
         names = [name for name in (*others, *TARGETS) if getattr(self, name) is not None]
         if len(names) > 1:
             command = type(self).command
             raise HeadscopeError(
-                f"{command} takes one target, got {' and '.join(f'`{name}`' for name in names)}"
+                f"{command} takes one target, got {' and '.join(f'`{name}`' for name in names)}",
+                fix="Leave all but one of them out",
             )
         if not names:
             object.__setattr__(self, "keep_metric", KEEP_METRIC)
@@ -167,7 +173,7 @@ class SearchConfig(Config):
 
     @property
     def front_sizes(self) -> int | tuple[int, ...]:
-        """The numbers of removed heads that are reported, or how many of them."""
+        """The numbers of removed heads to report, or the number of such sizes."""
         return FRONT if self.sizes is None else self.sizes
 
 

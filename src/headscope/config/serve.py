@@ -8,7 +8,8 @@ from typing import Any
 
 from headscope.config.checks import check_model, check_token
 from headscope.config.option import ADVANCED, Config, option
-from headscope.config.shared import Reading, Run
+from headscope.config.shared import POOLINGS, Reading, Run
+from headscope.config.texts import READABLE
 from headscope.config.value_types import describe_value
 from headscope.errors import HeadscopeError
 
@@ -45,10 +46,15 @@ class ServeConfig(Config):
         Reading: ("mask", "open_special", "pooling", "prompt"),
         Run: ("revision", "device", "dtype"),
     }
+    helps = {
+        "pooling": f"Pooling of token states into one vector per text: {POOLINGS}",
+        "prompt": "Prompt to put before every text that is encoded as a vector: a text, or the name of one of the "
+        "model's prompts",
+    }
 
     study: list[Any] | None = option(
         None,
-        "Study of the model to show in addition; may be repeated",
+        "Study of the model to show next to its attention; the option may be repeated",
         parse=_studies,
         metavar="DIR",
         show_default=False,
@@ -62,29 +68,29 @@ class ServeConfig(Config):
     )
     port: int = option(
         8760,
-        "Port to listen on; if it is taken, the next free one",
+        "Port to listen on; if it is in use, the next free port is taken",
         at_least=0,
         at_most=65535,
         panel=ADVANCED,
     )
     host: str = option(
         "127.0.0.1",
-        "Address to listen on; any but this machine's own requires a token",
+        "Address to listen on; one that other machines can reach requires a token",
         panel=ADVANCED,
     )
     token: str | None = option(
         None,
-        "Token that every request must carry",
+        "Token that every request must carry: 8 or more letters, digits, - and _",
         check=check_token,
-        show_default="generated if the host requires one",
+        show_default="generated if --host requires one",
         panel=ADVANCED,
     )
     browser: bool = option(True, "Open the page in the browser", flags=("--browser/--no-browser",))
     max_length: int | None = option(
         None,
-        "Maximum number of tokens per text",
+        "Maximum number of tokens per text; longer text is refused",
         at_least=1,
-        show_default="what the model can read, at most 512",
+        show_default=READABLE,
         panel=ADVANCED,
     )
     wait: bool = True

@@ -18,13 +18,13 @@ from headscope.errors import HeadscopeError, choices
 
 
 class Progress(Protocol):
-    """Called with the number of finished units and their total. part: a name, if the work has several parts."""
+    """Called with the number of finished units and their total. part: name of the part, if the work has several."""
 
     def __call__(self, done: int, total: int, part: str = "") -> None: ...
 
 
 class Log(Protocol):
-    """Called with lines for a person: what is being loaded, notes, results on the way."""
+    """Called with lines for a person: the model that is being loaded, notes, intermediate results."""
 
     def __call__(self, line: str, /) -> None: ...
 
@@ -47,7 +47,10 @@ def _check_task(task: Any) -> None:
         )
 
 
-SPLIT = "train, dev or test; dev:half-a and dev:half-b are two halves of dev, drawn by a hash of the text"
+SPLIT = (
+    "train, dev or test; dev:half-a and dev:half-b are two disjoint halves of dev (by a hash of the text, so the "
+    "same in every run)"
+)
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,10 @@ class TaskData(Config):
         show_default=False,
     )
     data: str | Path = option(
-        help="File (tsv, csv, jsonl, SQuAD json, text), directory with train, dev and test files, or data set "
-        "(datasets:nyu-mll/glue:mnli); for translation and bleu also two files separated by a comma",
+        help="Data of the task: a file (tsv, csv, jsonl, SQuAD json or text), a directory with train, dev and test "
+        "files, "
+        "or a data set of the Hugging Face hub (datasets:nyu-mll/glue:mnli); for translation and bleu also two files, "
+        "SOURCE,TARGET",
         show_default=False,
     )
     split: str = option("dev", f"Split to evaluate on: {SPLIT}")
@@ -75,36 +80,41 @@ class TaskData(Config):
     report_on: str | None = option(None, f"Split to report on: {SPLIT}", panel=ADVANCED)
     limit: int | None = option(
         None,
-        "Maximum number of examples, evenly spaced over the file",
+        "Maximum number of examples to use, evenly spaced over the file",
         at_least=1,
         show_default="all",
     )
     report_limit: int | None = option(
         None,
-        "Maximum number of examples to report on, evenly spaced",
+        "Maximum number of examples to report on, evenly spaced over the file",
         at_least=1,
         show_default="all",
         panel=ADVANCED,
     )
     max_length: int | None = option(
         None,
-        "Maximum number of tokens per sequence",
+        "Maximum number of tokens per sequence; longer texts are truncated (squad: split into windows)",
         at_least=1,
-        show_default="what the model's files state for texts that become vectors (stsb, retrieval); else what the "
-        "model can read, at most 512 (squad: windows of 384)",
+        show_default="squad: 384; stsb and retrieval: as the model's files state; otherwise the model's limit, at "
+        "most 512",
         panel=ADVANCED,
     )
     columns: Mapping[str, str] | None = option(
-        None, "Columns of the data under other names, as expected=actual: premise=sentence_a,label=gold",
-        parse=pairs("columns"), show_default=False, panel=ADVANCED,
+        None,
+        "Column names of the data that differ from those that the task expects: expected name first, e.g. "
+        "premise=sentence_a,label=gold if the data calls them sentence_a and gold",
+        parse=pairs("columns", "EXPECTED=YOURS"), metavar="EXPECTED=YOURS", show_default=False, panel=ADVANCED,
     )  # fmt: skip
     labels: Mapping[str, str] | None = option(
-        None, "Labels of the data under other names, as actual=expected: entails=entailment,0=neutral",
-        parse=pairs("labels"), show_default=False, panel=ADVANCED,
+        None,
+        "Labels of the data that differ from those that the task expects: label of the data first (the reverse of "
+        "--columns), e.g. entails=entailment,0=neutral if the data says entails and 0",
+        parse=pairs("labels", "YOURS=EXPECTED"), metavar="YOURS=EXPECTED", show_default=False, panel=ADVANCED,
     )  # fmt: skip
 
 
 AS_STATED = "as the model's files state"
+POOLINGS = "mean, first (or cls), last (or lasttoken), max, mean_sqrt_len or weightedmean"
 
 
 @dataclass(frozen=True)
@@ -113,26 +123,27 @@ class Reading(Config):
 
     pooling: str | None = option(
         None,
-        "Pooling of token states into one vector per text: mean, first (or cls), last (or lasttoken), max, "
-        "mean_sqrt_len or weightedmean",
+        f"Pooling of token states into one vector per text, for stsb and retrieval: {POOLINGS}",
         parse=parse_pooling,
         show_default=AS_STATED,
         panel=ADVANCED,
     )
     prompt: str | None = option(
         None,
-        "Text put before every text that becomes a vector, or the name of one of the model's prompts",
+        "Prompt to put before every text that is encoded as a vector (stsb, retrieval): a text, or the name of one of "
+        "the model's prompts",
         show_default=AS_STATED,
         panel=ADVANCED,
     )
     mask: str | None = option(
         None,
-        "Attention mask to apply: star, window:width=8 … (headscope masks), or a file such as mask.npz",
+        "Attention mask to apply: a name such as star or window:width=8 (listed by headscope masks), or a file such "
+        "as mask.npz",
         check=check_mask, show_default="none", panel=ADVANCED,
     )  # fmt: skip
     open_special: bool = option(
         False,
-        "With --mask: special tokens attend to all tokens, and all tokens attend to them",
+        "With --mask: exempt special tokens; they attend to all tokens, and all tokens attend to them",
         panel=ADVANCED,
     )
 
@@ -153,7 +164,7 @@ class Run(Config):
     seed: int = option(0, "Random seed", panel=ADVANCED)
     revision: str | None = option(
         None,
-        "Branch, tag or commit of a hub model; MODEL@REVISION is the same",
+        "Branch, tag or commit of a model on the Hugging Face hub; MODEL@REVISION is the same",
         show_default="main",
         panel=ADVANCED,
     )
@@ -170,11 +181,19 @@ class Run(Config):
         panel=ADVANCED,
     )
     resume: bool = option(
-        False, "Resume a stopped run; the result is the same", recorded=False, panel=ADVANCED
+        False,
+        "Resume a stopped run; the result is that of an uninterrupted run",
+        recorded=False,
+        panel=ADVANCED,
     )
-    overwrite: bool = option(False, "Replace an existing result", recorded=False, panel=ADVANCED)
+    overwrite: bool = option(
+        False,
+        "Replace the result of an earlier run in the output directory",
+        recorded=False,
+        panel=ADVANCED,
+    )
     no_figures: bool = option(
-        False, "Draw no figures: the page has tables and findings only", recorded=False
+        False, "Do not draw figures: the page then has tables and findings only", recorded=False
     )
     progress: Progress = field(default=no_progress, repr=False, compare=False)
     log: Log = field(default=no_log, repr=False, compare=False)

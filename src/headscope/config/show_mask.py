@@ -7,12 +7,12 @@ from pathlib import Path
 
 from headscope.config.option import Config, option
 
-WIDEST = 40  # positions that fit into a terminal
+WIDEST = 40  # positions that fit into the width of a terminal
 
 
 @dataclass(frozen=True)
 class ShowMaskConfig(Config):
-    """The positions that a mask lets attend to each other."""
+    """The positions that a mask allows to attend to each other."""
 
     command = "masks show"
     examples = (
@@ -22,10 +22,10 @@ class ShowMaskConfig(Config):
     )
     python = "headscope.show_mask"
 
-    length: int = option(128, "Number of positions", at_least=1)
+    length: int = option(128, "Number of positions of the mask", at_least=1)
     out: Path | None = option(
         None,
-        "Picture to write, such as mask.svg",
-        show_default="as text, if it fits",
+        "Picture to write, e.g. mask.svg",
+        show_default="none; the mask is printed as text if it fits",
         recorded=False,
     )

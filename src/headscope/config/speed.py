@@ -29,27 +29,29 @@ class SpeedConfig(Config):
     )
     python = "headscope.speed"
     uses = {Run: ("out", "revision", "device", "dtype")}
-    helps = {"out": "With --mask: figure to write, e.g. speed.svg"}
+    helps = {"out": "With --mask: picture to write, e.g. speed.svg"}
 
     against: str | Path | None = option(
         None, "Unpruned model to compare with; the two are timed alternately", show_default="none"
     )
     mask: str | None = option(
         None,
-        "Time attention with and without this mask instead (headscope masks)",
+        "Time attention with and without this mask, instead of the model; headscope masks lists the names",
         check=check_mask,
         show_default="none",
     )
     batch_size: int | None = option(
-        None, "Sequences per batch", at_least=1, show_default=f"{BATCH_SIZE}; 1 with --mask"
+        None, "Sequences per batch", at_least=1, show_default=f"{BATCH_SIZE}; with --mask 1"
     )
     length: tuple[int, ...] | None = option(
         None,
-        "Tokens per sequence; several numbers with --mask",
+        "Tokens per sequence; with --mask also several numbers",
         parse=numbers("length"),
-        show_default=f"{LENGTH}; {','.join(map(str, LENGTHS))} with --mask",
+        show_default=f"{LENGTH}; with --mask {','.join(map(str, LENGTHS))}",
     )
-    repeats: int = option(REPEATS, "Number of timed runs", at_least=1, panel=ADVANCED)
+    repeats: int = option(
+        REPEATS, "Number of timed runs; with --mask at least 6", at_least=1, panel=ADVANCED
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,7 +14,7 @@ from headscope.config.parsing import names as names_of
 from headscope.config.value_types import describe_value
 from headscope.errors import HeadscopeError
 
-READABLE = "what the model can read, at most 512"
+READABLE = "the model's limit, at most 512"
 
 
 @dataclass(frozen=True)
@@ -32,45 +32,47 @@ class TextData(Config):
 
     corpus: list[str | Path] = option(
         (),
-        "Files of text (one per line), tab-separated pairs, FASTA or tables (csv, tsv, jsonl), also gzipped; - is "
-        "stdin. wikipedia-pairs is bundled",
+        "Files of texts: plain text (one text per line; with --pairs two, separated by a tab), FASTA, or tables (csv, "
+        "tsv, jsonl); also gzipped; - reads stdin. wikipedia-pairs is a corpus that comes with headscope",
         parse=file_list,
         metavar="FILE…",
         show_default=False,
     )
     treebank: list[str | Path] = option(
         (),
-        "Treebanks in CoNLL-U, to measure which head follows which syntactic relation. Without --corpus their "
-        "sentences are the corpus. ewt-sample is a treebank that comes with headscope",
+        "Treebanks in CoNLL-U format, to measure which heads follow which syntactic relations. Without --corpus, their "
+        "sentences are used as the corpus as well. ewt-sample is a treebank that comes with headscope",
         parse=file_list,
         metavar="FILE…",
         show_default=False,
     )
     coreference: list[str | Path] = option(
         (),
-        "Documents in CoNLL-2012 columns, to measure which head attends to antecedents",
+        "Documents in CoNLL-2012 format with coreference, to measure which heads attend to the antecedents of mentions",
         parse=file_list,
         metavar="FILE…",
         show_default=False,
     )
     frequency: str | Path | None = option(
         None,
-        "Word frequencies, to measure which head attends to rare words: english (a bundled list), a file of words and "
-        "counts, or corpus (count the words of the texts)",
-        metavar="LIST",
+        "Source of word frequencies, to measure which heads attend to rare words; one of: english (a list that comes "
+        "with headscope), a file of words and counts, or corpus (count the words of the texts themselves)",
+        metavar="SOURCE",
         show_default=False,
     )
     lenient: bool = option(
-        False, "Skip and count malformed sentences and documents", panel=ADVANCED
+        False,
+        "Skip and count malformed sentences and documents; without it they are an error",
+        panel=ADVANCED,
     )
-    pairs: bool = option(False, "Read pairs of texts; for translation, source and target")
+    pairs: bool = option(False, "Read pairs of texts; for a translation model, source and target")
     column: tuple[str, ...] | None = option(
         None,
-        "Column of a csv, tsv or jsonl corpus that holds the texts, such as smiles; two with --pairs, such as "
+        "Column of a csv, tsv or jsonl corpus that holds the texts, e.g. smiles; with --pairs two columns, e.g. "
         "source,target",
         parse=names_of,
         metavar="NAME",
-        show_default="text; a,b with --pairs",
+        show_default="text; with --pairs a,b",
     )
     limit: int | None = option(
         None,
@@ -80,14 +82,15 @@ class TextData(Config):
     )
     max_length: int | None = option(
         None,
-        "Maximum number of tokens per sequence",
+        "Maximum number of tokens per sequence; longer texts are truncated",
         at_least=1,
         show_default=READABLE,
         panel=ADVANCED,
     )
     long_texts: Literal["truncate", "window", "skip", "error"] = option(
         "truncate",
-        "Treatment of texts above the maximum length: truncate, window (split into several), skip or error",
+        "Treatment of texts longer than --max-length: truncate, window (split into several sequences), skip, or error "
+        "(refuse them)",
         choices=names.LONG,
         panel=ADVANCED,
     )

@@ -1,4 +1,4 @@
-"""Where the roles of heads begin: the thresholds, their defaults, and how they are typed."""
+"""The thresholds of head roles: names, defaults, and parsing of the option."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ WHERE, RANGE = "`thresholds`", "a number from 0 to 1"
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Where a role begins, as a share.
+    """The value, from 0 to 1, that a statistic of a head must pass for a role.
 
-    neighbour   mass on the previous or next token, or the token itself
-    positional  of the rows that have a token at the commonest offset: those with their maximum there
-    token       mass on a kind of token
-    sink        mean weight on one token, of the rows that may attend to it
-    broad       entropy, of what the lengths allow
-    block       mass within one's own text above what chance gives; beyond: above what nearness gives
-    confident   largest weight on content
-    relation    gain over the best offset, on both halves
-    rare        sentences in which a head points at one of the two rarest words
+    neighbour   share of attention on the previous token, the next token or the token itself
+    positional  share of rows with their maximum at the head's most frequent offset, among rows that have that offset
+    token       share of attention on a class of tokens
+    sink        mean weight on one token, over the rows that may attend to it
+    broad       entropy, divided by the largest entropy that the lengths of the rows allow
+    block       share of attention within the own text of a pair, above the share that chance gives
+    beyond      the same, above the share that the distances between tokens explain
+    confident   largest weight on a content token
+    relation    gain in accuracy over the best offset, on both halves of the data
+    rare        share of sentences in which the head points at one of the two rarest words
     """
 
     neighbour: float = 0.5
@@ -40,17 +41,17 @@ class Thresholds:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not 0 <= value <= 1:  # nor is NaN
-                raise HeadscopeError(f"{name} is {value}", where=WHERE, expected=RANGE)
+            if not 0 <= value <= 1:  # true for NaN, too
+                raise HeadscopeError(f"{name} must be {RANGE}, got {value}", where=WHERE)
 
 
 DEFAULTS: dict[str, float] = asdict(Thresholds())
 
 
 def threshold_values(values: Any) -> dict[str, float]:
-    """Thresholds by name: typed as NAME=VALUE, several separated by commas; a mapping; or `Thresholds`.
+    """Thresholds by name, from texts NAME=VALUE (several separated by commas), a mapping, or a `Thresholds`.
 
-    Of `Thresholds` only those that differ from their defaults. The range is from 0 to 1.
+    From a `Thresholds`, only the values that differ from their defaults are returned.
     """
     if is_dataclass(values):
         return {name: value for name, value in vars(values).items() if value != DEFAULTS[name]}
@@ -78,4 +79,4 @@ def _parse(word: str) -> tuple[str, float]:
     try:
         return name, float(value)
     except ValueError as error:
-        raise HeadscopeError(f'{name} is "{value}"', where=WHERE, expected=RANGE) from error
+        raise HeadscopeError(f'{name} must be {RANGE}, got "{value}"', where=WHERE) from error

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from headscope.config.names import NEW_MODEL_SIZES
 from headscope.config.option import ADVANCED, NEW_MODEL, Config, option
 
-AS_CONFIGURED = "as configured"
+AS_CONFIGURED = "that of the architecture"
 LEAST_VOCABULARY = 261  # 256 bytes and 5 special tokens
 
 
@@ -22,83 +23,88 @@ class TrainingConfig(Config):
     learning_rate: float = option(5e-5, "Learning rate of the weights", above=0, panel=ADVANCED)
     warmup: float = option(
         0.1,
-        "Share of the steps with a rising learning rate",
+        "Share of the steps (0 to 1) during which the learning rate rises from 0 to its maximum",
         at_least=0,
         at_most=1,
         panel=ADVANCED,
     )
     weight_decay: float = option(
         0.01,
-        "Weight decay of AdamW, except for biases and norms",
+        "Weight decay of AdamW; biases and norms have none",
         at_least=0,
         panel=ADVANCED,
     )
-    clip: float = option(1.0, "Maximum norm of the gradients", above=0, panel=ADVANCED)
+    clip: float = option(
+        1.0,
+        "Maximum norm of the gradient; a larger gradient is scaled down to it",
+        above=0,
+        panel=ADVANCED,
+    )
 
 
 @dataclass(frozen=True)
 class ModelSizes(Config):
-    """The size of a new model, and a tokenizer to learn for it; None: as its configuration states."""
+    """The size of a new model, and a tokenizer to learn for it; None: as the architecture's configuration states."""
 
     layers: int | None = option(
         None,
-        "Number of layers of a new model",
+        "Number of layers of the new model",
         at_least=1,
         show_default=AS_CONFIGURED,
         panel=NEW_MODEL,
     )
-    heads: int | None = option(
+    heads_per_layer: int | None = option(
         None,
-        "Heads per layer of a new model",
+        "Number of heads in each layer of the new model",
         at_least=1,
         show_default=AS_CONFIGURED,
         panel=NEW_MODEL,
     )
     hidden: int | None = option(
         None,
-        "Hidden size of a new model",
+        "Hidden size of the new model; a multiple of the heads per layer",
         at_least=1,
         show_default=AS_CONFIGURED,
         panel=NEW_MODEL,
     )
     intermediate: int | None = option(
         None,
-        "Feed-forward size of a new model",
+        "Feed-forward size of the new model",
         at_least=1,
-        show_default=f"{AS_CONFIGURED}; 4 × the hidden size",
+        show_default=f"{AS_CONFIGURED}; with --hidden 4 times the hidden size",
         panel=NEW_MODEL,
     )
     vocabulary: int | None = option(
         None,
-        "Learn a tokenizer with this number of tokens from the texts",
+        "Learn a new tokenizer with this number of tokens (at least 261) from the training texts",
         at_least=LEAST_VOCABULARY,
         metavar="N",
-        show_default="no",
+        show_default="use an existing tokenizer",
         panel=NEW_MODEL,
     )
 
     def sizes(self) -> dict[str, int | None]:
-        """The sizes of a new model by name; None: as configured."""
-        return {name: getattr(self, name) for name in ("layers", "heads", "hidden", "intermediate")}
+        """The sizes of the new model by name; None is the size in the configuration of the architecture."""
+        return {name: getattr(self, name) for name in NEW_MODEL_SIZES}
 
 
 @dataclass(frozen=True)
 class NewModelConfig(ModelSizes):
-    """New weights instead of the model's: its architecture, in the same or another size."""
+    """Training from new weights: the architecture of the given model, in the same or another size."""
 
     from_scratch: bool = option(
         False,
-        "Start from new weights, with the architecture and size of MODEL",
+        "Start from new random weights, with the architecture of MODEL",
         panel=NEW_MODEL,
     )
 
 
 def checkpoints_option() -> Any:
-    """Number of models to keep during the training."""
+    """The option for the number of checkpoints that a training keeps."""
     return option(
         None,
-        "Number of checkpoints to keep in OUT/checkpoints, early ones closer together (for headscope analyze "
-        "--checkpoints)",
+        "Number of checkpoints to keep in OUT/checkpoints, denser early in the training; headscope analyze "
+        "--checkpoints reads them",
         at_least=2,
         metavar="N",
         show_default="none",

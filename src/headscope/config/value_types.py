@@ -1,4 +1,4 @@
-"""Values against the annotations of config fields, and read-only forms of them."""
+"""Checks of values against the annotations of config fields, and read-only copies of values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def has_type(value: Any, kind: Any) -> bool:
     if origin in (Union, UnionType):
         return any(has_type(value, member) for member in arguments)
     if origin is Literal:
-        return isinstance(value, str)  # the choices of the option have a message of their own
+        return isinstance(value, str)  # the choices are checked with the option
     if origin in (list, tuple):
         return isinstance(value, list | tuple) and all(has_type(x, arguments[0]) for x in value)
     if origin in (dict, Mapping):
@@ -92,7 +92,7 @@ class FrozenDict(dict[Any, Any]):
 
 
 def freeze(value: Any) -> Any:
-    """Lists as tuples and dictionaries as `FrozenDict`, with all that they hold."""
+    """A read-only copy: lists become tuples and dictionaries `FrozenDict`, at every level."""
     if isinstance(value, list | tuple) and type(value) in (list, tuple):
         return tuple(map(freeze, value))
     if isinstance(value, Mapping):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # The names of each size in the configurations of different families; all names that a configuration has are set.
 NAMES = {
     "layers": "num_hidden_layers n_layers n_layer num_layers num_decoder_layers encoder_layers decoder_layers",
-    "heads": "num_attention_heads n_heads n_head num_heads encoder_attention_heads decoder_attention_heads "
+    "heads_per_layer": "num_attention_heads n_heads n_head num_heads encoder_attention_heads decoder_attention_heads "
     "num_key_value_heads",
     "hidden": "hidden_size dim d_model n_embd",
     "intermediate": "intermediate_size hidden_dim encoder_ffn_dim decoder_ffn_dim d_ff n_inner",
@@ -66,7 +66,7 @@ def read_source(
         return Source(str(spec), _config(read_config_file(path), path))
     folder, name, _ = find_folder(spec, revision, say)
     if read_manifest(folder) is not None:
-        fix = "Use the model that it was pruned from, with `layers` and `heads`"
+        fix = "Use the model that it was pruned from, with `layers` and `heads_per_layer`"
         raise HeadscopeError("a pruned model cannot be trained from scratch", where=name, fix=fix)
     return Source(name, _config(read_config(folder), folder / "config.json"), folder)
 
@@ -104,13 +104,12 @@ def resize_config(config: PreTrainedConfig, sizes: ModelSizes) -> PreTrainedConf
             setattr(resized, key, value)
     heads, hidden = (
         next(getattr(resized, key) for key in NAMES[name].split() if key in own)
-        for name in ("heads", "hidden")
+        for name in ("heads_per_layer", "hidden")
     )
     if hidden % heads:
         raise HeadscopeError(
-            f"{heads} heads do not share {hidden} evenly",
-            where="`heads`, `hidden`",
-            expected="a multiple of the heads",
+            f"the hidden size must be a multiple of the number of heads, got {hidden} and {heads}",
+            where="`heads_per_layer`, `hidden`",
         )
     for key in WIDTHS:
         if own.get(key) is not None:

@@ -1,4 +1,4 @@
-"""Tasks: one file each, registered by being there."""
+"""Tasks, one per file. Every concrete subclass of `Task` in this package is registered under its names."""
 
 from __future__ import annotations
 
@@ -32,11 +32,15 @@ def tasks() -> dict[str, type[Task]]:
 def get_task(
     name: str, *, columns: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None
 ) -> Task:
-    """A task; `columns` are the data's own names of columns by ours, `labels` our names of labels by the data's."""
+    """A task by name.
+
+    columns  names of columns in the data, by the names that the task expects
+    labels   labels that the task expects, by the labels in the data
+    """
     classes = tasks()
     if name not in classes:
         expected = choices(name, classes, TASKS_MEANT.get(name, ()))
-        raise HeadscopeError(f'"{name}" is no task', where="`task`", expected=expected)
+        raise HeadscopeError(f'"{name}" is not a task', where="`task`", expected=expected)
     return classes[name](name, columns=columns, labels=labels)
 
 

@@ -1,8 +1,8 @@
 """Base class of tasks: labelled examples, a loss for each of them, and a metric over all.
 
-A task does not depend on heads. It turns examples into sequences, extracts an *answer* for each sequence from the
-model's output, and judges answers: one loss per example, so that every comparison is paired, and scores from which the
-metric is computed. Answers may come from a plain, an edited or a partly replayed forward pass.
+A task does not know about heads. It turns examples into sequences, extracts an *answer* for each sequence from the
+model's output, and judges the answers. It computes one loss per example, so that models can be compared in pairs, and
+scores, from which the metric is computed. The forward pass may be plain, edited or partly replayed from memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Scores = NDArray[np.float64]  # [item, column]
 
 @dataclass(frozen=True)
 class Judged:
-    """Judgement of answers: losses [item] in nats, and scores, from which the metric is computed."""
+    """Losses [item] in nats of a set of answers, and the scores from which the metric is computed."""
 
     losses: NDArray[np.float64]
     scores: Scores
@@ -63,17 +63,18 @@ class Task(ABC):
     metrics      names of the metrics that `measure` returns; the first one is reported
     model_class  the transformers class with the right head, as `load` takes it
     is_coupled   whether an example's loss depends on sequences of other examples (retrieval)
-    reads_first  whether the head may read the first token only; a sweep tries that
+    reads_first  whether the task's head may read the first token only. A sweep tests it, to skip the other tokens
     pools        whether the token states of a text are pooled into a vector, so that pooling and prompt have an effect
-    compares     whether a sequence's answer is only meaningful together with another one of its example
-    objective    the quantity that a search for heads optimises: the loss, or the metric if the loss differs from it
-    generates    whether it judges generated texts, which needs many forward passes that cannot be replayed
+    compares     whether the answer of a sequence has a meaning only together with another sequence of the example
+    objective    the quantity that a search for heads optimises: the loss, or the metric if the loss may disagree
+    generates    whether it judges generated texts: this takes many forward passes, which cannot be replayed
     is_free_of_labels  whether any text is an example, so that a corpus without splits can be used
     smoothing    label smoothing over all tokens in training; None if it does not apply
     mean_column  the column of `scores` whose mean is the first metric; None if the metric is not a mean
-    needs_labels whether data without labels is refused; else its targets are None, for `with_predicted_labels`
-    table_columns  the columns of its tables, by their first names; empty if it reads other files
-    head         part of the class name of models with the right head, and the complaint about others; None: any class
+    needs_labels whether data without labels is refused; if not, targets may be None, for `with_predicted_labels`
+    table_columns  the columns of its tables, each by the first of its names; empty if it reads other files
+    head         part of the class name of models with the right head, and the end of the error for other models
+                 ("has no classifier"); None: any class
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -99,14 +100,14 @@ class Task(ABC):
         columns: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        """columns: the data's own names of columns, by ours; labels: our names of labels, by the data's."""
+        """columns: names of columns in the data, by expected names; labels: expected labels, by labels in the data."""
         self.name, self.columns, self.renamed = name, dict(columns or {}), dict(labels or {})
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
     def column(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The possible names of a column: the user's, else any of these."""
+        """The names that a column may have: the name that the user stated, otherwise any of `names`."""
         renamed = (
             RenamedColumn.of(self.columns[name], name) for name in names if name in self.columns
         )
@@ -127,7 +128,7 @@ class Task(ABC):
         return sample_evenly(select_half(items, split), limit, path)
 
     def _check_rows(self, path: Path) -> None:
-        """Refuse a table without rows: it may be plain text read as a table."""
+        """Refuse a table without rows, with a hint that the file may be plain text that was read as a table."""
         names = [self.columns.get(name, name) for name in self.table_columns]
         header = lone_header(path) if names else None
         if header is not None and not set(names) & set(header):
@@ -165,7 +166,10 @@ class Task(ABC):
     def training_examples(
         self, prepared: Prepared, items: list[int], epoch: int
     ) -> tuple[Prepared, list[int]]:
-        """Training examples of these items in an epoch, and their numbers there; as prepared, unless random."""
+        """The examples to train on in an epoch, and the numbers of these items among them.
+
+        By default the examples as prepared; a task with random masking makes new ones in every epoch.
+        """
         return prepared, items
 
     def call(self, model: AttentionModel, batch: Batch) -> Any:
@@ -205,7 +209,7 @@ class Task(ABC):
 
     @abstractmethod
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
-        """The loss of each of these items in nats, with gradients; `answers` are those of `sequences_of` them."""
+        """[item]: the losses in nats, with gradients. answers: of the sequences of these items, item by item."""
 
     @abstractmethod
     def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Scores:
@@ -218,10 +222,10 @@ class Task(ABC):
     def change_of_one(self, scores: Scores) -> float:
         """Root mean square change of the first metric if the prediction for one example changes; 0 if undefined.
 
-        Only needed if the metric is not a mean. In general, the change if one example is left out.
+        Only needed if the metric is not a mean. Here it is approximated by the change if one example is left out.
         """
-        whole = self._metric(scores)
-        changes = (self._metric(np.delete(scores, i, axis=0)) - whole for i in range(len(scores)))
+        of_all = self._metric(scores)
+        changes = (self._metric(np.delete(scores, i, axis=0)) - of_all for i in range(len(scores)))
         return root_mean_square(changes)
 
     def _metric(self, scores: Scores) -> float:
@@ -244,7 +248,7 @@ class Task(ABC):
     def judge(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Judged:
         """Losses and scores of these items from the answers of their sequences, item by item.
 
-        Losses that are not finite are an error: no mean, interval or rank would follow from them.
+        A loss that is not finite is an error: means, intervals and ranks would be undefined.
         """
         with torch.inference_mode():
             losses = self.losses(answers, prepared, items).double().cpu().numpy()

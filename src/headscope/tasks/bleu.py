@@ -1,6 +1,6 @@
 """Translation judged by generated texts: BLEU and chrF of beam search, as computed by sacrebleu.
 
-The loss is that of `translation`, for the given target.
+The loss is that of the task `translation`: the loss of the reference translation.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from headscope.tasks.translation import Translation
 
 BEAMS = 4
 LONGEST = 128  # tokens of a translation
-COUNTS = 10  # columns of the scores for BLEU: two lengths, right and all n-grams of four orders
-RIGHT = slice(2, 6)  # of these, the right n-grams of each order
-GIVEN = (
-    3  # columns of an answer that are those of `translation`; the generated tokens come after them
+COUNTS = (
+    10  # columns of the scores for BLEU: two lengths, then matching and all n-grams of four orders
 )
+MATCHING = slice(2, 6)  # among them, the matching n-grams of each order
+TARGET_COLUMNS = 3  # first columns of an answer: those of `translation`; generated tokens follow
 
 
 class Bleu(Translation):
-    """BLEU and chrF of the model's translations; the loss in nats per token of the given ones."""
+    """BLEU and chrF of the model's translations; the loss in nats per token of the reference translations."""
 
     names: ClassVar[tuple[str, ...]] = ("bleu",)
     metrics = ("bleu", "chrf")
@@ -45,9 +45,9 @@ class Bleu(Translation):
         return prepared
 
     def call(self, model: AttentionModel, batch: Batch) -> Any:
-        """The output for the given target, and the generated tokens, under the current edits.
+        """The output for the reference translation, and the generated tokens, under the current edits.
 
-        Nothing is generated while gradients are enabled, since only the loss has any.
+        Nothing is generated while gradients are enabled: generated texts have no gradient.
         """
         output = self.single_pass(model, batch)
         if torch.is_grad_enabled():
@@ -67,8 +67,10 @@ class Bleu(Translation):
         return torch.cat([target_sums, tokens], dim=1)
 
     def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Scores:
-        """Columns: statistics of corpus BLEU (lengths, right and all n-grams), then of chrF."""
-        texts = prepared.extras.batch_decode(answers[:, GIVEN:].long(), skip_special_tokens=True)
+        """Columns: statistics of corpus BLEU (lengths, matching and all n-grams), then of chrF."""
+        texts = prepared.extras.batch_decode(
+            answers[:, TARGET_COLUMNS:].long(), skip_special_tokens=True
+        )
         references = [[prepared.items[i].texts[1] for i in items]]
         metrics = _metrics().values()
         counts = [metric._extract_corpus_statistics(texts, references) for metric in metrics]
@@ -83,10 +85,10 @@ class Bleu(Translation):
         }
 
     def change_of_one(self, scores: Scores) -> float:
-        """One word inside a sentence becomes wrong; it is part of 1, 2, 3 and 4 n-grams of the four orders."""
+        """The change if one word inside a sentence becomes wrong: it is in 1, 2, 3 and 4 n-grams of the four orders."""
         total = scores.sum(axis=0, keepdims=True)
         worse = total.copy()
-        worse[:, RIGHT] = np.maximum(worse[:, RIGHT] - [1, 2, 3, 4], 0)
+        worse[:, MATCHING] = np.maximum(worse[:, MATCHING] - [1, 2, 3, 4], 0)
         return abs(self._metric(total) - self._metric(worse))
 
 

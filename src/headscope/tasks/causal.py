@@ -30,7 +30,7 @@ class Causal(PerToken):
         is_decoder = {site.stack for site in model.sites} == {"decoder"}
         if not is_decoder or model.model.get_output_embeddings() is None:
             raise HeadscopeError(
-                f"{type(model.model).__name__} does not guess the next token",
+                f"{type(model.model).__name__} does not predict the next token",
                 where=model.name,
                 expected="a decoder with a language model's head, such as GPT-2's",
             )

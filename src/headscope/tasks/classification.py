@@ -25,10 +25,10 @@ from headscope.tasks.prepared import Prepared, encode_items
 
 @dataclass(frozen=True)
 class Form:
-    """Format of a data set: the columns of its texts and label (any of several names), its labels, its metric.
+    """Format of a data set: the columns of its texts and label (each may have several names), its labels, its metric.
 
-    labels  in the order of the classes; empty: as they occur in the data, sorted
-    names   other names of the labels in some files, in the same order
+    labels  in the order of the classes; empty: those that occur in the data, sorted
+    names   other names that some files use for the labels, in the same order
     """
 
     first: tuple[str, ...]
@@ -91,7 +91,7 @@ class Classification(Task):
         self.table_columns = tuple(names[0] for names in columns_of_form if names)
         others = [metric for metric in METRICS if metric != self.form.metric]
         if len(self.form.labels) > 2:
-            others.remove("f1")  # which is defined for one of two classes
+            others.remove("f1")  # F1 is defined for two classes only
         self.metrics = (self.form.metric, *others)
         self.mean_column = 0 if self.form.metric == "accuracy" else None
 
@@ -130,7 +130,7 @@ class Classification(Task):
             f"no column {' or '.join(names)} among {choices(names[0], record.cells)}",
             where=record.where,
             fix=f'Name the column that holds it: `columns={{"{self.form.label[0]}": "NAME"}}`. '
-            f"Where there are no labels, {self_labels} goes by what the model itself says",
+            f"Without labels, use {self_labels}: it takes the model's own predictions",
         )
 
     def labels(self, items: Sequence[Item]) -> tuple[str, ...]:
@@ -190,8 +190,8 @@ class Classification(Task):
         return np.stack([predicted == right, predicted, right], axis=1).astype(np.float64)
 
     def change_of_one(self, scores: Scores) -> float:
-        """One example gets another class of those that occur (for two classes: the other one)."""
-        # Equal examples change the metric equally.
+        """The change if the prediction for one example becomes another class that occurs."""
+        # Examples with equal scores change the metric equally: compute the change once for each kind.
         kinds, counts = np.unique(scores, axis=0, return_counts=True)
         classes = np.union1d(scores[:, 1:], [0.0, 1.0])
         changes: list[float] = []
@@ -229,7 +229,7 @@ def _ordered(labels: Iterable[str]) -> list[str]:
 
 
 def _classes(model: AttentionModel, labels: tuple[str, ...]) -> dict[str, int]:
-    """The index of each label in the model's output: by its own names, else by number, else in the data set's order."""
+    """Index of each label in the model's output: by class name, by number, or in the order of the labels."""
     own = {str(name): int(i) for name, i in (model.model.config.label2id or {}).items()}
     if all(name.upper().startswith("LABEL_") for name in own):
         if set(labels) <= set(own):

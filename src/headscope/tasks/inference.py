@@ -56,7 +56,7 @@ def evaluate(
 
 
 def sites_in_use(model: AttentionModel, task: Task, prepared: Prepared) -> tuple[Site, ...]:
-    """The sites that the task's forward pass calls, without XLNet's second stream, which only pre-training needs."""
+    """The sites that the task's forward pass calls. XLNet's second stream is missing: only pre-training calls it."""
     recorder = _SiteRecorder()
     with torch.inference_mode(), model.edited(recorder):
         task.single_pass(model, batch_of(model, prepared, [0]))
@@ -76,7 +76,7 @@ class _SiteRecorder(Edit):
 
 @contextmanager
 def report_out_of_memory(batch_size: int) -> Iterator[None]:
-    """Turn errors of full memory into one that names the batch size."""
+    """Turn out-of-memory errors into an error that names the batch size."""
     try:
         yield
     except (MemoryError, RuntimeError) as cause:

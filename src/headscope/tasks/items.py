@@ -22,7 +22,7 @@ class Item:
 
 
 def select_half(items: list[Item], split: str) -> list[Item]:
-    """All examples, or about one half for a split such as `dev:half-a` or `dev:half-b`.
+    """The examples of a split: about half of them for `dev:half-a` and `dev:half-b`, all for `dev`.
 
     The half is determined by a hash of an example's longest text: files are often sorted, and examples that share the
     text (questions about one paragraph) must not be in both halves.
@@ -42,9 +42,9 @@ def check_apart(selected: Sequence[Item], reported: Sequence[Item], where: str) 
     shared = {item.where for item in selected if item.where} & {item.where for item in reported}
     if shared:
         raise HeadscopeError(
-            f"{len(shared)} examples are chosen on and reported on, {min(shared)} among them",
+            f"{len(shared)} examples are selected on and reported on, for example {min(shared)}",
             where=where,
-            expected="two splits that have no example in common: dev:half-a and dev:half-b, say",
+            expected="two splits without common examples, such as dev:half-a and dev:half-b",
         )
 
 

@@ -1,8 +1,8 @@
-"""Masked language modelling. Every text is masked the same way each time.
+"""Masked language modelling. The same tokens of a text are masked in every run.
 
 A share of a text's content tokens is replaced by the mask token, determined by the token ids and the seed. The loss of
-a text is the mean over its masked tokens. `DynamicMasking` is the pre-training objective, with another mask in every
-epoch.
+a text is the mean over its masked tokens. `DynamicMasking` is the objective of pre-training, which masks other
+tokens in every epoch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from headscope.tasks.per_token import PerToken
 from headscope.tasks.prepared import IGNORED, Prepared, encode_items
 
 SHARE = 0.15
-MASKED, REPLACED = 0.8, 0.1  # shares of the judged tokens in pre-training; the others are unchanged
+MASKED, REPLACED = (
+    0.8,
+    0.1,
+)  # shares of the selected tokens in pre-training; the others are unchanged
 
 
 class MaskedTokenTask(PerToken):
@@ -49,7 +52,7 @@ class MaskedTokenTask(PerToken):
         super().check(model)
         if "MaskedLM" not in type(model.model).__name__ or model.tokenizer is None:
             raise HeadscopeError(
-                f"{type(model.model).__name__} does not guess masked tokens",
+                f"{type(model.model).__name__} does not predict masked tokens",
                 where=model.name,
                 expected="a model with a head for masked language modelling",
             )
@@ -63,7 +66,7 @@ class MaskedTokenTask(PerToken):
         return self.mask_tokens(model, encode_items(model, items, max_length))
 
     def mask_tokens(self, model: AttentionModel, plain: Prepared) -> Prepared:
-        """The sequences with a share of their tokens masked, which are the labels."""
+        """The sequences with a share of their tokens masked; the labels are the original tokens."""
         assert model.tokenizer is not None
         mask = int(model.tokenizer.mask_token_id)
         sequences, labels = [], []
@@ -86,7 +89,7 @@ class MaskedTokenTask(PerToken):
         return set(rng.choice(content, size=_count(content), replace=False).tolist())
 
     def call(self, model: AttentionModel, batch: Batch) -> Any:
-        """Apply the head at the masked positions only: it is as large as the vocabulary, and they are few."""
+        """Apply the head at the masked positions only: they are few, and its output is as wide as the vocabulary."""
         assert batch.labels is not None
         is_masked = (batch.labels != IGNORED).to(model.device)
 
@@ -115,11 +118,11 @@ class MaskedTokenTask(PerToken):
 
 
 class DynamicMasking(MaskedTokenTask):
-    """The pre-training objective: another mask in every epoch. Evaluation uses the constant mask of `masked`.
+    """The objective of pre-training: other tokens are selected in every epoch. Evaluation is as in `masked`.
 
-    Of the masked tokens, four in five are replaced by the mask token, one in ten by a random token and one in ten are
-    unchanged, as in BERT. They are determined by the seed, the epoch and the sequence's number, so that a resumed or a
-    distributed run has the same masks.
+    As in BERT, 80 % of the selected tokens become the mask token, 10 % a random token, and 10 % are unchanged.
+    The selection follows from the seed, the epoch and the number of the sequence, so that resumed and distributed runs
+    select the same tokens.
     """
 
     names: ClassVar[tuple[str, ...]] = ()  # made by `pretrain` from packed sequences, not by name
@@ -138,9 +141,9 @@ class DynamicMasking(MaskedTokenTask):
         """These sequences, masked for this epoch, numbered from 0."""
         sequences, labels = [], []
         for number, item in enumerate(items):
-            whole = prepared.sequences[item]
-            ids, targets = self._mask(whole.source.ids, item, epoch)
-            sequences.append(replace(whole, index=number, source=replace(whole.source, ids=ids)))
+            plain = prepared.sequences[item]
+            ids, targets = self._mask(plain.source.ids, item, epoch)
+            sequences.append(replace(plain, index=number, source=replace(plain.source, ids=ids)))
             labels.append(targets)
         numbers = list(range(len(items)))
         chosen, counts = [prepared.items[item] for item in items], prepared.counts

@@ -1,4 +1,4 @@
-"""Metrics of predictions: accuracy, F1, Matthews' and rank correlation; NaN if undefined for a sample."""
+"""Metrics of predictions: accuracy, F1, and correlations of Matthews, Pearson and Spearman; NaN if undefined."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def f1(predicted: NDArray[np.float64], right: NDArray[np.float64]) -> float:
 
 
 def matthews(predicted: NDArray[np.float64], right: NDArray[np.float64]) -> float:
-    """Correlation of two classes, or of several in the same form; undefined if one side is constant."""
+    """Correlation of two classes, or of several in the same form; undefined if either is constant."""
     classes = np.union1d(predicted, right)
-    indicators = (np.equal.outer(side, classes).astype(float) for side in (predicted, right))
+    indicators = (np.equal.outer(labels, classes).astype(float) for labels in (predicted, right))
     return pearson(*indicators)
 
 
 def pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Correlation of [item] or [item, class]; undefined if one side is constant."""
+    """Correlation of [item] or [item, class]; undefined if either is constant."""
     x, y = x - x.mean(axis=0), y - y.mean(axis=0)
     variance = float(np.sum(x * x) * np.sum(y * y))
     return float(np.sum(x * y) / np.sqrt(variance)) if variance > 0 else float("nan")

@@ -1,4 +1,4 @@
-"""Multiple choice, as in SWAG: a beginning and its endings, or a question and its choices."""
+"""Multiple choice: a beginning and several endings (SWAG), or a question and several choices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MultipleChoice(Task):
     names: ClassVar[tuple[str, ...]] = ("choice", "swag")
     metrics = ("accuracy",)
     model_class = "AutoModelForMultipleChoice"
-    head = ("MultipleChoice", "does not choose")
+    head = ("MultipleChoice", "has no multiple-choice head")
     reads_first = True
     mean_column = 0
     table_columns = ("sent1", "ending0", "ending1", "label")
@@ -72,7 +72,7 @@ class MultipleChoice(Task):
         count = len(items[0].texts)
         other = next((item for item in items if len(item.texts) != count), None)
         if other is not None:
-            what = f"every example must have {count - 1} choices, as the first, got {len(other.texts) - 1}"
+            what = f"every example must have {count - 1} choices like the first one, got {len(other.texts) - 1}"
             raise HeadscopeError(what, where=other.where)
         pairs = [
             Example(item.texts[0], ending, item.where)

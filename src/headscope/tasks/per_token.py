@@ -1,4 +1,4 @@
-"""Base class of tasks that judge tokens: an answer is the sum of losses, the number of judged and of right tokens."""
+"""Base class of tasks that judge tokens. An answer has three numbers: sum of losses, judged tokens, right tokens."""
 
 from __future__ import annotations
 

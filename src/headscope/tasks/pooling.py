@@ -25,7 +25,7 @@ from headscope.tasks.prepared import Prepared, encode_examples
 class Pooling:
     """How the sequences of a prepared task are pooled.
 
-    skipped  for each sequence the number of tokens of its prompt, which are excluded
+    skipped  for each sequence, the number of prompt tokens that are excluded from pooling
     """
 
     reading: TextReading
@@ -44,7 +44,7 @@ class PooledTask(Task):
         """Refuse a model whose output is not its token states, and a decoder without a stated pooling."""
         if model.model.base_model is not model.model or model.is_encoder_decoder:
             raise HeadscopeError(
-                f"{type(model.model).__name__} does not give its tokens' states",
+                f"{type(model.model).__name__} does not return token states",
                 where=model.name,
                 expected=f"a bare encoder for {self.name}",
                 fix='Load it with model_class="AutoModel"',
@@ -68,7 +68,7 @@ class PooledTask(Task):
         seed: int = 0,
         answers: Tensor | None = None,
     ) -> Tensor:
-        """Similarity of a text's vector to that of the other text of its pair, which is held constant."""
+        """Similarity of a text's vector to the vector of the other text of its pair, which is a constant here."""
         assert answers is not None
         pooling: Pooling = prepared.extras
         output = model(batch)
@@ -83,7 +83,7 @@ class PooledTask(Task):
 
 
 def check_pooling(model: AttentionModel, where: str) -> None:
-    """Check as `check_readable`, and note the default if no file states the pooling."""
+    """Check as in `check_readable`; warn if no file states the pooling, so that the default is used."""
     check_readable(model, where)
     if not model.reading.is_stated:
         default = "so the mean of the token states is used; see `pooling`"
@@ -91,7 +91,7 @@ def check_pooling(model: AttentionModel, where: str) -> None:
 
 
 def check_readable(model: AttentionModel, where: str) -> None:
-    """Refuse a reading that cannot be applied, and a decoder without a stated pooling."""
+    """Refuse a pooling that cannot be applied, and a decoder without a stated pooling."""
     reading = model.reading
     reading.check(where)
     if not reading.is_stated and {site.stack for site in model.sites} == {"decoder"}:

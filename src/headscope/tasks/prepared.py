@@ -72,7 +72,8 @@ def plan_batches(
     numbers = range(len(prepared.sequences)) if among is None else among
     order = sorted(numbers, key=lambda i: (*_lengths(prepared.sequences[i]), -i), reverse=True)
     widths = [sum(_lengths(prepared.sequences[i])) for i in order]
-    least, first = [0.0], [0]  # by end: cost of all batches so far, start of the last one
+    # For each end: the least cost of batches of the sequences before it, and the start of the last of these batches
+    least, first = [0.0], [0]
     for end in range(1, len(order) + 1):
         lowest, best, width = math.inf, end - 1, 0
         for start in range(end - 1, max(0, end - batch_size) - 1, -1):
@@ -140,19 +141,19 @@ def encode_items(
 def drop_incomplete(
     items: list[Item], sequences: Sequence[Encoded | None], size: int, counts: Counts
 ) -> Prepared:
-    """Items all of whose `size` consecutive sequences exist, without targets; the sequences are numbered anew."""
+    """The items whose `size` consecutive sequences all exist, with sequences renumbered and without targets."""
     complete: list[Item] = []
-    whole: list[Encoded] = []
+    encoded: list[Encoded] = []
     for item, start in zip(items, range(0, len(sequences), size), strict=True):
         group = [part for part in sequences[start : start + size] if part is not None]
         if len(group) == size:
             complete.append(item)
-            whole += group
+            encoded += group
     if not complete:
         why = ", ".join(f"{count} {reason}" for reason, count in counts.skipped.items())
         raise HeadscopeError(
             f"no example could be read by the model ({why})", expected="texts that become tokens"
         )
-    numbered = [Encoded(i, part.source, part.target) for i, part in enumerate(whole)]
+    numbered = [Encoded(i, part.source, part.target) for i, part in enumerate(encoded)]
     parts = [tuple(range(i * size, (i + 1) * size)) for i in range(len(complete))]
     return Prepared(complete, numbered, parts, None, counts)

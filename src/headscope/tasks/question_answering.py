@@ -36,9 +36,9 @@ from headscope.tasks.prepared import Prepared, sequences_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LENGTH, STRIDE = 384, 128  # tokens of a window, tokens that two windows share
-LONGEST_ANSWER = 30
-_UNREACHABLE = -1e4  # logit of tokens where no answer can be
+LENGTH, STRIDE = 384, 128  # tokens of a window; tokens that consecutive windows share
+LONGEST_ANSWER = 30  # tokens
+_UNREACHABLE = -1e4  # logit of padding, where no answer can be
 
 
 class QuestionAnswering(Task):
@@ -47,7 +47,7 @@ class QuestionAnswering(Task):
     names: ClassVar[tuple[str, ...]] = ("squad", "questions")
     metrics = ("f1", "exact")
     model_class = "AutoModelForQuestionAnswering"
-    head = ("QuestionAnswering", "does not answer questions")
+    head = ("QuestionAnswering", "has no question-answering head")
     mean_column = 0
 
     def read(self, path: Path) -> Iterator[Item]:
@@ -134,7 +134,7 @@ class QuestionAnswering(Task):
         return windows.new_zeros(len(sizes)).index_add(0, owner, windows) / sizes
 
     def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Scores:
-        """Columns: F1 and exact match of the best span with the best of the given answers."""
+        """Columns: F1 and exact match of the predicted span with the reference answer that it matches best."""
         start = 0
         rows = []
         for item in items:

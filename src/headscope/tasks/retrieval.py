@@ -68,7 +68,7 @@ class Retrieval(PooledTask):
         return torch.nn.functional.cross_entropy(SHARPNESS * cosines, targets, reduction="none")
 
     def scores(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Scores:
-        """Columns: whether the right paragraph is first, one over its rank; of tied paragraphs half are before it."""
+        """Columns: whether the right paragraph is first; 1 / its rank, with half of tied paragraphs before it."""
         cosines, targets = (x.cpu().numpy() for x in self._cosines(answers, prepared, items))
         right = cosines[np.arange(len(cosines)), targets][:, None]
         rank = 1 + (cosines > right).sum(axis=1) + 0.5 * ((cosines == right).sum(axis=1) - 1)

@@ -31,9 +31,8 @@ class Similarity(PooledTask):
     model_class = "AutoModel"
     compares = True
     table_columns = ("sentence1", "sentence2", "score")
-    objective: ClassVar[str] = (
-        "metric"  # which depends on the order only, unlike the squared difference
-    )
+    # The metric depends on the order only, the squared difference does not.
+    objective: ClassVar[str] = "metric"
 
     def read(self, path: Path) -> Iterator[Item]:
         for record in read_records(path):

@@ -43,7 +43,7 @@ from headscope.training.result import (
 )
 from headscope.training.resumable import Resumable, resumable_run
 
-SMALL = {"layers": 4, "heads": 4, "hidden": 128, "intermediate": 512}  # default sizes
+SMALL = {"layers": 4, "heads_per_layer": 4, "hidden": 128, "intermediate": 512}  # default sizes
 TOKENIZER = "minilm"  # model whose tokenizer is used by default
 # Dropout is not needed: in few epochs there is no overfitting.
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
