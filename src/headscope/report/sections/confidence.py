@@ -28,7 +28,8 @@ class ConfidenceFigure(StackFigure):
     title = "Confidence with and without special tokens"
     caption = (
         "A cell is the largest attention weight of a query, averaged over queries; the right panel has no "
-        "special tokens as queries or keys. A head that is dark on the left and pale on the right attends to special tokens."
+        "special tokens as queries or keys. A head that is dark on the left and pale on the right attends to "
+        "special tokens."
     )
 
     def draw(self, study: Study) -> Figure:
