@@ -16,7 +16,7 @@ from headscope.errors import HeadscopeError
 
 OWNER = ".owner"  # in OUT.partial: locked by the process that writes it
 # What a directory holds, by the name of its record
-KINDS = {"run.json": "a study", "cut.json": "a cut model", "training.json": "a trained model"}
+KINDS = {"run.json": "a study", "cut.json": "a pruned model", "training.json": "a trained model"}
 NEW_DIRECTORY, CHOOSE_ANOTHER = "the name of a new directory", "Choose another `out`"
 PAGES = (".html", ".htm")
 PICTURES = (".gif", ".jpg", ".jpeg", ".pdf", ".png", ".svg")

@@ -17,7 +17,7 @@ LOOK: list[tuple[tuple[str, ...], str]] = [
         f'--lens must be {choices("", LENSES)}, got "rolout". Did you mean "rollout"?',
     ),
     (("--lens", ""), f'--lens must be {choices("", LENSES)}, got "".'),
-    (("--lens", "gradient", "--target", "99"), "target: there is no token 99. Expected 0 to 3."),
+    (("--lens", "gradient", "--target", "99"), "--target: there is no token 99. Expected 0 to 3."),
     (
         ("--lens", "gradient-rollout", "--dtype", "bfloat16"),
         "bert: gradients in bfloat16 are too coarse. Load the model with dtype float32.",

@@ -147,8 +147,8 @@ WRONG: dict[str, str] = {
     f"{PRUNE} --remove 2 --repair glue": '--repair: "glue" is not a repair. Expected fold or refit.',
     f"{PRUNE} --sparsity 2": "--sparsity must be above 0 and below 1, got 2.",
     "prune model --out new": NO_TARGET,
-    f"prune small {ON_TASK} --remove 9 --out new": "--remove: 9 of 8 heads cannot go. Expected at most 8.",
-    f"prune small {ON_TASK} --remove 5 --candidates 1.* --out new": "--remove: 5 of 4 heads cannot go. Expected at most 4.",
+    f"prune small {ON_TASK} --remove 9 --out new": "--remove: cannot remove 9 of 8 heads. Expected at most 8.",
+    f"prune small {ON_TASK} --remove 5 --candidates 1.* --out new": "--remove: cannot remove 5 of 4 heads. Expected at most 4.",
     "prune small --heads 2.1 --out new": '--heads: "2.1" is not in this model. Expected '
     "encoder layers 0 to 1 with heads 0 to 3.",
     f"importance small {ON_TASK} --heads 0.4 --out new": '--heads: "0.4" is not in this model. Expected '

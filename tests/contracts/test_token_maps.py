@@ -301,7 +301,7 @@ def test_what_is_said_of_one_token_follows_the_target() -> None:
         whole, what = scalar_output(model, batch)
     assert float(whole) == pytest.approx(sum(parts), rel=1e-5)
     assert what == "the sum of every token's largest logit"
-    with pytest.raises(HeadscopeError, match=r"target: there is no token 7\. Expected 0 to 6"):
+    with pytest.raises(HeadscopeError, match=r"`target`: there is no token 7\. Expected 0 to 6"):
         scalar_output(model, batch, 7)
     classifier = tiny("bert", head=AutoModelForSequenceClassification)
     with pytest.raises(

@@ -314,7 +314,7 @@ def test_a_directory_that_is_there_is_not_written_over(
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").write_text("mine")
     cut = prune(tiny("bert"), "0.1")
-    with pytest.raises(HeadscopeError, match="neither a cut model nor empty"):
+    with pytest.raises(HeadscopeError, match="neither a pruned model nor empty"):
         cut.save(tmp_path / "out")
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
     with pytest.raises(HeadscopeError, match='"tiny" is not a form'):

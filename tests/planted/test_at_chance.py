@@ -1,4 +1,4 @@
-"""A model that knows nothing of its task is named as such before its heads are ranked; another one is not."""
+"""A model at chance level on its task is named as such before its heads are ranked; another one is not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_untrained_classifier_is_named_before_its_heads_are_ranked(tmp_path: 
         said.index(f"note: {told}")
         == said.index("unpruned model: accuracy 0.533 on 60 examples") + 1
     )
-    assert told.startswith("this model knows nothing of sst2 (accuracy 0.")
+    assert told.startswith("this model is at chance level on sst2 (accuracy 0.")
     first, _ = select_top([findings_of(study)])
     assert first[0].sentence == f"T{told[1:]}"
 
@@ -198,7 +198,7 @@ def judged(value: float, low: float, high: float, loss: tuple[float, float, floa
 def test_a_good_model_on_few_examples_is_not_called_ignorant() -> None:
     told = judged(0.8, 0.49, 0.943, (0.43, 0.1, 0.76))
     assert told.startswith(
-        "10 examples are too few to show that this model knows anything of sst2 (accuracy 0.800"
+        "10 examples are too few to show that this model is better than chance on sst2 (accuracy 0.800"
     )
-    assert judged(0.61, 0.35, 0.85, (0.70, 0.6, 0.8)).startswith("this model knows nothing of sst2")
+    assert judged(0.61, 0.35, 0.85, (0.70, 0.6, 0.8)).startswith("this model is at chance level on sst2")
     assert judged(0.9, 0.7, 0.97, (0.43, 0.1, 0.76)) is None

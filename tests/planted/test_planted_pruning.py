@@ -367,10 +367,10 @@ def test_a_search_reports_on_what_it_did_not_choose_on(tmp_path: Path) -> None:
 
 
 REFUSED = [
-    ({"remove": 8}, "`remove`: 8 of 8 heads cannot go. Expected at most 7."),
+    ({"remove": 8}, "`remove`: cannot remove 8 of 8 heads. Expected at most 7."),
     (
         {"remove": 5, "min_heads_per_layer": 2},
-        "`remove`: 5 of 8 heads cannot go. Expected at most 4, as 2",
+        "`remove`: cannot remove 5 of 8 heads. Expected at most 4, as 2",
     ),
     (
         {"keep_metric": 3.0},
@@ -384,7 +384,7 @@ REFUSED = [
     ({"remove": 1, "report_on": "dev:half-a"}, "`report_on`: "),
     (
         {"remove": 5, "candidates": "0.*"},
-        "`remove`: 5 of 4 heads cannot go. Expected at most 4.",
+        "`remove`: cannot remove 5 of 4 heads. Expected at most 4.",
     ),
     ({"remove": 1, "candidates": "7.*"}, 'heads "7.*": "7.*" is not in this model.'),
     (

@@ -608,7 +608,7 @@ def test_an_output_that_exists_is_not_touched(here: Path) -> None:
     done("prune", "bert", "--heads", "0.1", "--out", "small")
     found = command("prune", "bert", "--heads", "0.0", "--out", "small")
     assert isinstance(found.exception, HeadscopeError)
-    assert str(found.exception).startswith("small: a cut model is already there. Add --overwrite")
+    assert str(found.exception).startswith("small: a pruned model is already there. Add --overwrite")
     done("prune", "bert", "--heads", "1.1", "--out", "small", "--overwrite")
     assert manifest(here / "small")["removed"] == "1.1"
     assert sum(line.startswith("headscope prune") for line in PruneConfig.examples) >= 3
@@ -620,7 +620,7 @@ def test_an_output_that_cannot_be_is_refused_before_the_model_is_loaded(here: Pa
     (here / "stopped.partial").mkdir()
     (here / "stopped.partial" / "journal.jsonl").write_text("")
     for out, message in (
-        ("mine", "mine: the directory is neither a cut model nor empty."),
+        ("mine", "mine: the directory is neither a pruned model nor empty."),
         ("dev.tsv", "dev.tsv: this is a file."),
         ("stopped", f"{here}/stopped.partial: a run that was stopped is there (journal.jsonl)."),
     ):

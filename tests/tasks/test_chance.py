@@ -79,7 +79,7 @@ def test_retrieval_at_chance_takes_any_of_the_paragraphs(tmp_path: Path) -> None
     assert found.losses == pytest.approx(np.full(40, math.log(paragraphs)), abs=1e-5)
     note = note_on(model, task, prepared, found)
     assert note is not None
-    assert note.startswith("this model knows nothing of retrieval (accuracy@1 ")
+    assert note.startswith("this model is at chance level on retrieval (accuracy@1 ")
     vectors = torch.zeros(len(prepared.sequences), paragraphs)
     for paragraph, question in prepared.parts:
         vectors[paragraph, paragraph] = vectors[question, paragraph] = 1.0
@@ -106,7 +106,7 @@ def test_choice_at_chance_always_takes_the_most_frequent_place(tmp_path: Path) -
     assert task.measure(found.scores)["accuracy"] == chance.metric
     note = note_on(model, task, prepared, found)
     assert note is not None
-    assert note.startswith("this model knows nothing of swag (accuracy 0.500 ")
+    assert note.startswith("this model is at chance level on swag (accuracy 0.500 ")
     answers = torch.zeros(len(prepared.sequences), 1)
     for part, label in zip(prepared.parts, labels, strict=True):
         answers[part[label]] = 2.0
@@ -139,7 +139,7 @@ def test_causal_at_chance_says_the_most_frequent_token_and_holds_all_for_alike(
     assert found.losses == pytest.approx(np.full(30, math.log(len(WORDS))), abs=1e-5)
     note = note_on(model, task, prepared, found)
     assert note is not None
-    assert note.startswith("this model knows nothing of causal (accuracy ")
+    assert note.startswith("this model is at chance level on causal (accuracy ")
     tokens = torch.tensor([len(sequence.source.ids) - 1.0 for sequence in prepared.sequences])
     right = torch.stack(
         [0.5 * tokens, tokens, (0.8 * tokens).round()], dim=1
@@ -168,7 +168,7 @@ def test_questions_at_chance_hold_all_tokens_of_a_window_for_alike(tmp_path: Pat
     assert found.losses == pytest.approx([math.log(length) for length in lengths], abs=1e-5)
     note = note_on(model, task, prepared, found)
     assert note is not None
-    assert note.startswith("this model knows nothing of squad (loss ")
+    assert note.startswith("this model is at chance level on squad (loss ")
     logits = torch.full((24, 2, LONGEST), -1e9)
     for number, length in enumerate(lengths):
         logits[number, :, :length] = 0.0

@@ -46,5 +46,5 @@ def chance_note(
     listed = "; ".join(reasons)
     if is_better:
         count = len(prepared.items)
-        return f"{count} examples are too few to show that this model knows anything of {task.name} ({listed})"
-    return f"this model knows nothing of {task.name} ({listed}): which heads matter for it means nothing"
+        return f"{count} examples are too few to show that this model is better than chance on {task.name} ({listed})"
+    return f"this model is at chance level on {task.name} ({listed}): its head importance is not meaningful"

@@ -86,6 +86,6 @@ def _check_target(target: int, tokens: int) -> int:
     """The target; raises if there is no such token."""
     if not 0 <= target < tokens:
         raise HeadscopeError(
-            f"there is no token {target}", where="target", expected=f"0 to {tokens - 1}"
+            f"there is no token {target}", where="`target`", expected=f"0 to {tokens - 1}"
         )
     return target

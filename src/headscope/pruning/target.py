@@ -45,8 +45,8 @@ def check_reachable(
     at_least  minimum number of heads per layer, for the message
     """
     if wanted > reachable:
-        what = f"{wanted} of {count} heads cannot go"
-        kept = f", as {at_least} stay in each layer" if at_least else ""
+        what = f"cannot remove {wanted} of {count} heads"
+        kept = f", since {at_least} are kept in each layer" if at_least else ""
         raise HeadscopeError(what, where=option, expected=f"at most {reachable}{kept}")
 
 

@@ -187,8 +187,9 @@ def _statistics(summary: HeadSummary, card: dict[str, Any]) -> Iterator[str]:
 
 def _examples(summary: HeadSummary, card: dict[str, Any]) -> Iterator[str]:
     roles: dict[tuple[int, int, int, float], list[str]] = {}  # of each example
-    for role, _, _, sentence, query, key, weight, _ in card.get("examples", ()):
-        roles.setdefault((sentence, query, key, weight), []).append(role)
+    for role, kind, _, sentence, query, key, weight, _ in card.get("examples", ()):
+        label = f"not {role}" if kind == "counter" else role
+        roles.setdefault((sentence, query, key, weight), []).append(label)
     shown: Counter[str] = Counter()
     for (sentence, query, key, weight), names in roles.items():
         if shown[names[0]] == EXAMPLES:
@@ -205,7 +206,7 @@ PARTS: dict[str, Callable[[HeadSummary, dict[str, Any]], Iterator[str]]] = {
     "Relations it follows better than a fixed offset": _relations,
     "Importance": _importance,
     "Similar": _similar,
-    "Examples (query → key, weight)": _examples,
+    "Examples and counterexamples (query → key, weight)": _examples,
     "Statistics": _statistics,
 }
 
