@@ -136,7 +136,7 @@ def test_the_glossary_is_printed_with_the_heat_map() -> None:
     assert drawing.caption.startswith(
         "Share of attention to the query token itself, averaged over queries. "
     )
-    assert "Mass on the query token itself" in svg_of(drawing.draw(study))
+    assert "Share of attention to the query token itself" in svg_of(drawing.draw(study))
 
 
 def test_the_same_study_gives_the_same_files() -> None:

@@ -145,7 +145,7 @@ def test_panels_of_a_film_and_of_few_heads_have_titles_of_their_own() -> None:
     headings = [
         axes.get_title(loc="left") for axes in render_figure(confidence, few).figure.axes[:2]
     ]
-    assert headings == ["all tokens", "content tokens"]
+    assert headings == ["all tokens", "content only"]
 
 
 def without_heads() -> Study:

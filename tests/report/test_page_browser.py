@@ -119,7 +119,7 @@ def test_another_statistic_changes_grid_definition_and_table(visit: Visit) -> No
     visit.choose("previous")
     assert (
         visit.page.text_content("#definition")
-        == "previous Mass on the token before the query token, averaged over the query rows."
+        == "previous Share of attention to the token before the query token, averaged over queries."
     )
 
 
@@ -248,7 +248,7 @@ def test_three_stacks_have_three_grids_and_full_addresses(wide_visit: Visit) -> 
     assert wide_visit.page.locator("#grids table:visible").count() == 2
     assert (
         wide_visit.page.text_content("#readout")
-        == "Head 1 of cross layer 2 (cross.2.1) has no value of: Attention to the previous token"
+        == "Head 1 of cross layer 2 (cross.2.1) Attention to the previous token: no value"
     )
 
 

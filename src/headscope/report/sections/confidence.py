@@ -27,15 +27,15 @@ class ConfidenceFigure(StackFigure):
     statistics = (WITH, WITHOUT)
     title = "Confidence with and without special tokens"
     caption = (
-        "A cell is the largest attention weight of a query, averaged over queries; the right panel has no "
-        "special tokens as queries or keys. A head that is dark on the left and pale on the right attends to "
-        "special tokens."
+        "A cell is the largest attention weight of a query, averaged over queries; the right panel has "
+        "only content: no special tokens as queries or keys. A head that is dark on the left and pale on the right "
+        "attends to special tokens."
     )
 
     def draw(self, study: Study) -> Figure:
         grids = [grid_of(study, statistic, self.stack) for statistic in (WITH, WITHOUT)]
         scale = scale_of(WITH, np.concatenate([grid.ravel() for grid in grids]))
-        panels = [Panel("all tokens", grids[0]), Panel("content tokens", grids[1])]
+        panels = [Panel("all tokens", grids[0]), Panel("content only", grids[1])]
         subtitle = (
             f"{model_name(study)}, {self.stack} · largest attention weight of a query, averaged"
         )
