@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -60,6 +61,16 @@ class HeadscopeWarning(UserWarning):
     >>> import warnings
     >>> warnings.simplefilter("ignore", headscope.HeadscopeWarning)
     """
+
+
+@contextmanager
+def errors_at(where: str) -> Iterator[None]:
+    """Errors raised inside name this place, such as a field of a config: "`heads`"."""
+    try:
+        yield
+    except HeadscopeError as error:
+        error.where = where
+        raise
 
 
 def note(line: str) -> None:

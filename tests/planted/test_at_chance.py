@@ -200,5 +200,7 @@ def test_a_good_model_on_few_examples_is_not_called_ignorant() -> None:
     assert told.startswith(
         "10 examples are too few to show that this model is better than chance on sst2 (accuracy 0.800"
     )
-    assert judged(0.61, 0.35, 0.85, (0.70, 0.6, 0.8)).startswith("this model is at chance level on sst2")
+    assert judged(0.61, 0.35, 0.85, (0.70, 0.6, 0.8)).startswith(
+        "this model is at chance level on sst2"
+    )
     assert judged(0.9, 0.7, 0.97, (0.43, 0.1, 0.76)) is None

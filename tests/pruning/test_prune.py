@@ -608,7 +608,9 @@ def test_an_output_that_exists_is_not_touched(here: Path) -> None:
     done("prune", "bert", "--heads", "0.1", "--out", "small")
     found = command("prune", "bert", "--heads", "0.0", "--out", "small")
     assert isinstance(found.exception, HeadscopeError)
-    assert str(found.exception).startswith("small: a pruned model is already there. Add --overwrite")
+    assert str(found.exception).startswith(
+        "small: a pruned model is already there. Add --overwrite"
+    )
     done("prune", "bert", "--heads", "1.1", "--out", "small", "--overwrite")
     assert manifest(here / "small")["removed"] == "1.1"
     assert sum(line.startswith("headscope prune") for line in PruneConfig.examples) >= 3

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headscope.config.checks import check_length
 from headscope.config.masks import check_mask
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, errors_at
 from headscope.heads import HeadSet, check_heads
 from headscope.model.declared_shape import read_shape
 from headscope.model.resolve_spec import read_spec
@@ -52,7 +51,7 @@ def _check_look(values: Values) -> None:
 
 
 def _check_head(values: Values) -> None:
-    with _errors_at("HEAD"):
+    with errors_at("HEAD"):
         check_heads(values["name"])
 
 
@@ -69,21 +68,11 @@ def check_fit(values: Mapping[str, Any]) -> None:
     named: dict[str, HeadSet] = {}
     for option in ("heads", "candidates"):
         if values.get(option) is not None:
-            with _errors_at(f"`{option}`"):
+            with errors_at(f"`{option}`"):
                 named[option] = HeadSet(values[option], among=shape.heads)
     if values.get("remove") is not None:
         removable = len(named.get("candidates", shape.heads))
         check_reachable(values["remove"], removable, removable, "`remove`")
-
-
-@contextmanager
-def _errors_at(where: str) -> Iterator[None]:
-    """Errors about heads leave with this option or argument as their place."""
-    try:
-        yield
-    except HeadscopeError as error:
-        error.where = where
-        raise
 
 
 CHECKS: dict[str, Callable[[Values], object]] = {

@@ -12,7 +12,7 @@ from headscope.config.parsing import names
 from headscope.config.shared import POOLINGS, Reading, Run
 from headscope.config.texts import READABLE
 from headscope.config.value_types import describe_value
-from headscope.errors import HeadscopeError, names_in
+from headscope.errors import HeadscopeError, errors_at, names_in
 from headscope.heads import head_names
 
 
@@ -75,10 +75,7 @@ class LookConfig(Config):
         super().__post_init__()
         if self.off is None:
             return
-        try:
+        with errors_at("`off`"):
             if isinstance(self.off, Mapping):
                 raise HeadscopeError(f"{describe_value(self.off)} does not name heads")
             head_names(self.off)
-        except HeadscopeError as error:
-            error.where = "`off`"
-            raise

@@ -77,7 +77,7 @@ def roles_by_head(study: Study) -> dict[HeadKey, list[Role]]:
 
     The most informative role comes first: relations, antecedents and rare words, then positions, then kinds of
     tokens; diffuse and peaked heads are last. Among equally informative roles the strongest comes first. Roles whose
-    interval reaches below the threshold come after all others.
+    interval extends below the threshold come after all others.
     """
     evidence = [field.name for field in fields(Role)][1:]
     roles: dict[HeadKey, list[Role]] = defaultdict(list)

@@ -143,7 +143,7 @@ def _title(summary: HeadSummary) -> str:
 
 def _roles(summary: HeadSummary, card: dict[str, Any]) -> Iterator[str]:
     for role in card.get("roles", ()):
-        unsure = "" if role["sure"] else "; the interval reaches below the threshold"
+        unsure = "" if role["sure"] else "; the interval extends below the threshold"
         value = _interval(role["value"], role["low"], role["high"])
         baseline = "" if role["baseline"] is None else f", baseline {_number(role['baseline'])}"
         yield f"{role['role']:24} {value}{baseline}{unsure}"
