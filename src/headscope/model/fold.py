@@ -213,6 +213,8 @@ def attend_and_fold(
         rows = queries
         if count == 1 and heads * queries * (last - first) > STRIP_CELLS:
             rows = max(32, STRIP_CELLS // (heads * (last - first)))
+            # The largest strip first: a buffer that grows from strip to strip would fragment the heap.
+            scratch.take("folded", (1, heads, rows, last - first), call.query)
         key, value = (
             states[group, :, first:last].flatten(0, 1) for states in (call.key, call.value)
         )

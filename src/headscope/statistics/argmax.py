@@ -4,7 +4,8 @@ For every content row, the offset (key minus query) of its largest weight on a c
 `argmax-offset` is the most frequent offset over all content rows of the corpus. `argmax-share` is the share of rows at
 that offset, averaged over sequences. `positional-share` counts only rows that have a content token at that offset,
 because other rows cannot have their maximum there: the first token of a text has no previous one. (Voita's positional
-heads have at least 90 %.) If several keys have the largest weight, they share the credit of the row.
+heads have at least 90 %.) If several keys have the largest weight, they share the credit of the row. Offsets of more
+than 2,048 tokens are not counted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from headscope.heads import Site
 from headscope.statistics.base import SHARES, Definition, Quantities, Statistic
-from headscope.statistics.by_offset import OffsetSums, add_centred
+from headscope.statistics.by_offset import OffsetSums, add_centred, near_offsets
 from headscope.tables import Moments, Row, rows_of
 
 if TYPE_CHECKING:
@@ -133,11 +134,12 @@ class ShareSums(OffsetSums):
 
     def _absorb(self, values: Tensor) -> None:
         counts, targets = values[:, :-1], rows_with_a_target(values[:, -1])[:, None]
+        rows = counts.sum(dim=-1, keepdim=True)
+        counts, targets = near_offsets(counts), near_offsets(targets)
         self.among_targets.add(counts / targets.clamp_min(1.0))  # without targets the count is 0
         self.among_targets.settle()
         self.count_at = add_centred(self.count_at, (targets > 0).double().sum(dim=0).cpu().numpy())
         self.rows = add_centred(self.rows, counts.sum(dim=0).cpu().numpy())
-        rows = counts.sum(dim=-1, keepdim=True)
         is_defined = rows[:, 0, 0] > 0  # not in a sequence of special tokens alone
         super()._absorb((counts / rows)[is_defined])
 

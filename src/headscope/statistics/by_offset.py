@@ -12,8 +12,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+# Offsets further away than this are not counted one by one: at 32,768 tokens they would take a gigabyte.
+MOST_OFFSET = 2048
+PENDING_CELLS = 1_000_000  # values that wait to be added
+
+
 class OffsetSums:
-    """Sum and sum of squares [head, offset] over sequences. Offsets are -R … R; R grows with the longest sequence."""
+    """Sum and sum of squares [head, offset] over sequences.
+
+    Offsets are -R … R. R grows with the longest sequence, up to MOST_OFFSET.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -26,7 +34,8 @@ class OffsetSums:
         if self._pending and self._pending[0].shape[-1] != values.shape[-1]:
             self.settle()
         self._pending.append(values)
-        if len(self._pending) >= 64:  # add many chunks at once, to save time
+        # Many chunks are added at once, to save time
+        if len(self._pending) >= 64 or values.numel() * len(self._pending) > PENDING_CELLS:
             self.settle()
 
     def settle(self) -> None:
@@ -37,6 +46,7 @@ class OffsetSums:
             self._absorb(values)
 
     def _absorb(self, values: Tensor) -> None:
+        values = near_offsets(values)
         self.count += len(values)
         self.total = add_centred(self.total, values.sum(dim=0).cpu().numpy())
         squares = values.square().sum(dim=0).cpu().numpy()
@@ -57,6 +67,12 @@ class OffsetSums:
     def __getstate__(self) -> dict[str, Any]:
         self.settle()
         return self.__dict__.copy()
+
+
+def near_offsets(values: Tensor) -> Tensor:
+    """Values […, offset] without those beyond MOST_OFFSET."""
+    middle = values.shape[-1] // 2
+    return values[..., max(middle - MOST_OFFSET, 0) : middle + MOST_OFFSET + 1]
 
 
 def add_centred(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 self, previous, next: the mass at offset 0, -1 or +1, summed over the query tokens and divided by their number n. The
 last token has no next one, so a perfect next-token head has (n - 1) / n. distance: the mean of |key - query|, weighted
-by attention. The mass at every offset is stored for figures (SparseBERT's position importance).
+by attention. The mass at every offset up to 2,048 tokens is stored for figures (SparseBERT's position importance).
 """
 
 from __future__ import annotations
