@@ -84,14 +84,14 @@ def test_the_function_needs_the_token_its_neighbour_and_all() -> None:
     expected = [
         [math.cos(math.pi * a) * 0.6, abs(a - b)] for a, b in ((0.1, 0.5), (0.5, 0.9), (0.9, 0.1))
     ]
-    assert torch.allclose(theorem.wanted(sequence[None])[0], torch.tensor(expected), atol=1e-6)
+    assert torch.allclose(theorem.target(sequence[None])[0], torch.tensor(expected), atol=1e-6)
 
 
 @pytest.mark.parametrize("length", [2, 3, 8])
 def test_the_least_error_without_attention_is_that_of_the_conditional_mean(length: int) -> None:
     chance = torch.Generator().manual_seed(length)
     sequences = torch.rand(100_000, length, 2, generator=chance, dtype=torch.float64)
-    right = theorem.wanted(sequences)
+    right = theorem.target(sequences)
     first, second = sequences.unbind(dim=-1)
     known = torch.cos(math.pi * first) * (second + (length - 1) / 2) / length
     best = torch.stack([known, first**2 - first + 0.5], dim=-1)

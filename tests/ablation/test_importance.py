@@ -327,7 +327,7 @@ def test_a_second_time_needs_to_be_asked_for(here: Path, unpublished: None) -> N
     before = bytes_of(here / "study")
     result = command(*WORDS, "--limit", "30", "--out", "study")
     assert str(result.exception) == (
-        "study: the study there has its importance already. "
+        "study: the study already has results for importance. "
         "Add --overwrite to replace it, or choose another --out."
     )
     assert bytes_of(here / "study") == before

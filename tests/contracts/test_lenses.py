@@ -277,7 +277,7 @@ def test_a_gradient_lens_to_which_nothing_comes_back_says_so() -> None:
 
 def test_several_lenses_at_once_are_refused() -> None:
     opened = shared("bert").watched(print, lens=["norm", "raw"])  # type: ignore[arg-type]
-    with pytest.raises(HeadscopeError, match="Nest several"), opened:
+    with pytest.raises(HeadscopeError, match="inside each other"), opened:
         pass
 
 

@@ -188,7 +188,7 @@ def test_the_card_says_all_once(opened: Opened) -> None:
     expect(card).to_contain_text("syntactic: nsubj: 1.000 [0.900, 1.100]")
     expect(card).to_contain_text("1, with 3 other heads")
     expect(card).to_contain_text(
-        "when ablated0.200 [0.100, 0.300] (95 %, uncorrected); p 0.010, p (Holm) 0.020: ★ significant"
+        "when this head is ablated0.200 [0.100, 0.300] (uncorrected interval); p 0.010, p (Holm) 0.020: ★ significant"
     )
     expect(card.locator("dd").last).to_contain_text(re.compile(r"distance \d\S* nats$"))
     expect(page.locator("#role")).to_have_text("syntactic: nsubj, next token +1")

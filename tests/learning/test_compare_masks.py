@@ -194,7 +194,7 @@ REFUSED = [
     (("--start", "nowhere"), 'no model "nowhere".'),
     (("--repair", "-1"), "--repair must be at least 0, got -1."),
     (("--repair", "1", "--data", "glue/dev.tsv"), "glue/dev.tsv: there is no train file."),
-    (("--seeds", "a"), '--seeds must be whole numbers such as 3,10,20, got "a".'),
+    (("--seeds", "a"), '--seeds must be one or more whole numbers such as 3,10,20, got "a".'),
 ]
 
 

@@ -146,7 +146,7 @@ def test_help_says_what_is_limited() -> None:
     for name in ("gate", "masks learn"):
         said = " ".join(command(*name.split(), "--help").output.replace("│", " ").split())
         assert "Maximum number of training examples" in said
-        assert f"at most {MAX_SELECTION} examples" in said
+        assert f"at most {MAX_SELECTION} of" in said
 
 
 def test_soft_masks_over_seeds_have_intervals_and_no_file(here: Path) -> None:

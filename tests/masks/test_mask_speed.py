@@ -278,7 +278,7 @@ REFUSED = [
     (("--mask", "spiral"), '--mask "spiral": "spiral" is not a mask'),
     (
         ("--mask", "star", "--length", "8,x"),
-        '--length must be whole numbers such as 3,10,20, got "8,x"',
+        '--length must be one or more whole numbers such as 3,10,20, got "8,x"',
     ),
     (("--mask", "star", "--length", "0"), "--length must be at least 1, got 0"),
     (

@@ -370,7 +370,7 @@ REFUSED = [
     ({"remove": 8}, "`remove`: cannot remove 8 of 8 heads. Expected at most 7."),
     (
         {"remove": 5, "min_heads_per_layer": 2},
-        "`remove`: cannot remove 5 of 8 heads. Expected at most 4, as 2",
+        "`remove`: cannot remove 5 of 8 heads. Expected at most 4, since 2",
     ),
     (
         {"keep_metric": 3.0},

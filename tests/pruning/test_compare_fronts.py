@@ -71,8 +71,8 @@ def test_every_search_keeps_its_rows(made: Path, tmp_path: Path) -> None:
         assert mine["removed"].tolist() == own["removed"].tolist()
     assert any(name.startswith("rank by") for name in table["search"])
     page = page_file.read_text("utf-8")
-    assert "Searches side by side" in page
-    assert "What the heads do that are kept" in page
+    assert "Comparison of searches" in page
+    assert "Roles of the heads that are kept" in page
 
 
 def test_survivors_are_counted_and_tested_against_chance() -> None:

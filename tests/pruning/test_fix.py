@@ -226,7 +226,7 @@ WRONG = {
     ): "--keep-metric must be the share of the unpruned metric to keep, got 0",
     ("--report-on", "dev"): "--report-on",
     ("--sizes", "1,500"): "--sizes: 500 heads cannot be fixed. Expected at most 4.",
-    ("--sizes", "many"): '--sizes must be whole numbers such as 3,10,20, got "many"',
+    ("--sizes", "many"): '--sizes must be one or more whole numbers such as 3,10,20, got "many"',
 }
 
 

@@ -309,7 +309,7 @@ def test_steps_with_training_are_told_as_any_search_is(here: Path) -> None:
         "1",
     )
     for heads, out in (("1", "one"), ("2", "two")):
-        done("prune", "bert", *words, "--heads", heads, "--recover-steps", "--out", out)
+        done("prune", "bert", *words, "--remove", heads, "--recover-steps", "--out", out)
     done("prune", "bert", *words, "--remove", "2", "--out", "after")
     steps, plain = (Study(here / out / "study") for out in ("two", "after"))
     front = steps.tables["front"]
@@ -548,7 +548,7 @@ REFUSED = [
     ),
     (("--plan", "none.json"), "none.json: cannot be read:"),
     (("--plan", "dev.tsv"), "dev.tsv: not a plan ("),
-    (("--remove", "99", "--task", "sst2", "--data", "dev.tsv"), "--remove: 99 of "),
+    (("--remove", "99", "--task", "sst2", "--data", "dev.tsv"), "--remove: cannot remove 99 of "),
     (
         ("--speedup", "50", "--task", "sst2", "--data", "dev.tsv"),
         "--speedup: 50 times is more than head pruning can give here.",

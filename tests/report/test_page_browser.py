@@ -178,7 +178,7 @@ def test_the_mean_map_tells_the_weight_under_the_pointer(visit: Visit) -> None:
     visit.page.locator("#pictures canvas").hover(position={"x": 4.5 * side, "y": 7.5 * side})
     weight = visit.study.maps["map/encoder"][0, 2, 7, 4]
     shown = visit.page.text_content("#pictures .map-readout") or ""
-    assert shown.startswith("position 7 to 4: ")
+    assert shown.startswith("query position 7, key position 4: ")
     assert float(shown.rpartition(" ")[2]) == pytest.approx(weight, abs=0.011)
 
 

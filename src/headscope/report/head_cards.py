@@ -189,8 +189,7 @@ def importance_lines(study: Study) -> dict[HeadKey, list[dict[str, str]]]:
     """The changes when a head is removed or replaced by its fixed pattern: `what`, `text` (the number) and `after`."""
     lines: dict[HeadKey, list[dict[str, str]]] = defaultdict(list)
     task, metric = (
-        plain(entry_of(study.record, "importance", key) or f"the {key}", 40)
-        for key in ("task", "metric")
+        plain(entry_of(study.record, "importance", key) or key, 40) for key in ("task", "metric")
     )
     tests = [row for row in records_of(study, "significance") if not is_missing(row["value"])]
     for statistic, quantity in ((LOSS, "loss"), (METRIC, metric)):
