@@ -35,7 +35,7 @@ def make_lens(name: str, model: AttentionModel) -> Lens:
         raise HeadscopeError(
             f"{name!r} is not the name of one lens",
             where="lens",
-            fix="Open several contexts of `watched` inside each other",
+            fix="Open several contexts of model.watched inside each other",
         )
     (checked,) = parse_lenses([name], where="lens")
     return LENSES[checked](model)
