@@ -133,7 +133,6 @@ OTHER_RESULTS = {
     "load": "a model",
     "serve": "a running server",
     "stream": "one pass of statistics, before there is a study",
-    "token_map": "arrays of one input",
     "write": "a path",
 }
 

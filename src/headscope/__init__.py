@@ -30,6 +30,8 @@ __all__ = ["__version__", *sorted(_WHERE)]
 
 for _name, _module in {
     "write": "headscope.report.write",
+    "write_joined_tables": "headscope.report.write",
+    "write_joined_figures": "headscope.report.write",
     "study_html": "headscope.report.notebook",
     "batch_of_texts": "headscope.data.batches",
     "save": "headscope.model.saving",

@@ -4,6 +4,7 @@ from headscope.analysis.compare import Comparison as Comparison
 from headscope.analysis.join import Joined as Joined
 from headscope.analysis.join import join as join
 from headscope.analysis.probe import Probes as Probes
+from headscope.analysis.token_map_result import TokenMap as TokenMap
 from headscope.analysis.token_maps import token_map as token_map
 from headscope.api.ablate_edges import ablate_edges as ablate_edges
 from headscope.api.analyze import analyze as analyze
@@ -75,7 +76,6 @@ from headscope.model.edits import Replace as Replace
 from headscope.model.edits import Uniform as Uniform
 from headscope.model.fixed_patterns import Fixed as Fixed
 from headscope.model.knockout import KnockOut as KnockOut
-from headscope.model.token_map import TokenMap as TokenMap
 from headscope.model.tokens import Batch as Batch
 from headscope.pruning.dry_run import DryRun as DryRun
 from headscope.pruning.fix import FixedPatternsResult as FixedPatternsResult

@@ -261,3 +261,11 @@ def test_lists_are_printed_as_json() -> None:
 )
 def test_masks_are_separated_by_commas(given: Any, masks: tuple[str, ...]) -> None:
     assert CompareMasksConfig(mask=given).masks == masks
+
+
+def test_a_removed_option_names_what_to_do_instead(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["report", "study", "--roles", "other", "--out", "page.html"]
+    said = stderr_of(words, monkeypatch, capsys)
+    assert "Give the study with roles as a further STUDY" in said

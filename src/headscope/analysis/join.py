@@ -25,6 +25,7 @@ from headscope.config.shared import Run
 from headscope.config.texts import TextData
 from headscope.config.value_types import describe_value
 from headscope.errors import HeadscopeError
+from headscope.hooks import hook
 from headscope.pruning.compare_fronts import find_difference, join_fronts, survivors
 from headscope.statistics import glossary
 from headscope.study.lengths import length_note
@@ -89,6 +90,16 @@ class Joined(Result):
             for name, table in chapter.study.tables.items()
         }
 
+    def write_tables(self, out: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the tables as OUT/NAME.csv; those of several models as OUT/MODEL-NAME.csv. Returns `out`."""
+        path: Path = hook("write_joined_tables")(self, out, overwrite=overwrite)
+        return path
+
+    def write_figures(self, out: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the figures as OUT/NAME.png; those of several models as OUT/MODEL-NAME.png. Returns `out`."""
+        path: Path = hook("write_joined_figures")(self, out, overwrite=overwrite)
+        return path
+
     @property
     def record(self) -> Mapping[str, object]:
         """The command, and the record of each model's study."""
@@ -102,8 +113,31 @@ class Joined(Result):
 def join(studies: Sequence[str | Path | Study], *, command: str = "", seed: int = 0) -> Joined:
     """Join studies that any commands wrote. Studies of the same model become one; different models are compared.
 
-    studies  studies or their directories; directories of comparisons are allowed, too
-    seed     random seed of the comparison
+    Parameters
+    ----------
+    studies
+        Studies or their directories; directories of comparisons are allowed, too.
+    command
+        The command, for the page.
+    seed
+        Random seed of the comparison.
+
+    Returns
+    -------
+    Joined
+        `tables`; `write("page.html")`, `write_tables(out)` and `write_figures(out)`.
+
+    Raises
+    ------
+    HeadscopeError
+        If a directory is not a study.
+
+    Examples
+    --------
+    >>> data = headscope.TextData(texts=["The cat sat.", "A dog barked."])
+    >>> study = headscope.analyze("minilm", data, statistics=["entropy"])
+    >>> headscope.join([study])
+    Joined(Study('minilm', 72 rows, 1 statistic))
     """
     if isinstance(studies, str | Path | Study):
         studies = [studies]

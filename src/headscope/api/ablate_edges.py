@@ -24,6 +24,12 @@ def ablate_edges(
     -------
     Study
         Its results are rows of `heads`. If an existing study was extended, the result has all of its tables.
+
+    Examples
+    --------
+    >>> study = headscope.ablate_edges("minilm", ["The cat sat."])
+    >>> "value-zeroing" in set(study.heads["statistic"])
+    True
     """
     with study_to_add_to(config, run) as (existing, directory):
         study = ablation.knock_out(model, config, data, reading, run, existing=existing)

@@ -106,10 +106,27 @@ def preview_prune(
 
     A search is carried out; repairs and training are not.
 
+    Parameters
+    ----------
+    model
+        A loaded model, or the name, directory or hub id of one.
+    heads
+        The heads to remove, such as "3.2,4.*"; by default they are searched for.
+    config, data, reading, run
+        As of `prune`.
+    **options
+        Fields of these configs, instead of or in addition to them.
+
     Returns
     -------
     DryRun
         `plan`, `sizes` (of the unpruned and the pruned model), `measured_on`, `files`, and `lines()` to print.
+
+    Examples
+    --------
+    >>> preview = headscope.preview_prune("minilm", "0.1,3.*", out="small")
+    >>> len(preview.plan.heads), [size.heads for size in preview.sizes]
+    (13, [72, 59])
     """
     if isinstance(heads, TaskData):
         data, heads = heads, None

@@ -91,6 +91,12 @@ def speed(
     -------
     SpeedResult
         `layers` and `models`; with a mask `mask`. Also as `tables` and `record`; `lines()` is the table of the shell.
+
+    Examples
+    --------
+    >>> result = headscope.speed("minilm", lengths=[16], sequences=1, repeats=1)
+    >>> list(result.tables)
+    ['layers', 'models']
     """
     return _speed(model, *fill("speed", options, (SpeedConfig, config), (Run, run)))
 

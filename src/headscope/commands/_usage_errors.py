@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headscope.commands._configs import main_config
-from headscope.config.former_names import COMMANDS, present_flag
+from headscope.config.former_names import COMMANDS, REMOVED_FLAGS, present_flag
 from headscope.errors import HeadscopeError
 
 # What a value must be, by words of typer's message for a wrong value.
@@ -35,6 +35,8 @@ def usage_message(error: Any) -> str:
         fix = TOO_MANY_WORDS[command]
     elif (present := _present_flag(error)) is not None:
         message = f"{option} is now called {present}"
+    elif f"{command} {option}" in REMOVED_FLAGS:
+        fix = REMOVED_FLAGS[f"{command} {option}"]
     elif type(error).__name__ == "MissingParameter" and parameter is not None:
         message = f"{command} requires {_shown(parameter)}"
         fix = f"For example: {_example(command)}" if _example(command) else fix

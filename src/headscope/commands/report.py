@@ -24,15 +24,12 @@ Studies = Annotated[
 def report(studies: Studies, config: ReportConfig, run: Run) -> None:
     """Write one page for several studies: joined by model, with models and Pareto fronts compared."""
     from headscope.analysis.join import join
-    from headscope.report.write import write_joined_tables, write_pictures
 
     assert run.out is not None
     joined = join(studies, command=run.typed)
     if config.tables is not None:
-        write_joined_tables(joined, config.tables, overwrite=run.overwrite)
-        say(f"tables: {config.tables}")
+        say(f"tables: {joined.write_tables(config.tables, overwrite=run.overwrite)}")
     if config.png is not None:
-        write_pictures(joined, config.png, overwrite=run.overwrite)
-        say(f"figures: {config.png}")
+        say(f"figures: {joined.write_figures(config.png, overwrite=run.overwrite)}")
     with drawing_figures(run):
         typer.echo(joined.write(run.out, overwrite=run.overwrite))

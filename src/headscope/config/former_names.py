@@ -38,6 +38,11 @@ OPTIONS = {  # names in Python; flags have hyphens instead of underscores
 }
 
 
+REMOVED_FLAGS = {  # what to do instead
+    "headscope report --roles": "Give the study with roles as a further STUDY",
+}
+
+
 def present_flag(flag: str) -> str | None:
     """The present name of a former flag: --sequential-test for --race. None for any other flag."""
     name = OPTIONS.get(flag.removeprefix("--").replace("-", "_"))

@@ -88,12 +88,6 @@ def option(default: Any = MISSING, help: str = "", **details: Any) -> Any:
     return field(default=default, metadata={_OPTION: Option(help, **details)})
 
 
-def same_option(config: type[Config], name: str) -> Any:
-    """A field with the default and the option of a field of another config."""
-    declared = next(f for f in fields(config) if f.name == name)
-    return field(default=declared.default, metadata=declared.metadata)
-
-
 @dataclass(frozen=True)
 class Output:
     """The directory that a command writes to `out`.

@@ -21,7 +21,18 @@ class Masked(Edit):
     Positions are counted over a sequence's tokens without padding. A query that may attend to no key, because of the
     mask and other edits, attends to itself.
 
-    open_special  special tokens attend to all tokens and all tokens attend to them, even if the mask forbids it
+    Parameters
+    ----------
+    mask
+        The mask, or its specification, such as "window:width=3".
+    open_special
+        Special tokens attend to all tokens and all tokens attend to them, even if the mask forbids it.
+
+    Examples
+    --------
+    >>> model = headscope.load("minilm")
+    >>> with model.edited(headscope.Masked("window:width=3")):
+    ...     output = model("The cat sat.")
     """
 
     def __init__(self, mask: str | Mask, *, open_special: bool = False) -> None:

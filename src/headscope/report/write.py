@@ -66,7 +66,7 @@ def write(result: Result, out: str | Path, *, overwrite: bool = False) -> Path:
     return Path(out)
 
 
-def write_joined_tables(joined: Joined, out: Path, *, overwrite: bool = False) -> None:
+def write_joined_tables(joined: Joined, out: str | Path, *, overwrite: bool = False) -> Path:
     """Write the tables of joined studies as OUT/NAME.csv; of several models as OUT/MODEL-NAME.csv."""
     with atomic_directory(out, overwrite=overwrite) as folder:
         for name, table in joined.tables.items():
@@ -74,9 +74,10 @@ def write_joined_tables(joined: Joined, out: Path, *, overwrite: bool = False) -
             stem = f"{slug(model)}-{table_name}" if model else table_name
             (folder / f"{stem}.csv").write_text(csv_text(table), "utf-8")
         _write_record(joined, folder)
+    return Path(out)
 
 
-def write_pictures(joined: Joined, out: Path, *, overwrite: bool = False) -> None:
+def write_joined_figures(joined: Joined, out: str | Path, *, overwrite: bool = False) -> Path:
     """Write the figures of joined studies as OUT/NAME.png; of several models as OUT/MODEL-NAME.png."""
     from headscope.report.page.chapter import draw_figures
 
@@ -90,6 +91,7 @@ def write_pictures(joined: Joined, out: Path, *, overwrite: bool = False) -> Non
             for name, figure in figures.items():
                 (folder / f"{prefix}{name}.png").write_bytes(figure.png)
         _write_record(joined, folder)
+    return Path(out)
 
 
 def write_into(result: Result, folder: Path) -> None:

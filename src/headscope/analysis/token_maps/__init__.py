@@ -14,6 +14,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
+from headscope.analysis.token_map_result import TokenMap
 from headscope.config import names
 from headscope.config.requirements import check_effects
 from headscope.data.batches import collate
@@ -23,7 +24,6 @@ from headscope.errors import HeadscopeError, choices
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import as_model
 from headscope.model.one_input import OneInput
-from headscope.model.token_map import TokenMap
 from headscope.model.tokens import Batch
 
 

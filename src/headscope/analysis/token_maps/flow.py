@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from headscope.analysis.token_map_result import TokenMap
 from headscope.model import flow, rollout
 from headscope.model.one_input import OneInput
-from headscope.model.token_map import TokenMap
 
 
 def compute_map(text: OneInput) -> TokenMap:

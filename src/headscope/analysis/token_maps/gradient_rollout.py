@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from headscope.analysis.token_map_result import TokenMap
 from headscope.model import gradient_rollout
 from headscope.model.one_input import OneInput
-from headscope.model.token_map import TokenMap
 
 TAKES_TARGET = True
 TAKES_POOLING = True

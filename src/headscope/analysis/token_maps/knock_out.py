@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headscope.analysis.token_map_result import TokenMap
 from headscope.model.one_input import OneInput
-from headscope.model.token_map import TokenMap
 from headscope.model.value_zeroing import knockout_effects
 
 ONE_PASS_PER_TOKEN = True

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from headscope.analysis.token_map_result import TokenMap
 from headscope.errors import HeadscopeError
 from headscope.model.one_input import OneInput
 from headscope.model.relevance.maps import relevance_map
 from headscope.model.relevance.rules import RULES
-from headscope.model.token_map import TokenMap
 
 TAKES_TARGET = True
 HOW = (

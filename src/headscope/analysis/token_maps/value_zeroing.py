@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from headscope.analysis.token_map_result import TokenMap
 from headscope.model import value_zeroing
 from headscope.model.one_input import OneInput
-from headscope.model.token_map import TokenMap
 
 ONE_PASS_PER_TOKEN = True
 HOW = (

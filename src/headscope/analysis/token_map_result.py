@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from headscope.study.result import Result
+
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True)
-class TokenMap:
+class TokenMap(Result):
     """The token maps of one input, as `headscope.token_map` returns them.
 
     Attributes
@@ -62,6 +64,16 @@ class TokenMap:
             f"{stack} {' x '.join(map(str, values.shape))}" for stack, values in self.maps.items()
         )
         return f"TokenMap({self.by!r}: {sizes})"
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """One table, `token_map`: see `table`."""
+        return {"token_map": self.table()}
+
+    @property
+    def record(self) -> Mapping[str, object]:
+        """The name of the map, what its numbers mean, and the tokens."""
+        return {"by": self.by, "how": self.how, "tokens": self.tokens}
 
     def table(self) -> pd.DataFrame:
         """One row per cell: stack, layer, form, query, query_token, key, key_token, value."""
