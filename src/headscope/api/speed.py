@@ -94,7 +94,7 @@ def speed(
 
     Examples
     --------
-    >>> result = headscope.speed("minilm", length="16", sequences=1, repeats=1)
+    >>> result = headscope.speed("minilm", length=(16,), batch_size=1, repeats=1)
     >>> list(result.tables)
     ['layers', 'models']
     """
