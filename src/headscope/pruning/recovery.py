@@ -113,7 +113,7 @@ def _is_trained(cut: Path, config: FinetuneConfig, data: TaskData, run: Run) -> 
     )
 
 
-def clear(folder: Path) -> None:
+def delete_training_files(folder: Path) -> None:
     """Delete the temporary files of a training."""
     for name in TRAINING_FILES:
         shutil.rmtree(folder / name, ignore_errors=True)
