@@ -162,7 +162,7 @@ def analyze(
     sections: RunRecord = {
         "config": record_options(config, data, reading, run),
         **_describe_data(passes, corpus, annotations),
-        "relations": sorted(annotations.own),
+        "relations": sorted(annotations.user_relations),
         "options": options,
         "lenses": lenses.describe(),
         "durations": durations,
@@ -365,8 +365,8 @@ class _Passes:
             annotations.sentences,
             seed=self.seed,
             pool=self.config.word_pooling,
-            whole=bool(annotations.treebanks),
-            own=annotations.own,
+            with_totals=bool(annotations.treebanks),
+            own=annotations.user_relations,
         )
         examples = [sentence.example() for sentence in annotations.sentences]
         where = _join_names(annotations.treebanks)

@@ -61,7 +61,7 @@ def comparison_view(
 
 
 def render_comparison(comparison: Comparison, figures: list[RenderedFigure]) -> str:
-    """The whole page as text."""
+    """The page as HTML."""
     from markupsafe import Markup
 
     return (
