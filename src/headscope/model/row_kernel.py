@@ -145,7 +145,7 @@ _softmax = _compiled(_softmax_of, fastmath=_FAST)
 
 
 def _count_argmax_of(row, penalty, largest, counts):  # type: ignore[no-untyped-def]
-    """Add 1 at the key with the largest content score, divided among equal ones; counts[0] is the first key of the row."""
+    """Add 1 at the key with the largest content score, divided among ties; counts[0] is the first key of the row."""
     ties, index = np.int32(0), np.int32(0)
     for k in range(len(row)):
         is_largest = row[k] + penalty[k] == largest
