@@ -90,7 +90,9 @@ class _Pace:
 
     def __init__(self) -> None:
         self.start = self.last = time.monotonic()
-        self.done_at_start = self.done = self.total = 0
+        self.done = self.total = 0
+        # Items of this part that were done when timing started; 0: timing has not started.
+        self.done_at_start = 0
 
     def is_new_part(self, done: int, total: int) -> bool:
         return total != self.total or done < self.done
@@ -100,7 +102,7 @@ class _Pace:
         if self.is_new_part(done, total):
             self.start, self.done_at_start = self.last, 0
         elif self.done_at_start == 0:
-            # The first call may report items that an earlier run finished: they are not timed.
+            # Timing starts after the first call of a part, since its items may have been finished by an earlier run.
             self.start, self.done_at_start = self.last, self.done
         self.done, self.total, self.last = done, total, now
         timed = done - self.done_at_start

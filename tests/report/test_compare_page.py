@@ -124,7 +124,7 @@ def test_findings_are_read_off_the_tables(comparison: Comparison) -> None:
     )
     assert f"{row['value']:.3f}".replace("-", "−") in smooth
     assert matched.startswith(
-        "16 heads of one are matched to heads of <b>&two at a mean distance of "
+        "16 heads of one are matched to heads of <b>&two; their statistics differ by "
     )
     assert matched.endswith("; 14 heads of the larger model have no match.")
 

@@ -281,7 +281,7 @@ def test_relations_of_one_s_own_are_not_counted_as_syntax() -> None:
         Sentence(("a", "b", "c"), {"obj": [(0, 1)], "punct": [(2, 1)], "mine": [(1, 0)]})
         for _ in range(3)
     ]
-    asked_of = Relations(sentences, whole=True, own={"mine"})
+    asked_of = Relations(sentences, with_totals=True, own={"mine"})
     names = [[asked_of.relations[number] for number, _, _ in pairs] for pairs in asked_of._pairs]
     assert names == [["obj", "all", "all but punctuation", "punct", "all", "mine"]] * 3
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LOSS, METRIC = "ablation-loss", "ablation-metric"
-FIRST_LOOK = 32  # examples of the smallest sample in `settled_at`
+FIRST_LOOK = 32  # smallest number of examples for which the verdicts of `settled_at` are computed
 
 
 @dataclass
@@ -158,7 +158,7 @@ class Deltas:
         """Rows of all_but_one.csv: for each site, the best head to keep if all others are removed.
 
         The head is selected on one half of the examples and reported on the other. In the columns same_data_… it is
-        selected and reported on all examples, as by Michel et al.
+        selected and reported on all examples, as Michel et al. do.
         """
         sites: dict[str, list[Variant]] = {}
         for variant in self.variants("only"):

@@ -26,7 +26,7 @@ def chance_note(
     metrics  the model's metrics on these examples, with intervals (`metrics_of`)
     """
     chance, name = task.chance(model, prepared), task.metrics[0]
-    reasons, is_better = [], False
+    reasons, may_be_better = [], False  # may be better: by more than a standard error
     for measure, is_higher_better, baseline, words in (
         (name, True, chance.metric, "a constant answer has"),
         ("loss", False, chance.loss, "a guess has"),
@@ -38,13 +38,13 @@ def chance_note(
         if end > baseline if is_higher_better else end < baseline:
             return None
         error = abs(end - value) / Z
-        is_better |= (value - baseline if is_higher_better else baseline - value) > error
+        may_be_better |= (value - baseline if is_higher_better else baseline - value) > error
         interval = f"[{columns['low']:.3f}, {columns['high']:.3f}]"
         reasons.append(f"{measure} {value:.3f} {interval}, {words} {baseline:.3f}")
     if not reasons:
         return None
     listed = "; ".join(reasons)
-    if is_better:
+    if may_be_better:
         count = len(prepared.items)
         return f"{count} examples are too few to show that this model is better than chance on {task.name} ({listed})"
     return f"this model is at chance level on {task.name} ({listed}): its head importance is not meaningful"

@@ -212,7 +212,7 @@ class KnockOuts:
     def _cuts(self, batch: Batch, stack: str, rng: np.random.Generator) -> list[KnockOutCut]:
         """Every form of knock-out for every head of the stack.
 
-        None if the text has no token of the class; no controls if it has too few other tokens.
+        The list is empty if the text has no token of the class. It has no controls if there are too few other tokens.
         """
         sides = batch.layout.sides(stack)
         assert sides is not None

@@ -15,7 +15,9 @@ from typing import Any, Literal
 
 SHARE = 0.01  # default allowed loss, as a share of the unpruned model's metric
 Z_INTERVAL, Z_POWER = 1.96, 0.8416  # quantiles for the 95 % interval and a power of 80 %
-RULE_OF_THREE = 3.0  # if none of n examples changed, up to 3 / n of all may (95 %)
+RULE_OF_THREE = (
+    3.0  # if none of n examples changed, at most 3 / n of all examples change (95 % confidence)
+)
 
 Kind = Literal["kept", "lost", "unclear"]
 

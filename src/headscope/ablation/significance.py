@@ -159,7 +159,7 @@ def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
 def least_significant(
     lows: ArrayLike, highs: ArrayLike, count: int, *, tests: int | None = None
 ) -> float:
-    """The smallest mean change that a paired t-test would find significant in the median head, after Holm's rule.
+    """The smallest mean change of the median head that a paired t-test would find significant, after Holm's rule.
 
     lows, highs  [head]: Student's intervals of a mean over `count` examples; NaN if unknown
     tests        number of tested heads; by default those with an interval

@@ -1,4 +1,4 @@
-"""Statistics of every head. The model is run once over each kind of data; the results are collected in a study."""
+"""Statistics of every head: runs the model once over each kind of data and collects the results in a study."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Pass:
     where   names of the files, for messages
     total   number of examples
     lenses  statistics through lenses other than raw, if they are computed in this pass
-    tokens  what is kept of the first texts for examples of roles of tokens
-    words   the same for roles of words
+    tokens  records the first texts, for examples of roles that are rules on tokens (previous token, sink …)
+    words   records the first texts, for examples of roles that are rules on words (syntactic relations, rare words …)
     """
 
     name: str
@@ -76,12 +76,14 @@ class Pass:
 
     @property
     def observers(self) -> list[Statistic]:
-        """The statistics, and what is kept for examples."""
+        """The statistics and the recorders of examples; all of them receive every attention map."""
         recorders = [recorder for recorder in (self.tokens, self.words) if recorder is not None]
         return [*self.statistics, *recorders]
 
     def run(self, batch_size: int, progress: Progress) -> None:
+        """Run the model over the examples and update the observers."""
         done, counts = 0, self.encoder.counts
+        # through: statistics by lens; losses: computes the losses for lenses that need gradients.
         through = None if self.lenses is None else self.lenses.through
         losses = None if self.lenses is None else self.lenses.losses
         for batch in stream(
@@ -91,7 +93,7 @@ class Pass:
             through=through,
             losses=losses,
         ):
-            # These passes read texts of another pass again, which has given the warning already.
+            # The excluded passes read the texts of an earlier pass again, and that pass has already warned.
             if self.name not in ("frequency", CONTROL):
                 self.encoder.unknown.warn()
             done += len(batch)
@@ -127,6 +129,7 @@ def analyze(
     corpus = None  # stays None if there are only annotated data
     if data.corpus or data.texts or not data.is_annotated:
         corpus = Corpus(data.corpus, data.texts, data.pairs, data.column, data.limit)
+    # If there is a corpus, `limit` applies to the corpus and not to the annotated data.
     annotations = read_annotations(data, limit=data.limit if corpus is None else None)
     model = open_model(model, reading, run)
     if model.is_encoder_decoder and not (corpus is not None and corpus.pairs):
@@ -159,7 +162,7 @@ def analyze(
     sections: RunRecord = {
         "config": record_options(config, data, reading, run),
         **_describe_data(passes, corpus, annotations),
-        "relations": sorted(annotations.own),
+        "relations": sorted(annotations.user_relations),
         "options": options,
         "lenses": lenses.describe(),
         "durations": durations,
@@ -232,10 +235,11 @@ def _describe_data(
     """Sections of the run record: the data of each pass. `data` describes the data of the first one."""
     by_pass = {pass_.name: pass_.describe() for pass_ in passes}
     described = {
-        kind: of_files | by_pass.get(kind, {}) for kind, of_files in annotations.describe().items()
+        kind: file_record | by_pass.get(kind, {})
+        for kind, file_record in annotations.describe().items()
     }
     if "coreference" in described:
-        # Not counted are mentions whose antecedent is in another window of the document.
+        # The mentions that were evaluated: those with an antecedent in the same window of the document.
         statistics = [statistic for pass_ in passes for statistic in pass_.statistics]
         rows = [row for s in statistics if isinstance(s, Coreference) for row in s.table()]
         described["coreference"]["mentions_asked"] = max((row.count for row in rows), default=0)
@@ -303,7 +307,9 @@ class _Passes:
             antecedents += [] if passes else statistics
             examples = [window.example for window in annotations.windows]
             where = _join_names(annotations.coreference)
-            of_documents = self._whole("coreference", where, examples, antecedents, model)
+            of_documents = self._untruncated_pass(
+                "coreference", where, examples, antecedents, model
+            )
             first = annotations.windows[:MOST_TEXTS]
             texts = [Text(window.example, self.reader, window=window) for window in first]
             of_documents.words = self.record_words(dict(enumerate(texts)))
@@ -313,7 +319,9 @@ class _Passes:
             words = [text for text in every if text]
             rare_words = RareWords(words, annotations.frequencies, pool=pool)
             examples = [Example(text) for text in words]
-            of_words = self._whole("frequency", corpus.name, examples, [rare_words], model)
+            of_words = self._untruncated_pass(
+                "frequency", corpus.name, examples, [rare_words], model
+            )
             texts = [
                 Text(example, self.reader, frequencies=annotations.frequencies)
                 for example in examples[:MOST_TEXTS]
@@ -357,14 +365,14 @@ class _Passes:
             annotations.sentences,
             seed=self.seed,
             pool=self.config.word_pooling,
-            whole=bool(annotations.treebanks),
-            own=annotations.own,
+            with_totals=bool(annotations.treebanks),
+            own=annotations.user_relations,
         )
         examples = [sentence.example() for sentence in annotations.sentences]
         where = _join_names(annotations.treebanks)
-        return self._whole(name, where, examples, [relations], model)
+        return self._untruncated_pass(name, where, examples, [relations], model)
 
-    def _whole(
+    def _untruncated_pass(
         self,
         name: str,
         where: str,
@@ -372,7 +380,7 @@ class _Passes:
         statistics: list[Statistic],
         model: AttentionModel,
     ) -> Pass:
-        """A pass that skips texts that are too long for the model: annotations do not fit truncated texts."""
+        """A pass that skips texts that are too long for the model, because annotations do not fit truncated texts."""
         encoder = Encoder(model, max_length=self.data.max_length, long="skip")
         return Pass(name, where, examples, len(examples), statistics, encoder)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 HEADER, DENSE = "header.json", "dense"
-HEADS, ROLES = "film", "film_roles"  # the tables by step
+HEADS, ROLES = "film", "film_roles"  # names of the two tables with a column for the step
 
 
 def analyze_checkpoints(
@@ -76,7 +76,7 @@ def analyze_checkpoints(
                 continue
             run.log(f"step {step} ({number + 1} of {len(checkpoints)})")
             study = analyze(path, step_config, data, reading, step_run)
-            # Written after the first analysis: before, there is nothing to resume.
+            # The header is written after the first analysis, because before it there is nothing to resume.
             check_or_write_header(folder / HEADER, header)
             (folder / path.name).mkdir(exist_ok=True)
             write_tables(study, folder / path.name)
@@ -96,7 +96,7 @@ def analyze_checkpoints(
 
 
 def _check_files(data: TextData) -> None:
-    """Raise errors of the data files before any analysis. Files must be readable again for every checkpoint."""
+    """Check the data files before any analysis. Every checkpoint reads them again, so a pipe is refused."""
     for file in [*data.corpus, *data.treebank, *data.coreference]:
         if not can_be_read_again(source_path(file)):
             expected = "a file: every checkpoint reads it"
@@ -107,7 +107,7 @@ def _check_files(data: TextData) -> None:
 
 
 def _with_mask_of_training(trained: Path, reading: Reading, run: Run) -> Reading:
-    """The reading of checkpoints: with the mask that the user states, else with the mask of the training."""
+    """`reading` with the mask for the checkpoints: the one that the user states, else the one of the training."""
     mask, open_special = reading.mask, reading.open_special
     if mask is None and (edit := mask_of_training(trained)) is not None:
         mask = str(edit.mask)
@@ -123,8 +123,8 @@ def _with_mask_of_training(trained: Path, reading: Reading, run: Run) -> Reading
 
 def _describe_training(trained: Path, steps: list[int]) -> Section:
     """Section of run.json: the training, the steps of its checkpoints, and the losses that it recorded."""
-    moments = read_record(trained, RECORD).get("moments", [])
-    losses = [{name: row[name] for name in ("step", "loss", "accuracy")} for row in moments]
+    measurements = read_record(trained, RECORD).get("moments", [])
+    losses = [{name: row[name] for name in ("step", "loss", "accuracy")} for row in measurements]
     return {"trained": str(trained), "steps": steps, "losses": losses}
 
 

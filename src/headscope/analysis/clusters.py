@@ -144,7 +144,7 @@ def clusters_of(js: NDArray[np.float64], heads: Sequence[Head], *, seed: int = 0
 
 
 def _symmetric(js: NDArray[np.float64], heads: int) -> NDArray[np.float64]:
-    """The matrix, checked to be one of divergences, and made exactly symmetric."""
+    """The matrix, made exactly symmetric; raises an error if it cannot be a matrix of divergences."""
     if heads == 0 or js.shape != (heads, heads):
         what = f"a matrix of {' x '.join(map(str, js.shape))} for {heads} heads"
         raise HeadscopeError(what, expected="a row per head")
@@ -170,8 +170,8 @@ def classical_plane(js: NDArray[np.float64]) -> tuple[NDArray[np.float64], float
     for axis in range(min(2, len(js))):
         vector = vectors[:, -1 - axis]
         # The sign of an eigenvector is arbitrary. To be deterministic, make the first of its largest entries positive.
-        far = vector[np.argmax(np.abs(vector) > np.abs(vector).max() - 1e-9)]
-        points[:, axis] = vector * np.sign(far) * math.sqrt(values[-1 - axis])
+        reference = vector[np.argmax(np.abs(vector) > np.abs(vector).max() - 1e-9)]
+        points[:, axis] = vector * np.sign(reference) * math.sqrt(values[-1 - axis])
     total = float(values.sum())
     return points, float(values[-2:].sum()) / total if total > SMALLEST_DISTANCE**2 else 1.0
 
@@ -212,9 +212,11 @@ def _groups(distance: NDArray[np.float64]) -> tuple[NDArray[np.int64], float]:
     for count in range(2, min(MOST_CLUSTERS, len(distance) - 1) + 1):
         cut = fcluster(tree, count, criterion="maxclust")
         sizes = np.unique(cut, return_counts=True)[1]
-        if not 1 < len(sizes) < len(cut):  # equal heights in the tree can give fewer
+        if (
+            not 1 < len(sizes) < len(cut)
+        ):  # clusters that merge at equal heights cannot be separated
             continue
-        # A single outlier and a cluster of all others has a large silhouette, but says nothing about the others.
+        # A single outlier and a cluster of all others has a large silhouette, although it does not group the others.
         # Therefore prefer clusterings with two or more clusters of several heads.
         silhouette = float(silhouette_score(distance, cut, metric="precomputed"))
         score = (bool((sizes > 1).sum() > 1), silhouette)

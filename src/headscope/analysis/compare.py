@@ -58,8 +58,8 @@ class Comparison(Result):
     roles          number of heads of each layer with each role; empty if no study has roles
     matches        pairs of heads matched by behaviour (`analysis/head_matching`)
     matching       a row for each assignment: two studies, a stack, and which heads may be paired
-    changes        change of each head's maps on the same inputs; empty without the models
-    layer_changes  the same by layer
+    changes        change of each head's maps on the same inputs; empty if no models were passed
+    layer_changes  the same, averaged over the heads of each layer
     notes          notes on differences of the studies that affect the comparison
     """
 
@@ -170,7 +170,8 @@ def _model_name(study: Study) -> str:
 def _shared_statistics(studies: list[Study]) -> dict[str, list[str]]:
     """By stack, the statistics that all studies have values of.
 
-    Statistics in offsets (argmax-offset) are left out: they are modes, whose mean over heads has no meaning.
+    Statistics whose unit is an offset (argmax-offset) are left out. They are modes, and their mean over heads has no
+    meaning.
     """
     definitions = glossary()
     shared = {}
@@ -308,7 +309,7 @@ def _matches(
         for within in WITHIN if statistics else ():
             matching = match(left, right, within, seed)
             key = {"study": name, "other": other_name, "stack": stack, "within": within}
-            # number of pairs of shuffled heads that are at least as near
+            # for each matched pair, the number of pairs of shuffled heads that are at least as near
             nearer = matching.chance.searchsorted(matching.distances + 1e-12, side="right")
             for i, (a, b) in enumerate(matching.pairs):
                 (layer, head), (other_layer, other_head) = left.places[a], right.places[b]

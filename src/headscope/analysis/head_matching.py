@@ -50,12 +50,13 @@ class Behaviour:
 
 @dataclass(frozen=True)
 class Matching:
-    """Matched heads, and the distances of matched shuffled heads.
+    """Matched heads, and the distances in the control with shuffled statistics.
 
     pairs      [pair, 2]: index of the head in the first and in the second model
     distances  [pair]: distance of the two heads
-    noise      [pair]: distance expected if both were the same head measured on different texts, from the intervals
-    null       [shuffle]: mean distance of the matched pairs
+    noise      [pair]: distance expected if both were one head that was measured on different texts. It is computed
+               from the intervals of the statistics
+    null       [shuffle]: mean distance of the matched pairs of each shuffle
     chance     distances of the matched pairs of all shuffles, sorted
     """
 
@@ -75,14 +76,14 @@ def behaviours(left: pd.DataFrame, right: pd.DataFrame) -> tuple[Behaviour, Beha
     """The heads of one stack of two models in common units, and the names of the statistics used.
 
     Statistics are used if every head of both models has a value. Statistics in offsets (argmax-offset) are left out:
-    their differences have no meaning as distances, e.g. between -20 and -1.
+    the difference of two offsets, e.g. of -20 and -1, does not measure how differently two heads behave.
     """
     definitions, index = glossary(), ["layer", "head"]
     tables = [
         frame.pivot(index=index, columns="statistic", values="value") for frame in (left, right)
     ]
-    whole = [set(table.columns[table.notna().all()]) for table in tables]
-    names = [str(name) for name in dict.fromkeys(left["statistic"]) if name in whole[0] & whole[1]]
+    complete = set.intersection(*(set(table.columns[table.notna().all()]) for table in tables))
+    names = [str(name) for name in dict.fromkeys(left["statistic"]) if name in complete]
     names = [
         name
         for name in names
@@ -95,12 +96,13 @@ def behaviours(left: pd.DataFrame, right: pd.DataFrame) -> tuple[Behaviour, Beha
     names = [name for name, used in zip(names, is_used, strict=True) if used]
     sides = []
     for frame, table in zip((left, right), tables, strict=True):
-        half = (frame["high"] - frame["low"]) / (2 * 1.96)
-        errors = frame.assign(half=half).pivot(index=index, columns="statistic", values="half")
+        error = (frame["high"] - frame["low"]) / (2 * 1.96)
+        errors = frame.assign(error=error).pivot(index=index, columns="statistic", values="error")
         values = table[names].to_numpy(dtype=float) - both.mean(axis=0)[is_used]
-        of_table = errors.reindex(table.index)[names].to_numpy(dtype=float)
+        standard_errors = errors.reindex(table.index)[names].to_numpy(dtype=float)
         places = np.array(table.index.tolist(), dtype=np.int64).reshape(-1, 2)
-        sides.append(Behaviour(places, values / spread[is_used], of_table / spread[is_used]))
+        scale = spread[is_used]
+        sides.append(Behaviour(places, values / scale, standard_errors / scale))
     return sides[0], sides[1], names
 
 

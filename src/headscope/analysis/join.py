@@ -57,7 +57,8 @@ class Chapter:
 
     study    the joined study
     members  the studies that were joined
-    others   studies reduced to those tables that differ from the table of the same name in an earlier study
+    others   the members that have tables which differ from the table of the same name in an earlier member; each is
+             reduced to these tables
     notes    notes on how the studies were joined
     name     name of the model; if two models have the same name, the name of a study is added
     lengths  a note if the texts of the members differ in length
@@ -323,14 +324,16 @@ def _fronts(joined: Study, members: Sequence[Member], notes: list[str]) -> list[
 
     Those of the first task are added to `joined`; those of other tasks are returned as studies of their own.
     """
-    left = [m for m in members if "front" in m.study.tables and "pruning" in m.study.record]
+    remaining = [m for m in members if "front" in m.study.tables and "pruning" in m.study.record]
     others = []
-    while left:
-        first = left[0].study.record
+    while remaining:
+        first = remaining[0].study.record
         of_task = [
-            m for m in left if m is left[0] or find_difference(first, m.study.record) is None
+            m
+            for m in remaining
+            if m is remaining[0] or find_difference(first, m.study.record) is None
         ]
-        left = [member for member in left if member not in of_task]
+        remaining = [member for member in remaining if member not in of_task]
         if len(of_task) < 2:
             continue
         tables = {"fronts": join_fronts(of_task)}

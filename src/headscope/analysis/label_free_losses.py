@@ -99,9 +99,9 @@ class _MaskedLoss:
             positions = is_real.nonzero()[:, 0]
             of_row = ids[row, positions].tolist()
             masked_positions = self.task.masked_positions(of_row, model.marks.special)
-            at = positions[sorted(masked_positions)]
-            labels[row, at] = ids[row, at]
-            ids[row, at] = int(model.tokenizer.mask_token_id)
+            masked_at = positions[sorted(masked_positions)]
+            labels[row, masked_at] = ids[row, masked_at]
+            ids[row, masked_at] = int(model.tokenizer.mask_token_id)
         masked = replace(batch, inputs={**batch.inputs, "input_ids": ids}, labels=labels)
         sums = self.task.extract_answers(self.task.call(model, masked), masked, None)  # type: ignore[arg-type]
         return sums[:, 0] / sums[:, 1]
@@ -132,7 +132,10 @@ def _next_tokens(model: AttentionModel, batch: Batch) -> Tensor:
 
 
 def _target_ids(model: AttentionModel, batch: Batch) -> tuple[Tensor, Tensor, int | None]:
-    """Token ids of the predicted side, where they are not padding, and the id that follows the last one (or None)."""
+    """(ids, is_real, end): token ids of the predicted text, False at padding, and the id that follows the last one.
+
+    `end` is None if the model does not predict a token after the last one.
+    """
     inputs: Any = batch.inputs
     if model.is_encoder_decoder:
         assert model.tokenizer is not None

@@ -24,14 +24,18 @@ def check_lenses(lenses: Iterable[str], statistics: list[str] | None) -> None:
     for name in others or [RAW]:
         kind = None if name == RAW else LENSES[name]
         if not any(statistic.names for statistic in select_statistics(statistics, kind)):
-            able = [n for statistic in select_statistics(None, kind) for n in statistic.names]
+            defined = [n for statistic in select_statistics(None, kind) for n in statistic.names]
             what = f"{', '.join(statistics or [])} is not defined for the lens {name}"
-            expected = f"some of {', '.join(able)}"
+            expected = f"some of {', '.join(defined)}"
             raise HeadscopeError(what, where="`statistics`", expected=expected)
 
 
 class LensStatistics:
-    """The lenses of one analysis, except raw, and their statistics. loss: the loss that gradients are taken of."""
+    """The lenses of one analysis, except raw, and their statistics.
+
+    through  {lens: the statistics that are computed from its maps}
+    loss     the loss that lenses with gradients differentiate; None if there are no such lenses
+    """
 
     def __init__(
         self,

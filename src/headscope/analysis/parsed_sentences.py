@@ -31,7 +31,7 @@ CELLS = 4_000_000  # maximum number of attention weights in the maps of one batc
 class Tree:
     """A sentence with its dependency tree.
 
-    unit     hash of the sentence: the unit of resampling; it also decides in which half the sentence is
+    unit     hash of the sentence. It identifies the unit of resampling, and decides to which half the sentence belongs
     encoded  its tokens, once a model is loaded
     """
 
@@ -42,7 +42,7 @@ class Tree:
 
 @dataclass
 class Treebanks:
-    """Sentences to train on (`train`) and to score on (`test`). Without test files, each is half of the sentences.
+    """Sentences to train on (`train`) and to score on (`test`). Without test files, `files` are split into two halves.
 
     malformed  numbers of malformed sentences that were skipped, by split and reason
     repeated   number of test sentences that are left out, since they are also in the training files
@@ -143,7 +143,8 @@ def pieces_of(tree: Tree) -> list[tuple[int, ...]]:
 class Trees:
     """A batch of sentences of similar length.
 
-    governors  [sentence, word]: the true governor as a candidate: 0 is the root, 1 + i is word i; -1 in padding
+    governors  [sentence, word]: index of the true governor among the candidates (0 is the root, 1 + i is word i); -1
+               in padding
     scored     [sentence, word]: whether the word counts in the score; punctuation does not
     words      [sentence, word]: indices of rows of the word vectors
     encoded    the tokens of each sentence
@@ -166,7 +167,7 @@ class Trees:
 
     @property
     def candidates(self) -> Tensor:
-        """[sentence, candidate]: whether the candidate exists: the root and the words do, padding does not."""
+        """[sentence, candidate]: True for the root and the words, False in padding."""
         return nn.functional.pad(self.present, (1, 0), value=True)
 
 

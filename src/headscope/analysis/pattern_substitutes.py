@@ -17,7 +17,10 @@ KEYS = ["stack", "layer", "head"]
 
 
 def fixed_pattern_effects(study: Study) -> pd.DataFrame:
-    """The table: for each head its pattern, and the change of the task's loss when it is fixed. Empty if none was."""
+    """The table: for each head its pattern, and the change of the task's loss when the head is fixed.
+
+    Empty if the study fixed no head.
+    """
     if TABLE in study.tables:
         return study.tables[TABLE]
     record = study.record.get("importance")

@@ -162,7 +162,8 @@ def _fit_all(
     sentences = sum(len(trees) for trees in train)
     steps = _Steps(3 * config.epochs * sentences, run.progress)
     scores: dict[str, Scored] = {"right-branching": score({"": branching}, test, None, vectors)[""]}
-    turns: list[tuple[dict[str, Probe], Callable[[], Maps | None]]] = [
+    # probes that use the same maps, and a function that opens these maps
+    groups: list[tuple[dict[str, Probe], Callable[[], Maps | None]]] = [
         ({"distance-and-words": distance}, lambda: None),
         (
             {"random-attention": random},
@@ -175,7 +176,7 @@ def _fit_all(
             lambda: WordMaps(model, heads, config.word_pooling, memory),
         ),
     ]
-    for probes, open_maps in turns:
+    for probes, open_maps in groups:
         maps = open_maps()
         fit(probes, train, maps, vectors, epochs=config.epochs, seed=run.seed, done=steps.add)
         if isinstance(maps, WordMaps):

@@ -44,7 +44,8 @@ class RoleRule(ABC):
     role       name of the role; `positional` and `syntactic` are followed by the offset or relation (`RoleName`)
     family     roles of one family have the same colour (`report/role_groups`)
     short      label in a cell of a map; empty if the label is the offset or the relation
-    vagueness  a head's main role is the one with the lowest value; it is 0 for roles that rest on annotated data
+    vagueness  order in which roles are preferred as a head's main role: the lowest value wins. Roles that rest on
+               annotated data have 0
     """
 
     role: str
@@ -109,8 +110,8 @@ class PunctuationRule(StatisticRule):
 class SinkRule(StatisticRule):
     """The column `rule` also names the token that is the sink.
 
-    Heads whose sink is the classification token or a separator are left out, since there are other roles for these.
-    Not so in a decoder: there the end-of-text token is often put first, and is a sink because it is the first token.
+    Heads whose sink is the classification token or a separator are left out, since there are other roles for these. In
+    a decoder they are included: there the end-of-text token is often put first, and is a sink because of its position.
     """
 
     def find(self, study: Study, thresholds: Thresholds) -> Iterator[TableRow]:
@@ -191,8 +192,8 @@ class RareWordsRule(RoleRule):
         best = table.groupby("kind")["value"].max()
         baseline, rarest = float(best["two-rarest"]), _rows(study, "rarest")
         rule = (
-            f"one of the two rarest words in {thresholds.rare} of the sentences; above every simple guess, "
-            "and so for the rarest alone"
+            f"one of the two rarest words in {thresholds.rare} of the sentences; above every baseline, "
+            "and above every baseline for the rarest word alone"
         )
         for head, row in rows.items():
             is_above = row.value > thresholds.rare and row.low > baseline
@@ -242,8 +243,8 @@ def roles_of(study: Study, thresholds: Thresholds | None = None) -> pd.DataFrame
     with_role = {Head.of_row(row) for row in rows}
     for record in _records(study.heads[["stack", "layer", "head"]].drop_duplicates()):
         if (head := Head.of_row(record)) not in with_role:
-            nothing = Row.without_interval(head, "", np.nan, 0)
-            rows.append(_role(nothing, UNDETERMINED, np.nan, "no rule applies"))
+            no_statistic = Row.without_interval(head, "", np.nan, 0)
+            rows.append(_role(no_statistic, UNDETERMINED, np.nan, "no rule applies"))
     table = TABLES["roles"].frame(rows)[TABLES["roles"].names]
     return table.sort_values(["stack", "layer", "head"], kind="stable").reset_index(drop=True)
 

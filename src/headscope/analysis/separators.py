@@ -88,7 +88,7 @@ def _verdict(
     small = [layer for layer in sinks if _at(by_layer, layer, "gradient-ratio", "high") < SMALL]
     centred = [layer for layer in sinks if _at(by_layer, layer, "centred-ratio", "high") < SMALL]
     holds = len(small) == len(sinks)
-    shares, raw, moved, carried = (
+    shares, raw, moved, weighted = (
         [_at(by_layer, layer, measure) for layer in sinks]
         for measure in ("attention", "gradient-ratio", "centred-ratio", "weighted-ratio")
     )
@@ -104,9 +104,10 @@ def _verdict(
         f"({_share(shares)} of attention in {_layers(sinks)}). {_meaning(small, sinks, moved)}"
     )
     numbers = (
-        f"By a weight on {NAMES[kind]} the raw gradient is {_range(raw)} times that on other tokens (upper ends of the "
-        f"intervals: {_range(ends)}; small: below {SMALL}); less its row's mean it is {_range(moved)} times, small in "
-        f"{len(centred)} of {len(sinks)}; times the weight, what an edge there carries, {_range(carried)} times."
+        f"The raw gradient for a weight on {NAMES[kind]} is {_range(raw)} times that for other tokens (upper ends of "
+        f"the intervals: {_range(ends)}; it is small if below {SMALL}). Minus the mean of its row, it is "
+        f"{_range(moved)} times that for other tokens, which is small in {len(centred)} of {len(sinks)} layers. "
+        f"Multiplied by the weight, it is {_range(weighted)} times that for other tokens."
     )
     return SeparatorVerdict(stack, kind, holds, sinks, sentence, numbers)
 

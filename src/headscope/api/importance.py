@@ -7,7 +7,7 @@ from headscope.api.configured import ModelSource, on_task
 from headscope.api.study_output import study_to_add_to, write_study
 from headscope.config.importance import ImportanceConfig
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.study.journal import NAME
+from headscope.study.journal import NAME as JOURNAL
 from headscope.study.study import Study
 
 
@@ -38,6 +38,6 @@ def importance(
         )
         write_study(study, directory, run)
         if directory is not None:
-            # Last, so that a run that is killed while figures are drawn can be resumed.
-            (directory / NAME).unlink(missing_ok=True)
+            # The journal is deleted last, so that a run that is killed while figures are drawn can be resumed.
+            (directory / JOURNAL).unlink(missing_ok=True)
     return study

@@ -42,7 +42,7 @@ def pack(
     # Drop sequences without content, such as one of unknown tokens only.
     sequences = [ids for ids in sequences if not model.marks.special.issuperset(ids)]
     for ids in sequences:
-        counts.add_lengths(len(ids), 0)
+        counts.add_lengths(source=len(ids), target=0)
     sides = [_side(ids, len(before), len(after), encoder) for ids in sequences]
     return [Sequence(i, side) for i, side in enumerate(sides)], counts
 
@@ -71,7 +71,11 @@ def _pieces(encoder: Encoder, texts: Iterable[Example]) -> Iterator[tuple[Exampl
 
 
 def _side(ids: list[int], before: int, after: int, encoder: Encoder) -> Side:
+    """The sequence as one text in which each token is a word of its own.
+
+    before, after  number of special tokens at the beginning and at the end
+    """
     content = len(ids) - before - after
     words = [*[-1] * before, *range(content), *[-1] * after]
     types = [0] * len(ids) if "token_type_ids" in encoder.tokenizer.model_input_names else None
-    return Side(ids, words, [0] * len(ids), types)
+    return Side(ids, words, segments=[0] * len(ids), token_types=types)

@@ -12,7 +12,8 @@ from starlette.requests import ClientDisconnect, Request
 from headscope.explorer.responses import Refusal
 
 BODY_BYTES = 64_000
-# A body over the limit is read up to this size before it is refused: a client that still sends would miss the answer.
+# A body over the limit is read up to this size before it is refused. If the server answered earlier, a client that is
+# still sending would not read the answer.
 DRAINED_BYTES = 1_000_000
 BODY_SECONDS = 10
 SMALLEST_BODY = '{"model": "a", "text": "…"}'
@@ -51,7 +52,7 @@ class AttendRequest:
         if turn is not None and (type(turn) is not int or not 0 <= turn < 2**53):
             raise Refusal(400, "turn is not a number", expected="a whole number from 0")
         if missing := sorted({"model", "text"} - set(body)):
-            raise Refusal(400, f"there is no {missing[0]}", expected=SMALLEST_BODY)
+            raise Refusal(400, f'the key "{missing[0]}" is missing', expected=SMALLEST_BODY)
         if len(body.get("client", "")) > LONGEST_CLIENT:
             expected = f"at most {LONGEST_CLIENT} characters"
             raise Refusal(400, "client is too long", expected=expected)
@@ -82,18 +83,19 @@ async def read_attend_request(request: Request) -> AttendRequest:
 
 
 async def _read_body(request: Request) -> bytes:
-    declared = request.headers.get("content-length", "0")
-    length = int(declared) if declared.isdecimal() else 0
+    """The body; refuses one that is longer than BODY_BYTES, by its declared or its real length."""
+    header = request.headers.get("content-length", "0")
+    declared_length = int(header) if header.isdecimal() else 0
+    read_length = 0
     content = b""
-    if length <= DRAINED_BYTES:
-        length = 0
+    if declared_length <= DRAINED_BYTES:
         async for part in request.stream():
-            length += len(part)
-            if length <= BODY_BYTES:
+            read_length += len(part)
+            if read_length <= BODY_BYTES:
                 content += part
-            if length > DRAINED_BYTES:
+            if read_length > DRAINED_BYTES:
                 break
-    if length > BODY_BYTES:
+    if read_length > BODY_BYTES or declared_length > DRAINED_BYTES:
         what = f"the body is longer than {BODY_BYTES} bytes"
         raise Refusal(413, what, fix="Send a shorter text")
     return content

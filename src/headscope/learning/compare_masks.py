@@ -52,7 +52,7 @@ class Case:
     mode: str
     mask: str
     seed: int
-    number: int  # number of the mask: its name may not be a valid name of a directory
+    number: int  # number of the mask, for the name of the directory: the mask's name may not be a valid one
 
     @property
     def name(self) -> str:

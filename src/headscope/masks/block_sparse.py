@@ -28,7 +28,7 @@ class Strip:
 
 
 def strips_of(allowed: Tensor, block: int = BLOCK) -> list[Strip]:
-    """A mask [head or 1, query, key] without empty rows, as strips of at most `block` queries.
+    """Split a mask [head or 1, query, key] into strips of at most `block` queries. The mask must have no empty rows.
 
     Queries that attend to more than half of the keys get strips of their own, so that they do not widen other strips.
     """

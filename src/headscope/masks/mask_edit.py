@@ -76,6 +76,6 @@ class Masked(Edit):
             raise HeadscopeError(
                 f"the special tokens of {site.stack} must be known, got keys from a cache",
                 where="`open_special`",
-                fix="Run whole passes (use_cache=False), or leave it out",
+                fix="Run complete passes (use_cache=False), or leave `open_special` out",
             )
         return sides[0].special.cpu()

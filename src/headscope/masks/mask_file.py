@@ -28,8 +28,10 @@ PLAIN = ".npy"
 
 def groups_of(heads: Iterable[Head], per: Per) -> tuple[str, ...]:
     """Names of the groups that have a mask each: `all`, or layers (`encoder.0`) or heads (`encoder.0.0`)."""
-    own = [head for head in heads if head.stack in ("encoder", "decoder")]
-    names = ({"model": "all", "layer": str(head.site), "head": str(head)}[per] for head in own)
+    self_attention = [head for head in heads if head.stack in ("encoder", "decoder")]
+    names = (
+        {"model": "all", "layer": str(head.site), "head": str(head)}[per] for head in self_attention
+    )
     return tuple(dict.fromkeys(names))
 
 
@@ -197,7 +199,7 @@ def _check_content(allowed: NDArray[Any], about: Any, path: str | Path) -> None:
 
 
 def _check_rows(positions: MaskPositions, path: str | Path) -> None:
-    """Raise an error if a position may attend to no key: what is intended then is unclear."""
+    """Raise an error if a position may attend to no key, since it is unclear what such a mask is meant to do."""
     allowed = positions.allowed.clone()
     if not positions.diagonal and positions.length > 1:
         allowed.diagonal(dim1=1, dim2=2).zero_()

@@ -24,7 +24,7 @@ def read_mask(spec: str, option: str = "`mask`") -> Mask:
     if len(parts) == 1:
         return parts[0]
 
-    def either(length: int, site: Site | None) -> Tensor:
+    def union(length: int, site: Site | None) -> Tensor:
         return reduce(operator.or_, (part.at(length, site) for part in parts))
 
     def check(heads: Iterable[Head]) -> None:
@@ -33,7 +33,7 @@ def read_mask(spec: str, option: str = "`mask`") -> Mask:
             part.check(listed)
 
     per = max((part.per for part in parts), key=("model", "layer", "head").index)
-    return Mask(spec, either, per, check)
+    return Mask(spec, union, per, check)
 
 
 def sparsity(mask: Tensor) -> float:

@@ -1,8 +1,11 @@
-"""Speed of attention under a mask: attention of a model's shape, dense and sparse, timed at several lengths.
+"""Speed of attention under a mask: times dense and sparse attention at several lengths.
+
+Attention is computed on random states of the shape that the model's first self-attention has.
 
 The sparsity of a mask does not determine the speed: the usual kernel computes all scores and then discards those that
 are masked. Methods that skip masked blocks are timed in alternation with dense attention, and their output is compared
-with that of the usual kernel. Preparation that is done once for all layers (strips, blocks, compilation) is not timed.
+with that of the usual kernel. Preparation that is done once for all layers (grouping the queries, finding the blocks,
+compiling) is not timed.
 """
 
 from __future__ import annotations
@@ -52,7 +55,11 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class MethodTime:
-    """Time of one method. ratio: its time divided by that of dense attention, with an interval from `low` to `high`."""
+    """Time of one method.
+
+    way    name of the method: DENSE, MASKED, BY_BLOCKS or FLEX
+    ratio  time of the method divided by that of dense attention, with an interval from `low` to `high`
+    """
 
     way: str
     milliseconds: float
@@ -67,8 +74,10 @@ class SpeedAtLength:
 
     sparsity   share of pairs of positions that the mask forbids
     blocks     share of blocks of 128 x 128 positions in which any pair is allowed
-    attention  share of the model's time that dense attention takes; None for a model with several stacks. The model is
-               run at one length. At other lengths, the time of the rest is assumed to be proportional to the length
+    attention  share of the model's time that dense attention takes; None for a model with several stacks. The entire
+               model is timed at one length only. For other lengths, the time of everything except attention is taken
+               as proportional to the length
+    ways       the time of each method
     """
 
     length: int
@@ -80,24 +89,32 @@ class SpeedAtLength:
 
 @dataclass(frozen=True)
 class MaskSpeed:
-    """Speed at all lengths. without_flex: why compiled block-sparse attention was not measured; empty if it was."""
+    """Speed at all lengths.
+
+    width         width of a head
+    run_length    length at which the entire model was timed; None for a model with several stacks
+    without_flex  why compiled block-sparse attention was not measured; empty if it was
+    """
 
     mask: str
     site: str
     batch_size: int
     heads: int
     width: int
-    run_length: int | None  # length at which the entire model was run
+    run_length: int | None
     without_flex: str
     lengths: tuple[SpeedAtLength, ...]
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """The methods that were measured at one length or more."""
+        """Names of the methods that were measured at one length or more."""
         return tuple(dict.fromkeys(timed.way for row in self.lengths for timed in row.ways))
 
     def pays_from(self, way: str) -> int | None:
-        """The length from which on a method is faster than dense attention, with its whole interval; None if never."""
+        """The length from which on a method is faster than dense attention; None if there is none.
+
+        It is faster if the entire interval of its ratio is below 1, at this length and at all longer ones.
+        """
         length = None
         for row in reversed(self.lengths):
             if not any(timed.way == way and timed.high < 1 for timed in row.ways):
@@ -119,6 +136,7 @@ def measure_mask_speed(
     check_sizes(lengths, batch_size, repeats)
     if isinstance(mask, str):
         mask = read_mask(mask)
+    # The entire model is timed at the shortest of the lengths, or at the model's limit if that is shorter.
     batch = sample_batch(model, batch_size, longest_input(model, min(lengths)))
     shape = _attention_shape(model, batch)
     masks = [
@@ -172,7 +190,7 @@ class _Shapes(Edit):
         self.shapes: dict[Site, tuple[int, ...]] = {}
 
     def changes_output(self, site: Site) -> bool:
-        return True
+        return True  # so that `output` is called; it changes nothing
 
     def output(self, site: Site, output: Tensor) -> Tensor:
         self.shapes[site] = tuple(output.shape)

@@ -1,10 +1,11 @@
 """Find the modules of each site: its block, the projections of queries, keys and values, and the output projection.
 
 Nothing is assumed about the names of modules. One small forward pass compares the input and output of every linear
-layer with the tensors at the seam. The layer whose output equals the keys is the key projection. The layer whose input
-equals the concatenated results of the heads is the output projection. The comparison is exact, so layers are not
-confused. A module that is not found is None: queries that are rotated after their projection, for example, or a
-projection that is not a module. Callers must handle None.
+layer with the tensors at the seam, which is the point where headscope intercepts attention. The layer whose output
+equals the keys is the key projection. The layer whose input equals the concatenated results of the heads is the
+output projection. The comparison is exact, so layers are not confused. A module can be missing, for example if
+queries are rotated after their projection, or if the projection is not a module. Its name is then None, and callers
+must handle this.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class _PartFinder(Edit):
         self.projections: dict[Site, str] = {}  # the output projection
 
     def changes_output(self, site: Site) -> bool:
-        return True
+        return True  # so that `output` is called; it changes nothing
 
     def output(self, site: Site, output: Tensor) -> Tensor:
         self.waiting = site, output.flatten(2)
@@ -119,6 +120,7 @@ class _PartFinder(Edit):
     def _parts(self, site: Site) -> Parts:
         modules = self.model.attention_modules.items()
         core, turn = next((name, sites.index(site)) for name, sites in modules if site in sites)
+        # For sites where the comparison found no projection: the one that the family declares for its softmax tap.
         tap = self.model.family.tap
         declared = None if tap is None or tap.projection is None else f"{core}.{tap.projection}"
         return Parts(

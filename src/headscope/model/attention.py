@@ -112,7 +112,7 @@ class Attention(RowQuantities):
     raw
         The `Attention` with the attention weights; with the lens `raw` the object itself.
     row_totals
-        [sequence, head, query]: with a lens that normalises rows, their sums before.
+        [sequence, head, query]: with a lens that normalises rows, the sums of the rows before normalisation.
     layer
         What happens to the heads' outputs after attention, with the norm lens.
     rank
@@ -282,7 +282,7 @@ class Attention(RowQuantities):
     def segment_mass(self) -> Tensor:
         """[sequence, head, segment, query]: mass of a row on the content tokens of each text of a pair."""
         own = segments_of(self.key, self.weights.dtype).own[:, None]
-        # With the matrix of few rows on the left: weights @ own.mT takes five times as long.
+        # The matrix with few rows is on the left, because weights @ own.mT takes five times as long.
         return own @ self.weights.transpose(-1, -2)
 
     @cached_property

@@ -295,7 +295,7 @@ class AttentionModel(ModelStructure):
             yield
         if lens.needs_gradient and wrapped and not any(observer.was_called for observer in wrapped):
             raise HeadscopeError(
-                "no derivative came back while it was open, so nothing was seen",
+                "no backward pass took place while it was open, so no map was computed",
                 where=f"lens {lens.name}",
                 fix="Call backward() on a loss before it is closed",
             )

@@ -78,16 +78,16 @@ class Span:
         index = index.clamp_max(tokens.length - 1)
         is_real = torch.arange(index.shape[1]) < torch.from_numpy(self.count)[:, None]
 
-        def part(tensor: Tensor | None) -> Tensor | None:
+        def gather(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else tensor.gather(1, index)
 
         return Tokens(
-            is_real, part(tokens.ids), part(tokens.words), part(tokens.segments), tokens.marks
+            is_real, gather(tokens.ids), gather(tokens.words), gather(tokens.segments), tokens.marks
         )
 
 
 class FoldPlan:
-    """What the compiled pass has to know about the tokens of a batch; made once for all layers of a stack."""
+    """The data that the compiled pass needs about the tokens of a batch; computed once for all layers of a stack."""
 
     def __init__(self, query: Tokens, key: Tokens, spans: tuple[Span, Span]) -> None:
         self.query_span, self.key_span = spans
@@ -157,7 +157,10 @@ class FoldPlan:
         return visibility
 
     def _strips(self, mask: Tensor | None, is_causal: bool) -> Iterator[tuple[int, Tensor]]:
-        """(first row, visible [sequence or 1, head or 1, row, key]) of the compact tokens."""
+        """Strips of neighbouring rows of the compact tokens: the first row, and which keys the rows may attend to.
+
+        The latter is [sequence or 1, head or 1, row, key], bool. Strips limit the memory that is needed at a time.
+        """
         queries, keys = self.query.length, self.key.length
         rows = max(1, STRIP_CELLS // (keys * len(self.query.real)))
         positions = torch.arange(keys)
@@ -201,7 +204,10 @@ def plan_fold(layout: Layout, stack: str) -> FoldPlan | None:
 def attend_and_fold(
     call: Call, site: Site, plan: FoldPlan, wanted: Wanted, is_plain: bool, scratch: Scratch
 ) -> tuple[Tensor, RowSums]:
-    """[batch, query, head, width], and the sums of the rows. is_plain: the mask hides padding keys and no others."""
+    """The outputs of the heads [batch, query, head, width], and the sums of the rows.
+
+    is_plain  whether the mask hides only padding keys
+    """
     batch, heads, queries, _ = call.shape
     output = call.query.new_empty(batch, queries, heads, call.value.shape[-1])
     sums = _Sums(plan, site, heads, wanted)
@@ -220,13 +226,14 @@ def attend_and_fold(
         )
         for start in range(0, queries, rows):
             stop = min(start + rows, queries)
-            # A causal strip sees no keys beyond its last row.
-            seen = min(last - first, stop) if call.is_causal else last - first
-            weights = _scores(call, group, slice(start, stop), key[:, :seen], first, masks, scratch)
+            # With a causal mask, rows of this strip attend to no keys beyond the last row.
+            key_count = min(last - first, stop) if call.is_causal else last - first
+            weights = _scores(
+                call, group, slice(start, stop), key[:, :key_count], first, masks, scratch
+            )
             sums.add(weights, group, start, first, call.is_causal)
-            mixed = torch.bmm(
-                weights.view(len(key), -1, seen), value[:, :seen]
-            )  # [sequence * group, head of the group * row, width]
+            # [sequence * KV head, query head of the KV head * row, width]
+            mixed = torch.bmm(weights.view(len(key), -1, key_count), value[:, :key_count])
             mixed = mixed.view(count, heads, stop - start, -1)
             output[group, start:stop] = mixed.transpose(1, 2)
     return output, sums.finish(plan.visibility(masks[0] if masks else None, call.is_causal))
@@ -246,9 +253,8 @@ def _scores(
     count, heads, length, width = query.shape
     keys = key.shape[1]
     scores = scratch.take("folded", (count, heads, length, keys), query)
-    products = scores.view(
-        len(key), -1, keys
-    )  # query heads that share a key head are next to each other
+    # Query heads that share a key head are next to each other.
+    products = scores.view(len(key), -1, keys)
     torch.baddbmm(
         products,
         query.reshape(len(key), -1, width),
@@ -276,7 +282,7 @@ def _part(cells: Tensor, group: slice, rows: slice, keys: slice) -> Tensor:
 
 
 class _Sums:
-    """The arrays that the compiled pass adds to."""
+    """The arrays to which the compiled pass adds the sums of rows."""
 
     def __init__(self, plan: FoldPlan, site: Site, heads: int, wanted: Wanted) -> None:
         self.plan, self.site, self.heads, self.wanted = plan, site, heads, wanted
@@ -290,6 +296,7 @@ class _Sums:
         self.has_positions = "position_sums" in wanted.quantities
         side = POSITIONS if self.has_positions else 0
         width = queries if self.has_segments else 0
+        # In the order of the parameter `sums` of `row_kernel.fold`; `finish` names them.
         self.arrays = (
             np.zeros((*shape, queries), np.float32),
             np.zeros((*shape, queries), np.float32),

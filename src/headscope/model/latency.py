@@ -172,7 +172,7 @@ def measure_layers(
 
 
 def prune_share(model: AttentionModel, share: float) -> AttentionModel:
-    """A model in which every site keeps the first heads, a share of all. At least one head of the model stays."""
+    """A model in which every site keeps this share of its heads (the first ones). At least one head stays in all."""
     if share == 1.0:
         return model
     remove: list[Head] = []

@@ -39,7 +39,8 @@ class SiteOutput:
     output   [sequence, query, width]: after the projection
     context  [sequence, query, head, head width]: the heads' results, which are the input of the projection
     weight   [width, head, head width]: the weight of the projection
-    before   the outputs of earlier sites in the same call of the block (self before cross attention); unchanged too
+    before   the outputs of earlier sites in the same call of the block (self before cross attention). An
+             ablation at this site does not change them
     edited_context  the context under an edit of the site's heads; set by the caller when it is needed
     """
 

@@ -1,8 +1,8 @@
 """The compiled pass over attention rows: softmax and all sums of a row while it is in the processor's cache.
 
-`fold` turns scores into weights in place, row by row, and adds each row to the sums that statistics need. One visit of
-a row instead of one pass over the whole map for each quantity; a row of 128 weights is 512 bytes, so everything that is
-computed from it comes from the first-level cache.
+`fold` turns scores into weights in place, row by row, and adds each row to the sums that statistics need. It visits
+each row once, instead of passing over the entire map for each quantity. A row of 128 weights has 512 bytes, so all
+quantities of a row are computed from the first-level cache.
 
 Accuracy: `_exp` has a relative error below 1e-6 in float32. Sums over rows are float32 within a block of BLOCK rows and
 float64 beyond, so that their error does not grow with the length of a text.
@@ -19,14 +19,17 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 BLOCK = 64  # rows whose sums are float32
-NEVER = -np.inf  # penalty of special keys, added to scores
+NEVER = -np.inf  # penalty that is added to the scores of special keys
 
 _LOWEST = np.float32(-87.0)  # exp of less is below the smallest normal float32: 0
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _LOG2_E = np.float32(1.4426950408889634)
 # Adding 1.5 * 2**23 rounds a float32 to an integer, which is then in the lowest bits of its representation.
 _ROUND, _ROUND_BITS = np.float32(12582912.0), np.int32(0x4B400000)
-_BIAS, _MANTISSA = np.int32(127), np.int32(23)  # of the exponent of a float32, and its width
+_BIAS, _MANTISSA = (
+    np.int32(127),
+    np.int32(23),
+)  # of a float32: bias of the exponent, bits of the mantissa
 # ln 2 in two parts: the first has few digits, so that its multiples are exact (Cody and Waite).
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 # Coefficients of the minimax polynomial of (exp(r) - 1 - r) / r**2 for |r| <= ln(2) / 2 (Cephes, expf).
@@ -66,7 +69,7 @@ def _from_bits(typing_context: Any, value: Any) -> Any:
 
 
 def _compiled(function: Any, **options: Any) -> Any:
-    """The function compiled at its first call; the result is kept on disk where a directory can be written."""
+    """The function, compiled at its first call; the result is stored on disk if a directory can be written."""
     try:
         return njit(nogil=True, error_model="numpy", cache=True, **options)(function)
     except RuntimeError:  # neither the package's directory nor the user's cache can be written
@@ -104,7 +107,7 @@ _extremes = _compiled(_extremes_of, fastmath=_FAST)
 
 
 def _extremes_of_four(rows, penalty, extremes):  # type: ignore[no-untyped-def]
-    """The same for four rows at once: four independent chains of comparisons instead of one that waits for itself."""
+    """The same for four rows at once: faster, because the four chains of comparisons are independent."""
     r0, r1, r2, r3 = rows[0], rows[1], rows[2], rows[3]
     a0, a1, a2, a3 = r0[0], r1[0], r2[0], r3[0]
     first = penalty[0]
@@ -142,7 +145,7 @@ _softmax = _compiled(_softmax_of, fastmath=_FAST)
 
 
 def _count_argmax_of(row, penalty, largest, counts):  # type: ignore[no-untyped-def]
-    """Add 1 at the key with the largest content score, shared by equal ones. counts: of the row's first key on."""
+    """Add 1 at the key with the largest content score, divided among ties; counts[0] is the first key of the row."""
     ties, index = np.int32(0), np.int32(0)
     for k in range(len(row)):
         is_largest = row[k] + penalty[k] == largest
@@ -261,7 +264,7 @@ def _fold(scores, strip, query, key, tokens, wanted, heads, sums):  # type: igno
                 row = full[first_key : first_key + visible]
                 full[:first_key] = _ZERO
                 full[first_key + visible :] = _ZERO
-                if i < 0 or i >= queries:  # padding: its output is defined, but nobody counts it
+                if i < 0 or i >= queries:  # padding: its output is computed, but not counted
                     largest, _ = _extremes(row, penalty_s)
                     _softmax(row, largest)
                     continue

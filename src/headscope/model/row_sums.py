@@ -1,8 +1,9 @@
 """Sums over the rows of attention maps, from which most statistics follow without the maps themselves.
 
-`RowSums` holds them for one site and one batch; sequences may differ in length. An `Attention`, which has whole maps of
-sequences of one length, offers the same quantities under the same names, so a statistic that uses no others takes
-either. Positions are counted from the first real token of a sequence; beyond its last one every quantity is 0.
+`RowSums` holds them for one site and one batch; sequences may differ in length. An `Attention` has the entire maps of
+sequences of equal length, and the same quantities under the same names. A statistic that uses only these quantities
+works with both classes. Positions are counted from the first real token of a sequence. Beyond its last token every
+quantity is 0.
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ from headscope.heads import Site
 from headscope.model.tokens import Tokens
 
 QUARTERS = 4
-POSITIONS = 128  # of the mean map over absolute positions
-SIDE = 64  # of the picture of a map
-NEAREST = (-1, 0, 1)  # offsets
+POSITIONS = 128  # number of absolute positions of the mean map
+SIDE = 64  # height and width of the small picture of a map
+NEAREST = (-1, 0, 1)  # offsets key - query
 
-RowRequest = Callable[
-    [Tokens, str], Tensor
-]  # tokens and stack: positions [sequence, row], -1 for none
+# A function of the tokens and the stack that returns the positions [sequence, row] of rows; -1: no row
+RowRequest = Callable[[Tokens, str], Tensor]
 
 
 @dataclass(frozen=True)
@@ -77,24 +77,24 @@ class Visibility:
         cls, strips: Iterable[tuple[int, Tensor]], is_one_text: bool, dtype: torch.dtype
     ) -> Visibility:
         """From strips of rows: (first row, visible [sequence or 1, head or 1, row, key])."""
-        counts, own, of_own = [], [], []
-        columns = rows = nearest = none = None
+        counts, own, uniform_own = [], [], []
+        columns = rows = nearest = zeros = None
         for start, visible in strips:
             counts.append(visible.sum(dim=-1))
             uniform = visible.to(dtype) / counts[-1].clamp_min(1)[..., None]
             columns = uniform.sum(dim=-2) if columns is None else columns + uniform.sum(dim=-2)
             seen = visible.sum(dim=-2)
             rows = seen if rows is None else rows + seen
-            none = torch.zeros_like(uniform[..., 0, 0])
+            zeros = torch.zeros_like(uniform[..., 0, 0])
             if is_one_text:
-                # Copies: a view would keep the whole strip
+                # Clone, because a view would keep the memory of the entire strip.
                 own.append(visible.diagonal(offset=start, dim1=-2, dim2=-1).clone())
-                of_own.append(uniform.diagonal(offset=start, dim1=-2, dim2=-1).clone())
+                uniform_own.append(uniform.diagonal(offset=start, dim1=-2, dim2=-1).clone())
                 masses = torch.stack(
                     [
                         uniform.diagonal(offset=start + d, dim1=-2, dim2=-1).sum(dim=-1)
                         if -visible.shape[-2] < start + d < visible.shape[-1]
-                        else none
+                        else zeros
                         for d in NEAREST
                     ],
                     dim=-1,
@@ -102,14 +102,14 @@ class Visibility:
                 nearest = masses if nearest is None else nearest + masses
         assert columns is not None
         assert rows is not None
-        assert none is not None
+        assert zeros is not None
         return cls(
             torch.cat(counts, dim=-1),
             rows,
             torch.cat(own, dim=-1) if own else torch.zeros_like(rows, dtype=torch.bool),
             columns,
-            none[..., None].expand(*none.shape, len(NEAREST)) if nearest is None else nearest,
-            torch.cat(of_own, dim=-1) if of_own else torch.zeros_like(columns),
+            zeros[..., None].expand(*zeros.shape, len(NEAREST)) if nearest is None else nearest,
+            torch.cat(uniform_own, dim=-1) if uniform_own else torch.zeros_like(columns),
         )
 
 
@@ -243,7 +243,7 @@ def segments_of(tokens: Tokens, dtype: torch.dtype) -> Segments:
 def _pairs(mask: Tensor) -> Tensor:
     """[…, offset]: number of pairs of tokens at each offset -(n-1) … n-1 that are both 1 in mask […, token].
 
-    The autocorrelation, by FFT: special tokens may be anywhere.
+    Computed as an autocorrelation by FFT, because special tokens may be anywhere in a text.
     """
     width = 2 * mask.shape[-1] - 1
     spectrum = torch.fft.rfft(mask, n=width).abs().square()

@@ -71,7 +71,7 @@ def check_form_fits(model: AttentionModel, form: str) -> None:
     model.reading.check(model.name)
     if form != "small" and model.fixed:
         raise HeadscopeError(
-            f"{len(model.fixed)} heads follow fixed patterns, which nobody else computes",
+            f"{len(model.fixed)} heads follow fixed patterns, which only headscope computes",
             where=f'`form="{form}"`',
             expected="small",
         )
@@ -142,7 +142,7 @@ def _write_small(model: AttentionModel, folder: Path) -> None:
 
 
 def _own_tensors(model: PreTrainedModel) -> dict[str, Tensor]:
-    """The tensors of a model by name; of tied tensors only the first, since loading ties the others to it again."""
+    """The tensors of a model by name. Only the first of tied tensors is stored; loading ties the others to it again."""
     tensors: dict[str, Tensor] = {}
     stored: set[tuple[int, tuple[int, ...]]] = set()
     for name, tensor in model.state_dict().items():

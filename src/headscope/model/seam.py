@@ -107,7 +107,7 @@ class Seam:
         if wrong or not called:
             raise HeadscopeError(
                 f"this forward pass called {', '.join(wrong) or 'none of the attention sites'}",
-                expected="each stack whole or not at all",
+                expected="calls of all sites of a stack, or of none",
                 fix="Call the whole model, once, without gradient checkpointing",
             )
 
@@ -267,10 +267,12 @@ class Seam:
                 partial(self._notify_gradient, site, chunks, weights.detach(), values.detach())
             )
         for chunk in chunks if self.observers or self.sums_observers else ():
-            part, raw = _real_cells(chunk, weights.detach()), _real_cells(chunk, scores.detach())
+            chunk_weights = _real_cells(chunk, weights.detach())
+            chunk_scores = _real_cells(chunk, scores.detach())
+            chunk_values = values.detach()[chunk.rows][:, :, chunk.key_index]
             # With gradients enabled, autograd may still need these scores: observers get a copy, which they may change.
-            raw = raw.to(part.dtype, copy=torch.is_grad_enabled())
-            self._notify(site, chunk, part, raw, values.detach()[chunk.rows][:, :, chunk.key_index])
+            chunk_scores = chunk_scores.to(chunk_weights.dtype, copy=torch.is_grad_enabled())
+            self._notify(site, chunk, chunk_weights, chunk_scores, chunk_values)
 
     def _notify(
         self, site: Site, chunk: Chunk, weights: Tensor, scores: Tensor, values: Tensor
@@ -285,9 +287,9 @@ class Seam:
         """Backward hook of the weights: pass each chunk's weights and gradient (dLoss/dWeights) to the observers."""
         with torch.no_grad():
             for chunk in chunks if self.gradient_observers else ():
-                part = _real_cells(chunk, weights)
-                values_of_chunk = values[chunk.rows][:, :, chunk.key_index]
-                attention = self._attention(site, chunk, part, None, values_of_chunk)
+                chunk_weights = _real_cells(chunk, weights)
+                chunk_values = values[chunk.rows][:, :, chunk.key_index]
+                attention = self._attention(site, chunk, chunk_weights, None, chunk_values)
                 for observer in self.gradient_observers:
                     observer(attention, _real_cells(chunk, gradient.detach()))
 

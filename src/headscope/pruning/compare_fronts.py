@@ -87,10 +87,10 @@ def find_difference(first: RunRecord, second: RunRecord) -> str | None:
         ),
     }
     for name, value_of in compared.items():
-        mine, other = value_of(first), value_of(second)
-        are_sets = isinstance(mine, set) and isinstance(other, set)
+        value, other = value_of(first), value_of(second)
+        are_sets = isinstance(value, set) and isinstance(other, set)
         # One data file in common is enough: studies may select on different files.
-        if not (mine & other if are_sets else mine == other):
+        if not (value & other if are_sets else value == other):
             return name
     return None
 

@@ -64,7 +64,9 @@ from headscope.tasks.inference import evaluate
 ALONE, REPORTED = "alone", "reported"
 TEMPORARY = (ALONE, REPORTED, JOURNAL)
 NAMED = "Patterns were named."  # how the patterns were chosen
-WITHIN = 0.99  # the record says how many heads can be fixed while this share of the metric is kept
+WITHIN = (
+    0.99  # the record states how many heads can be fixed so that this share of the metric is kept
+)
 
 
 @dataclass
@@ -132,7 +134,7 @@ def fix(
     started = time.perf_counter()
     fixing = _Fixing(inputs, config, data, reading, run, folder)
     fixing.choose(inputs.patterns)
-    study = fixing.alone(REPORTED, fixing.report_on, data.report_limit, fixing.patterns)
+    study = fixing.fix_each_alone(REPORTED, fixing.report_on, data.report_limit, fixing.patterns)
     fixing.prepare(inputs.items)
     rows = fixing.rows()
     result = fixing.result(rows, fixing.choose_size(rows), study)
@@ -201,7 +203,7 @@ class _Fixing:
         A head's importance is the change of loss (or metric) on the selection split when it alone is fixed.
         """
         self.run.log(f"fixing {len(self.heads)} heads one at a time on {self.select_on}, to choose")
-        study = self.alone(ALONE, self.select_on, self.data.limit, patterns)
+        study = self.fix_each_alone(ALONE, self.select_on, self.data.limit, patterns)
         nearest = study.record["importance"]["patterns"]
         self.patterns = dict(patterns or {head: nearest[str(head)] for head in self.heads})
         by_loss = self.task.objective == "loss"
@@ -211,7 +213,7 @@ class _Fixing:
         change = dict(zip(heads, (sign * rows["value"]).tolist(), strict=True))
         self.order = sorted(self.heads, key=lambda head: (change[head], head))
 
-    def alone(
+    def fix_each_alone(
         self, name: str, split: str, limit: int | None, patterns: Mapping[Head, str] | None
     ) -> Study:
         """The study of fixing each head alone, on a split. name: its directory; patterns: None for the nearest."""
@@ -372,8 +374,9 @@ class _Fixing:
         on = f"on {len(self.examples[0].items)} examples of {self.select_on}"
         patterns = "Patterns were named"
         if self.config.patterns is None:
-            patterns = "Each head follows the pattern it is nearest to"
-        return f"{patterns}; heads that are missed least come first ({on}). Nothing was chosen on the examples below."
+            patterns = "Each head has its nearest pattern"
+        first = f"the least important heads are fixed first ({on})"
+        return f"{patterns}; {first}. Nothing was chosen on the examples below."
 
 
 def _within(rows: list[FixingRow]) -> FixingRow:

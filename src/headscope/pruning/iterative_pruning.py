@@ -16,7 +16,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.model.load import load
 from headscope.model.surgery import prune
 from headscope.pruning.pareto_front import Report
-from headscope.pruning.recovery import clear, recover
+from headscope.pruning.recovery import delete_training_files, recover
 from headscope.pruning.scores import scores_by
 from headscope.pruning.search_inputs import SearchInputs, read_inputs
 from headscope.pruning.search_result import SearchResult, make_result
@@ -50,14 +50,16 @@ def prune_in_steps(
     assert wanted is not None
     _check_same(folder, inputs, config)
     steps = _Steps(inputs, selection, folder, config)
-    report = Report(selection, inputs.report_set, cut=steps.model_of)
-    if report.knows_nothing is not None:
-        run.log(f"note: {report.knows_nothing}")
+    report = Report(selection, inputs.report_set, build_model=steps.model_of)
+    if report.chance_note is not None:
+        run.log(f"note: {report.chance_note}")
     path = steps.follow(wanted)
     front = report.front([path], path[-1], config.front_sizes, run.log)
-    in_steps = {name: getattr(config, name) for name in ("recover", "distil", "learning_rate")}
+    training_options = {
+        name: getattr(config, name) for name in ("recover", "distil", "learning_rate")
+    }
     seconds = time.perf_counter() - started
-    result = make_result(inputs, report, front, path[-1], seconds, in_steps)
+    result = make_result(inputs, report, front, path[-1], seconds, training_options)
     run.log(result.plan.chosen["advice"])
     last = steps.model_of(path[-1].removed)
     last.path = None  # its files are temporary; the caller writes the model to its final directory
@@ -65,7 +67,10 @@ def prune_in_steps(
 
 
 class _Steps:
-    """The steps: sets of removed heads, and for each the directory of the model that was trained without them."""
+    """The steps: for each set of removed units, the directory of the model that was trained without them.
+
+    A unit is a group of heads that can only be removed together: one head, or the query heads that share a KV head.
+    """
 
     def __init__(
         self, inputs: SearchInputs, selection: SubsetEvaluator, folder: Path, config: PruneConfig
@@ -85,6 +90,7 @@ class _Steps:
             heads = self._select_next(path[-1], wanted - count) if count < wanted else []
             if not heads:
                 return path
+            # A unit is removed as one, so it is enough to look up its first head.
             units = enumerate(self.selection.units)
             after = removed | {number for number, unit in units if unit[0] in heads}
             self._train(removed, after, heads, self.folder / STEPS[len(path) - 1])
@@ -94,17 +100,17 @@ class _Steps:
     def model_of(self, removed: Removed) -> AttentionModel:
         """The model that was trained without these units; only the last one is kept in memory."""
         if self._last[0] != removed:
-            whole = self.inputs.model
-            current = whole
+            unpruned = self.inputs.model
+            current = unpruned
             if removed:
                 current = load(
                     self._folders[removed],
                     model_class=self.inputs.task.model_class,
-                    device=str(whole.device),
-                    reading=whole.reading,
+                    device=str(unpruned.device),
+                    reading=unpruned.reading,
                 )
                 assert current.cut is not None
-                history = () if whole.cut is None else whole.cut.history
+                history = () if unpruned.cut is None else unpruned.cut.history
                 # All steps together are one pruning, so the record names only prunings before this run.
                 current.cut = replace(current.cut, history=history)
             self._last = removed, current
@@ -118,26 +124,26 @@ class _Steps:
         """
         self._folders[after] = step
         if not step.is_dir():
-            whole, data, run = self.inputs.model, self.inputs.data, self.inputs.run
+            unpruned, data, run = self.inputs.model, self.inputs.data, self.inputs.run
             pruned = prune(self.model_of(before), heads)
-            recover(whole, pruned, self.folder, self.config, data, run).save(step)
-            clear(self.folder)
+            recover(unpruned, pruned, self.folder, self.config, data, run).save(step)
+            delete_training_files(self.folder)
 
-    def _select_next(self, state: SubsetState, most: int) -> list[Head]:
-        """The heads to remove in the next step: the least important ones of the current model, at most `most`."""
+    def _select_next(self, state: SubsetState, most_heads: int) -> list[Head]:
+        """The heads to remove in the next step: the least important ones of the current model, `most_heads` at most."""
         config = self.config
         largest = max(len(unit) for unit in self.selection.units)
         per_step = max(round(config.step * len(self.inputs.model.heads)), largest)
         memory = Memory()
-        # the model was evaluated after its training
+        # The current model was already evaluated after its training: store the outcome, so that it is not repeated.
         memory.add("evaluate []", asdict(state.outcome))
         current = self.inputs.selection(memory, self.model_of(state.removed))
-        spent = current.spent
+        cost_before = current.spent
         scores = scores_by(current, config.by, config.relevance_rules)(frozenset())
-        self.selection.spent += current.spent - spent
+        self.selection.spent += current.spent - cost_before
         removed: Removed = frozenset()
         for unit in sorted(range(len(current.units)), key=lambda unit: (scores[unit], unit)):
-            fits = current.size(removed | {unit}) <= min(per_step, most)
+            fits = current.size(removed | {unit}) <= min(per_step, most_heads)
             if fits and unit in current.candidates(removed):
                 removed |= {unit}
         return list(current.heads(removed))

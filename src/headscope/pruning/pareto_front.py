@@ -194,7 +194,7 @@ class Report:
 
     repairs      each set is reported without repair, and with each of these
     calibration  the calibration set of the repairs
-    cut          function that returns the model without a set; by default it prunes without training
+    build_model  function that returns the model without a set; by default it prunes without training
     """
 
     def __init__(
@@ -204,16 +204,16 @@ class Report:
         *,
         repairs: Sequence[str] = (),
         calibration: Prepared | None = None,
-        cut: Callable[[Removed], AttentionModel] | None = None,
+        build_model: Callable[[Removed], AttentionModel] | None = None,
     ) -> None:
         self.selection, self.prepared, self.calibration = selection, prepared, calibration
-        self.cut = cut or selection.cut_model
+        self.build_model = build_model or selection.cut_model
         self.model, self.task = selection.model, selection.task
         self.repairs = repairs
         self.draws = resamples_for(self.task, len(prepared.items))
         self.intact = self._evaluate(lambda: self.model, "report []")
         self.metrics = metrics_of(self.task, self.intact)
-        self.knows_nothing = chance_note(self.model, self.task, prepared, self.metrics)
+        self.chance_note = chance_note(self.model, self.task, prepared, self.metrics)
 
     def _evaluate(self, model: Callable[[], AttentionModel], key: str) -> Judged:
         """Evaluate a model on the report split, once for each key."""
@@ -254,9 +254,9 @@ class Report:
     def _repair(self, state: SubsetState, repair: str) -> AttentionModel:
         """The pruned model after a repair, or without one if `repair` is empty."""
         if not repair:
-            return self.cut(state.removed)
+            return self.build_model(state.removed)
         assert self.calibration is not None
-        # A repair changes the model in place, so it needs a copy of its own: `self.cut` may return a cached model.
+        # A repair changes the model in place, so it needs a copy of its own: `build_model` may return a cached model.
         cut = prune(self.model, list(self.selection.heads(state.removed)))
         size = self.selection.batch_size
         for method in repair.split("+"):
@@ -265,7 +265,7 @@ class Report:
 
     def _row(self, state: SubsetState, draw: int, repair: str, is_chosen: bool) -> FrontRow:
         """The row of front.csv of one set; changes are paired with the intact model."""
-        cut = self.cut(state.removed)
+        cut = self.build_model(state.removed)
         judged = self.judge(state, repair)
         return {
             "removed": self.selection.size(state.removed),
@@ -293,7 +293,7 @@ class Report:
         """Measure the unpruned model and the one without this set, once, so that all tables show the same numbers."""
         key, removed = f"speeds {sorted(state.removed)}", state.removed
         memory = self.selection.memory
-        return measure_once(memory, key, self.model, lambda: cut or self.cut(removed))
+        return measure_once(memory, key, self.model, lambda: cut or self.build_model(removed))
 
     def _select_sizes(
         self, path: list[SubsetState], best: SubsetState, sizes: int | Sequence[int]

@@ -134,7 +134,7 @@ def prune(
         else:
             plan, searched = _make_plan(model, config, data, reading, run, open_journal)
     except HeadscopeError:
-        # a run with corrected options is another run, which could not resume from this journal
+        # With corrected options the user starts another run, which could not resume from this journal.
         if opened:
             (folder / JOURNAL).unlink(missing_ok=True)
         raise
@@ -236,7 +236,8 @@ def _speeds(
     target, reached = (plan.chosen.get("target") or {}).get("speedup"), 1 / after.ratio
     if target is not None and reached < target:
         run.log(
-            f"note: it is {reached:.2f} times as fast, not {target:g}: that was expected from evenly thinned layers"
+            f"note: the model is {reached:.2f} times as fast, not {target:g}, which was predicted for heads removed "
+            "evenly from all layers"
         )
     return {"timed": timed, "speed": [speed_record(before), speed_record(after, "cut")]}
 

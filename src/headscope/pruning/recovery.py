@@ -83,14 +83,14 @@ def recover(
     )
     train_run = Run(out=out, seed=run.seed, device=str(model.device), resume=True, log=run.log)
     if _is_trained(start, training, train_data, train_run):
-        run.log("it is trained already")
+        run.log("the pruned model is trained already")
     else:
         shutil.rmtree(out, ignore_errors=True)
         finetune(start, training, train_data, Reading(), train_run)
     trained = load(
         out, model_class=task.model_class, device=str(model.device), reading=pruned.reading
     )
-    # its files are temporary; the caller writes the model to its final directory
+    # Its files are temporary; the caller writes the model to its final directory.
     trained.path = None
     assert trained.cut is not None
     assert pruned.cut is not None
@@ -113,7 +113,7 @@ def _is_trained(cut: Path, config: FinetuneConfig, data: TaskData, run: Run) -> 
     )
 
 
-def clear(folder: Path) -> None:
+def delete_training_files(folder: Path) -> None:
     """Delete the temporary files of a training."""
     for name in TRAINING_FILES:
         shutil.rmtree(folder / name, ignore_errors=True)

@@ -114,22 +114,28 @@ def refit(
             continue
         done.add(part.projection)
         regression = _RidgeRegression(cut.model.get_submodule(part.projection))
-        times = sum(parts[call].projection == part.projection for call in calls)
+        calls_per_pass = sum(parts[call].projection == part.projection for call in calls)
         # The first attention of a block is added to the residual stream at the block's input, a later one is not.
         is_first = next(call for call in calls if parts[call].block == part.block) == site
-        if not after[site] and not _record_calls(cut, task, batches[0], part, times):
+        if not after[site] and not _record_calls(cut, task, batches[0], part, calls_per_pass):
             say(
                 f"note: {site} has no heads and no call that could be fitted; use fold for its bias"
             )
             continue
         for batch in batches:
-            targets, inputs = (_record_calls(m, task, batch, part, times) for m in (whole, cut))
+            targets, inputs = (
+                _record_calls(m, task, batch, part, calls_per_pass) for m in (whole, cut)
+            )
             sides = batch.layout.sides(site.stack)
             assert sides is not None
-            for (_, target, residual), (context, _, new) in zip(targets, inputs, strict=True):
+            for (_, target, residual), (context, _, cut_residual) in zip(
+                targets, inputs, strict=True
+            ):
                 # The layers below are pruned too, so the residual stream differs from the unpruned model's. The fit
                 # also corrects this difference: its target is the sum of stream and output.
-                shift = residual - new if is_first and residual.shape == target.shape else 0.0
+                shift = (
+                    residual - cut_residual if is_first and residual.shape == target.shape else 0.0
+                )
                 regression.add(context, target + shift, sides[0].real)
         errors[site] = regression.solve()
     return errors
@@ -140,9 +146,9 @@ class _Stop(Exception):
 
 
 def _record_calls(
-    model: AttentionModel, task: Task, batch: Batch, part: Parts, times: int
+    model: AttentionModel, task: Task, batch: Batch, part: Parts, count: int
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """(input of the projection, its output, input of the block) at each of its first `times` calls."""
+    """(input of the projection, its output, input of the block) at each of its first `count` calls."""
     calls: list[tuple[Tensor, Tensor, Tensor]] = []
     entered: list[Tensor] = []
 
@@ -151,7 +157,7 @@ def _record_calls(
 
     def leave(module: nn.Module, args: tuple[Tensor], output: Tensor) -> None:
         calls.append((args[0], output, entered[-1]))
-        if len(calls) == times:
+        if len(calls) == count:
             raise _Stop
 
     assert part.projection is not None

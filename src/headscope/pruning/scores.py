@@ -1,4 +1,4 @@
-"""Importance of every unit in a model without some units, for searches that use an importance."""
+"""Importance of every unit in a model from which some units were removed, for searches that use an importance."""
 
 from __future__ import annotations
 

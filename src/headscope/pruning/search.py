@@ -59,8 +59,8 @@ def search(
     report = Report(
         selection, inputs.report_set, repairs=config.try_repairs, calibration=calibration
     )
-    if report.knows_nothing is not None:
-        run.log(f"note: {report.knows_nothing}")
+    if report.chance_note is not None:
+        run.log(f"note: {report.chance_note}")
     paths = [rule.follow(path) for path in searches.paths(selection, config, run.seed)]
     best = rule.choose(paths[0])
     front = report.front(paths, best, config.front_sizes, run.log)

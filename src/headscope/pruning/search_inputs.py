@@ -22,7 +22,7 @@ from headscope.tasks.items import check_apart, two_files
 
 # packages whose code determines the results
 CODE = ("model", "data", "statistics", "tasks", "ablation", "pruning")
-CALIBRATION = 256  # examples that a repair is fitted to
+CALIBRATION = 256  # number of examples to which a repair is fitted
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,10 @@ class SearchInputs:
         return resume_header(self.model_record, CODE, config=self.options, data=self.files)
 
     def selection(self, memory: Memory, model: AttentionModel | None = None) -> SubsetEvaluator:
-        """The evaluator of sets of heads. model: a pruned and trained version of the model, instead of the model."""
+        """The evaluator of sets of heads on the selection split.
+
+        model  a pruned and trained version of the model, which is evaluated instead of it
+        """
         config, among = self.config, self.config.candidates
         options = EvaluationOptions(
             self.objective,

@@ -87,19 +87,19 @@ def make_result(
     front: Front,
     best: SubsetState,
     seconds: float,
-    in_steps: dict[str, Any] | None = None,
+    training_options: dict[str, Any] | None = None,
 ) -> SearchResult:
     """The result of a search.
 
-    front     rows of front.csv
-    best      the set that was chosen
-    in_steps  options of the training between the steps of iterative pruning; None if nothing was trained
+    front             rows of front.csv
+    best              the set that was chosen
+    training_options  options of the training between the steps of iterative pruning; None if nothing was trained
     """
     selection = report.selection
     heads = selection.heads(best.removed)
     record = _record(inputs, report, front, best)
-    if in_steps is not None:
-        record["in_steps"] = in_steps
+    if training_options is not None:
+        record["in_steps"] = training_options
     timeless = deepcopy(record)  # without measured times, so that equal runs write equal plans
     timeless["config"] = inputs.options
     row = record["after"]["report"]
@@ -129,7 +129,7 @@ def _record(inputs: SearchInputs, report: Report, front: Front, best: SubsetStat
         "target": inputs.config.target,
         "metric": inputs.task.metrics[0],
         "intact": {"selection": asdict(selection.intact), "report": report.metrics},
-        **({} if report.knows_nothing is None else {"knows_nothing": report.knows_nothing}),
+        **({} if report.chance_note is None else {"knows_nothing": report.chance_note}),
         "removed": str(heads),
         "count": len(heads),
         "of": len(model.heads),

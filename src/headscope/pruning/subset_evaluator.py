@@ -192,29 +192,31 @@ class SubsetEvaluator:
             f"evaluate {sorted(removed)}",
             lambda: asdict(self._evaluate_model(self.cut_model(removed))),
         )
-        return self._note(removed, Outcome(**stored), 1.0)
+        return self._record_outcome(removed, Outcome(**stored), 1.0)
 
     def evaluate_trained(self, removed: Removed, model: AttentionModel) -> Outcome:
         """Evaluate a set with a model that was trained after these units were cut."""
-        return self._note(removed, self._evaluate_model(model), 1.0)
+        return self._record_outcome(removed, self._evaluate_model(model), 1.0)
 
     def children(
         self, removed: Removed, candidates: Sequence[int], *, keep: int | None = None
     ) -> list[SubsetState]:
         """The sets with one more unit, best first.
 
-        keep  number of sets that are needed; others may be dropped before all examples are evaluated. None: none are
+        keep  number of sets that are needed; others may be dropped before all examples are run. None: all are needed
         """
         if not candidates:
             return []
         stored = self.memory.compute_once(
             f"children {sorted(removed)} {list(candidates)} {keep}",
-            lambda: [asdict(outcome) for outcome in self._test(removed, candidates, keep)],
+            lambda: [
+                asdict(outcome) for outcome in self._evaluate_children(removed, candidates, keep)
+            ],
         )
         states = []
         for unit, values in zip(candidates, stored, strict=True):
             state = SubsetState(removed | {unit}, Outcome(**values))
-            self._note(state.removed, state.outcome, state.outcome.examples / self.count)
+            self._record_outcome(state.removed, state.outcome, state.outcome.examples / self.count)
             states.append(state)
 
         def rank(state: SubsetState) -> tuple[int, float, list[int]]:
@@ -255,7 +257,7 @@ class SubsetEvaluator:
     def _evaluate_model(self, model: AttentionModel) -> Outcome:
         return self._outcome(evaluate(model, self.task, self.prepared, batch_size=self.batch_size))
 
-    def _note(self, removed: Removed, outcome: Outcome, cost: float) -> Outcome:
+    def _record_outcome(self, removed: Removed, outcome: Outcome, cost: float) -> Outcome:
         """Record the outcome of a set and its cost; returns the outcome."""
         self.spent += cost
         if removed not in self.tried or outcome.examples >= self.tried[removed].examples:
@@ -266,7 +268,9 @@ class SubsetEvaluator:
         metric = float(self.task.measure(judged.scores)[self.task.metrics[0]])
         return Outcome(float(judged.losses.mean()), metric, len(judged.losses))
 
-    def _test(self, removed: Removed, candidates: Sequence[int], keep: int | None) -> list[Outcome]:
+    def _evaluate_children(
+        self, removed: Removed, candidates: Sequence[int], keep: int | None
+    ) -> list[Outcome]:
         """The outcome of removing each candidate in addition to `removed`.
 
         Candidates that are unlikely to be among the best `keep` are dropped early.

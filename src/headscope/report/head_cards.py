@@ -1,6 +1,6 @@
-"""Facts about each head besides its statistics: roles with evidence, nearest head, substitute, relations, examples.
+"""The facts on the card of each head: roles with evidence, nearest head, nearest pattern, relations, examples.
 
-All of it is read from the tables of a study, each of which may be missing.
+They are read from the tables of a study. Each of these tables may be missing.
 """
 
 from __future__ import annotations
@@ -66,7 +66,11 @@ class Role:
 
 
 class Cards(TypedDict):
-    """For the page's script: cards by stack and head; sentences, which the examples refer to by number."""
+    """The cards of all heads, for the page's script.
+
+    heads      [stack][head]: the card; None for a head without facts
+    sentences  the words of each example sentence; examples refer to them by index
+    """
 
     heads: list[list[dict[str, Any] | None]]
     sentences: list[list[str]]
@@ -98,14 +102,14 @@ def role_label(role: object) -> str:
 
 
 def _without_repeated_positions(roles: list[Role]) -> list[Role]:
-    """Without "positional −1" for a previous-token head, and so on: two rules show the same."""
+    """The roles without repetitions: "positional −1", for example, repeats the role "previous token"."""
     names = {role.name for role in roles}
     repeated = {label for label, name in SAME_POSITION.items() if name in names}
     return [role for role in roles if role.name not in repeated]
 
 
 def _vagueness(role: str) -> int:
-    """0 for roles that need annotated data; the user's own relations may have any name."""
+    """The vagueness of the rule for this role; 0 for relations, whose names can be any that the user chose."""
     kind = RoleName.parse(role).kind
     return next((rule.vagueness for rule in RULES if role_label(rule.role) == kind), 0)
 
@@ -118,7 +122,7 @@ def is_relation(role: str, study: Study) -> bool:
 
 
 def cards_of(study: Study) -> Cards:
-    """The cards of all heads that some table knows something about."""
+    """The cards of all heads that occur in one of the tables."""
     roles = roles_by_head(study)
     parts: dict[str, dict[HeadKey, Any]] = {
         "roles": {key: [_role_entry(r) for r in of_head] for key, of_head in roles.items()},
@@ -208,7 +212,7 @@ def importance_lines(study: Study) -> dict[HeadKey, list[dict[str, str]]]:
 
 
 def _verdict(row: dict[Any, Any]) -> str:
-    """Text behind a change and its interval: both p values, and whether the corrected one is significant."""
+    """Text after a change and its interval: both p values, and whether the corrected one is significant."""
     p_values = {"p": row.get("p"), "p (Holm)": row["p_adjusted"]}
     texts = [f"{name} {p_text(p)}" for name, p in p_values.items() if not is_missing(p)]
     if not texts:

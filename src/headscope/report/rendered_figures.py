@@ -1,4 +1,4 @@
-"""Figures as bytes: SVG and PNG for files, and SVG that is safe and small enough to stand inside a page."""
+"""Figures as bytes: SVG and PNG files, and SVG that can be embedded in a page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ XLINK = "{http://www.w3.org/1999/xlink}href"
 # Elements of SVG that may stand in a page
 DRAWN = ("g", "path", "text", "tspan", "use", "rect", "image")
 ALLOWED = {"svg", "defs", "clipPath", "linearGradient", "stop", *DRAWN}
-# Colours of figures that are CSS variables in a page: a thin line in the first blue would drown on a dark page
+# Colours of figures that become CSS variables in a page, so that thin lines are also visible on a dark page
 VARIABLES = {
     INK: "--ink",
     MUTED: "--muted",
@@ -47,7 +47,7 @@ VARIABLES = {
     PAPER: "--card",
     SERIES[0]: "--series",
 }
-PIXELS_PER_POINT = 1.5  # figures are drawn for paper; a screen is read from further away
+PIXELS_PER_POINT = 1.5  # larger than in print, because a screen is read from further away
 _LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _FONT = re.compile(r"font: ([\d.]+px|bold [\d.]+px|700 [\d.]+px) [^;]*")
 
@@ -61,8 +61,10 @@ class RenderedFigure:
     caption: str
     figure: Figure
     is_raster: bool
-    source: DataSource | None = None  # where the page finds its numbers
-    data: pd.DataFrame | None = None  # its numbers, if the page has them nowhere else
+    source: DataSource | None = None  # the table or map of the page that has the figure's numbers
+    data: pd.DataFrame | None = (
+        None  # the figure's numbers, if no table or map of the page has them
+    )
     _fragments: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -105,7 +107,7 @@ class RenderedFigure:
 
 @contextmanager
 def progress_callbacks(on_figure: OnFigure, on_step: OnStep) -> Iterator[None]:
-    """Call these while a report is drawn: after each figure, and before each other step."""
+    """While open, `on_figure` is called after each drawn figure and `on_step` before each other step."""
     tokens = _ON_FIGURE.set(on_figure), _ON_STEP.set(on_step)
     try:
         yield
@@ -150,7 +152,7 @@ def render_figure(figure: StudyFigure, study: Study) -> RenderedFigure:
     drawn = figure.draw(study)
     words = figure.name, figure.title, figure.caption
     rendered = RenderedFigure(*words, drawn, figure.is_raster, figure.source(study))
-    _ = rendered.file  # here, where progress is reported
+    _ = rendered.file  # render the file now, so that its time is part of the reported progress
     return rendered
 
 
@@ -166,7 +168,7 @@ def _saving() -> Iterator[None]:
         mpl.rc_context({"svg.hashsalt": "headscope", "svg.fonttype": "none"}),
         warnings.catch_warnings(),
     ):
-        # the reader's fonts will have it
+        # A glyph that is missing in matplotlib's font is probably in the fonts of the reader's browser.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
@@ -224,7 +226,7 @@ def inline_svg(svg: str, name: str) -> str:
     """An SVG file of ours as a fragment of HTML.
 
     Ids are prefixed with the figure's name, so that two figures on a page do not share clip paths. The style sheet
-    that matplotlib writes would apply to the whole page and is dropped. Shared colours become page colours.
+    that matplotlib writes would apply to the entire page and is dropped. Shared colours become page colours.
     """
     root = ElementTree.fromstring(svg)
     _strip(root)
@@ -249,8 +251,10 @@ def inline_svg(svg: str, name: str) -> str:
     for size in ("width", "height", "version"):
         root.attrib.pop(size, None)
     points = float(root.get("viewBox", "0 0 0 0").split()[2])
-    root.set("style", f"width: {points * PIXELS_PER_POINT:.0f}px")  # at most the page: study.css
-    root.set("aria-hidden", "true")  # the figure element around it has the words
+    root.set(
+        "style", f"width: {points * PIXELS_PER_POINT:.0f}px"
+    )  # study.css limits it to the width of the page
+    root.set("aria-hidden", "true")  # its title and caption are in the figure element around it
     return ElementTree.tostring(root, encoding="unicode")
 
 
@@ -261,7 +265,7 @@ def _shorten_numbers(value: str) -> str:
 
 
 def _page_style(value: str, name: str) -> str:
-    """A style with the ids, colours and fonts of the page."""
+    """The value of a style attribute with the ids, colours and fonts of the page."""
     value = value.replace("url(#", f"url(#{name}-")
     for colour, variable in VARIABLES.items():
         value = value.replace(colour, f"var({variable})")

@@ -63,7 +63,9 @@ class FixedPatterns(PerSequence):
         return Wanted(requests=(middle_rows,))
 
     def measure(self, attention: Quantities) -> Tensor | None:
-        if not attention.within_one_text:
+        if (
+            not attention.within_one_text
+        ):  # cross-attention: the patterns are defined by positions in one text
             return None
         is_causal = attention.site.stack == "decoder"
         rows = attention.rows_of(middle_rows)
@@ -89,16 +91,25 @@ def middle_rows(query: Tokens, stack: str) -> Tensor:
 
 
 def _from_one_key(rows: Tensor, keys: Tensor) -> Tensor:
-    """[sequence, head, pattern]: divergence from all mass on one key; it depends only on the weight of this key."""
+    """[sequence, head, pattern]: divergence from all mass on one key; it depends only on the weight w of this key.
+
+    JS = (w ln w + (1 − w) ln 2) / 2 − h ln h, with h = (1 + w) / 2.
+    """
     weight = rows.gather(-1, keys[:, None].expand(-1, rows.shape[1], -1, -1)).clamp(0.0, 1.0)
     half = (1 + weight) / 2
-    entropies = torch.special.xlogy(weight, weight) + (1 - weight) * math.log(2)
-    divergence: Tensor = entropies / 2 - half * half.log()
+    row_term = torch.special.xlogy(weight, weight) + (1 - weight) * math.log(2)
+    divergence: Tensor = row_term / 2 - half * half.log()
     return divergence.clamp_min(0.0).mean(dim=2)
 
 
 def _from_spread(rows: Tensor, spread: Tensor, entropies: Tensor) -> Tensor:
-    """[sequence, head, pattern]: JS = H((p + t) / 2) - (H(p) + H(t)) / 2, computed from p + t without halving."""
+    """[sequence, head, pattern]: JS = H((p + t) / 2) − (H(p) + H(t)) / 2 of a row p and the row t of a pattern.
+
+    spread     the rows of the patterns [sequence, pattern, row, key]
+    entropies  H(t) [sequence, pattern, row]
+
+    With s = p + t the first term is H(s / 2) = ln 2 − (Σ s ln s) / 2, so s need not be halved.
+    """
     both = rows[:, :, None] + spread[:, None]
     of_both = both.clamp_min(1e-30).log_().mul_(both).sum(dim=-1)
     of_rows = rows.clamp_min(1e-30).log_().mul_(rows).sum(dim=-1)

@@ -8,8 +8,8 @@ head, order and batch size; `rows=None` takes every row. In a decoder, rows with
 all heads are similar if there are few tokens to attend to.
 
 Heads with most attention on [CLS] or [SEP] are similar for that reason alone. Therefore a second matrix, `js-content`,
-is computed without special tokens: special keys are removed and the rows renormalised. Left out are rows of special
-tokens, and rows in which one of the two heads has less than 1 % of its attention left.
+is computed without special tokens: special keys are removed and the rows renormalised. Rows of special tokens are left
+out, and also rows in which one of the two heads has less than 1 % of its attention on other keys.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 ROWS = 4  # rows per sequence; rows of one text are similar, so a few rows of many texts suffice
 FEWEST_KEYS = 8  # fewest keys of a row that is compared, in a decoder
 LEAST_MASS = 0.01  # mass that must be left in a row after its special keys are removed
-BLOCK_CELLS = (
-    400_000  # cells per block; sums and logarithms of a block fit into the processor's cache
-)
+# Cells per block: the sums and logarithms of a block fit into the processor's cache.
+BLOCK_CELLS = 400_000
 
 
 class HeadDistance(Buffered):

@@ -27,8 +27,8 @@ The pattern of a map is the first in this list whose condition holds (in bracket
 
 The thresholds are this project's own, chosen by inspection of maps: Kovaleva et al. 2019 trained a network on maps
 labelled by hand, and released neither. The rule does not use vertical-score and diagonal-score, because a column with a
-fifth of the mass stands out on any token, not only a special one, and so does a band of any width. Rounding is allowed
-for: a score also reaches a threshold if it is below it by 1e-6 or less.
+fifth of the mass stands out on any token, not only a special one, and so does a band of any width. Because of rounding
+errors, a score also reaches a threshold if it is at most 1e-6 below it.
 
 A sequence without special tokens has no vertical-score. A sequence with a single segment has no block-scores, and is
 never a block. In a causal stack, uniform attention in the block-score means uniform over the tokens up to the row.
@@ -204,10 +204,10 @@ class PatternClasses(PerSequence):
 
 @dataclass(frozen=True)
 class _Lengths:
-    """What the scores need to know about the tokens of some sequences, computed once for all layers.
+    """Quantities of the tokens of some sequences that the scores need; computed once for all layers.
 
-    unless_special  [sequence, 1]: 0, or NaN for a sequence without special tokens
-    unless_pair     [sequence, 1]: 0, or NaN for a sequence with a single segment
+    unless_special  [sequence, 1], added to a score: 0, or NaN for a sequence without special tokens
+    unless_pair     [sequence, 1], added to a score: 0, or NaN for a sequence with a single segment
     quarters        [sequence, 1, quarter, 1]: number of rows of each quarter; infinity for an empty one
     near            [sequence, 1, offset]: for the offsets within NEAR_TOKENS, mass under twice uniform attention;
                     infinity for offsets that are not near in this sequence
@@ -307,5 +307,6 @@ def patterns_by_rule(scores: Tensor, thresholds: PatternThresholds) -> Tensor:
     has_columns = (columns >= thresholds.columns) & ~block
     both, vertical = has_columns & is_beside, has_columns & ~is_beside
     diagonal = (band >= thresholds.band) & ~has_columns & ~block
-    none = ~(has_columns | diagonal | block)
-    return torch.stack([vertical, diagonal, both, block, none], dim=-1).to(scores.dtype)
+    heterogeneous = ~(has_columns | diagonal | block)
+    patterns = [vertical, diagonal, both, block, heterogeneous]
+    return torch.stack(patterns, dim=-1).to(scores.dtype)

@@ -62,20 +62,22 @@ class Relations(Statistic):
         *,
         seed: int = 0,
         pool: Pool = "mean",
-        whole: bool = False,
+        with_totals: bool = False,
         own: Collection[str] = (),
     ) -> None:
         """Prepare the pairs of all sentences.
 
-        whole  add the relations "all" and "all but punctuation", over all pairs except those of `own` relations
-        own    names of the relations that the user defined
+        with_totals  add the relations "all" and "all but punctuation", over all pairs except those of `own` relations
+        own          names of the relations that the user defined
         """
         super().__init__()
         self.pool = pool
         self.units = [fingerprint(sentence.text, seed) for sentence in sentences]
         self.names = tuple(sorted({name for sentence in sentences for name in sentence.pairs}))
-        self.relations = (*self.names, *((ALL, ALL_BUT_PUNCTUATION) if whole else ()))
-        self._pairs = [_pairs_of(sentence, self.relations, whole, own) for sentence in sentences]
+        self.relations = (*self.names, *((ALL, ALL_BUT_PUNCTUATION) if with_totals else ()))
+        self._pairs = [
+            _pairs_of(sentence, self.relations, with_totals, own) for sentence in sentences
+        ]
         self._between = [sentence.between for sentence in sentences]
         self._read: dict[str, NDArray[np.bool_]] = {}
         self._sums: dict[Site, Halves] = {}
@@ -196,7 +198,7 @@ class Halves:
 
 
 def _pairs_of(
-    sentence: Sentence, relations: tuple[str, ...], whole: bool, own: Collection[str]
+    sentence: Sentence, relations: tuple[str, ...], with_totals: bool, own: Collection[str]
 ) -> list[tuple[int, int, int]]:
     """(index of the relation, query, key) of each pair, without pairs of a word with itself."""
     number = {name: i for i, name in enumerate(relations)}
@@ -206,7 +208,7 @@ def _pairs_of(
             if query == key and sentence.between != "across":
                 continue
             numbered_pairs.append((number[name], query, key))
-            if whole and name not in own:
+            if with_totals and name not in own:
                 numbered_pairs.append((number[ALL], query, key))
                 if name not in ("punct", "p"):
                     numbered_pairs.append((number[ALL_BUT_PUNCTUATION], query, key))

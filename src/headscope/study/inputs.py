@@ -107,7 +107,7 @@ class Annotations:
     windows: list[Window] = field(default_factory=list)  # of the documents, once the model is known
     frequencies: Frequencies | None = None
     frequency: str = ""  # source of the frequencies
-    own: frozenset[str] = frozenset()  # the relations that the user defined
+    user_relations: frozenset[str] = frozenset()  # names of the relations that the user defined
     treebanks: list[str | Path] = field(default_factory=list)
     coreference: list[str | Path] = field(default_factory=list)
     malformed: dict[str, int] = field(default_factory=dict)
@@ -150,7 +150,8 @@ def read_annotations(data: TextData, *, limit: int | None = None) -> Annotations
         )
     annotations = Annotations(treebanks=list(data.treebank), coreference=list(data.coreference))
     annotations.frequency = "" if data.frequency is None else str(data.frequency)
-    annotations.own = frozenset(relations).union(*(sentence.pairs for sentence in data.sentences))
+    of_sentences = (sentence.pairs for sentence in data.sentences)
+    annotations.user_relations = frozenset(relations).union(*of_sentences)
     lenient = data.lenient
     trees = read_treebank(annotations.treebanks, lenient=lenient, counts=annotations.malformed)
     parsed = [sentence_of(tree, relations) for tree in islice(trees, limit)]

@@ -28,7 +28,10 @@ from headscope.tasks.prepared import (
 
 
 class MultipleChoice(Task):
-    """Accuracy; the loss is the cross-entropy over the choices."""
+    """The metric is the accuracy, the loss the cross-entropy over the choices.
+
+    Each choice is a sequence with one logit. `_choices` and `_swag` parse the two formats of files.
+    """
 
     names: ClassVar[tuple[str, ...]] = ("choice", "swag")
     metrics = ("accuracy",)
@@ -94,11 +97,12 @@ class MultipleChoice(Task):
         return scores
 
     def predicted_logit(self, answers: Tensor) -> Tensor:
-        """The logit of each ending."""
+        """[sequence]: the one logit of each sequence, which is an ending with its beginning."""
         return answers[:, 0]
 
     def losses(self, answers: Tensor, prepared: Prepared, items: Sequence[int]) -> Tensor:
         targets = prepared.targets[list(items)].to(answers.device)
+        # [item, ending]; the rows of `answers` are the sequences of `items`
         logits = answers[:, 0][part_rows(prepared, items).to(answers.device)].float()
         return torch.nn.functional.cross_entropy(logits, targets, reduction="none")
 
@@ -114,6 +118,6 @@ class MultipleChoice(Task):
 
     def with_predicted_labels(self, answers: Tensor, prepared: Prepared) -> Prepared:
         items = range(len(prepared.items))
-        logits = answers[sequences_of(prepared, items), 0]
+        logits = answers[sequences_of(prepared, items), 0]  # one per sequence, item by item
         targets = logits[part_rows(prepared, items)].argmax(dim=-1)
         return replace(prepared, targets=targets.cpu())

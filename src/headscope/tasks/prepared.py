@@ -55,7 +55,10 @@ def sequences_of(prepared: Prepared, items: Sequence[int]) -> list[int]:
 
 
 def part_rows(prepared: Prepared, items: Sequence[int]) -> Tensor:
-    """[item, part]: rows of the items' parts in the answers of their sequences; all items have equally many parts."""
+    """[item, part]: rows of the items' sequences in a tensor that holds the sequences of these `items`, item by item.
+
+    All items have the same number of sequences (parts).
+    """
     width = len(prepared.parts[items[0]])
     return torch.arange(len(items) * width).view(len(items), width)
 

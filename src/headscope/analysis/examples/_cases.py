@@ -65,7 +65,7 @@ class NumberedExample:
     """An example with its number.
 
     labels     returns the words or tokens of the queries, and of the keys; the same list object if they are of one text
-    positions  of the rows and columns of the map in these lists; None if the map has all of them
+    positions  indices in these lists of the rows and columns of the map; None if the map has all of them
     """
 
     number: int
@@ -154,7 +154,8 @@ def _ranks(
 ) -> list[tuple[str, NDArray[np.float64]]]:
     """(kind, [head, row]): how clear each row is as a typical and as a counter example; -inf if it is not one.
 
-    With an entropy, the rule is that no weight is large: then every row is both.
+    If `maxima` has an entropy, the role is that no weight is large. Every row is then an example of both kinds: rows
+    with the largest entropy are typical, and those with the largest weight are counter examples.
 
     rows   [row]: rows for which the question has an answer
     holds  [head, row]: whether the maximum is at a right position
@@ -179,7 +180,7 @@ def _case(
     head: int,
     text: NumberedExample,
 ) -> ExampleCase:
-    """A row of the head with this index. right [key]: the right keys of the row"""
+    """The example of one row of the head with this index. right [key]: whether the key is a right answer"""
     argmax, largest = maxima.argmax[head], maxima.largest[head]
     key, expected = int(argmax[row]), None
     if not right[key] and right.sum() <= FEW_PLACES:  # the nearest right key

@@ -37,7 +37,7 @@ class RowMaxima:
     """The largest weight of each row of some heads. All arrays: [head, row].
 
     argmax   the key with the largest weight
-    largest  this weight; below 0 in rows that nobody asks about
+    largest  this weight; below 0 in rows that no question is about
     entropy  of the row, in nats; None if unknown
     """
 
@@ -57,7 +57,7 @@ class RowMaxima:
 class TokenQuestion:
     """Where the largest weight of a token's row should be.
 
-    right          [query, key]: the right keys; rows without one are not asked about
+    right          [query, key]: the right keys; rows without a right key are left out
     among_content  whether the maximum is taken over content keys only
     is_broad       the rule holds if no weight is large
     """

@@ -1,7 +1,8 @@
-"""What the examples need of the maps of a few texts, kept while the statistics are computed.
+"""Records those parts of the maps of a few texts that the examples need, while the statistics are computed.
 
-Roles are known only after the pass over the data. So the largest weight of each row is kept for roles of tokens, and
-the whole map between words for roles of words, both for the first texts only and within a limit of memory.
+Roles are known only after the pass over the data, so the parts are recorded for all heads: the largest weight of each
+row for roles that are rules on tokens, and the entire map between words for roles that are rules on words. Both are
+recorded for the first texts only, up to a memory limit.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from headscope.statistics.base import Quantities, Statistic
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MOST_TEXTS = 200  # of each kind
-MOST_BYTES = 128_000_000  # that a recorder keeps
+MOST_TEXTS = 200  # largest number of texts that a recorder records
+MOST_BYTES = 128_000_000  # memory limit of a recorder
 
 
 @cache
@@ -66,18 +67,18 @@ def question_among_tokens(role: str, query: Tokens, key: Tokens) -> TokenQuestio
 
 
 class _Recorder(Statistic):
-    """Keeps something of the maps of some texts, until the memory limit is reached."""
+    """Base class: records parts of the maps of some texts, until the memory limit is reached."""
 
     definitions = {}  # it has no values of its own
 
     def __init__(self, sites: int) -> None:
-        """sites: how many there are; they share the memory"""
+        """sites: number of sites of the model; each gets an equal part of the memory"""
         super().__init__()
         self._most_bytes = MOST_BYTES // sites
         self._used: Counter[Site] = Counter()
 
     def _fits(self, site: Site, size: int) -> bool:
-        """Whether this many bytes can be kept; they are then counted."""
+        """Whether `size` more bytes fit into the memory of this site. If so, they count as used."""
         fits = self._used[site] + size <= self._most_bytes
         self._used[site] += size if fits else 0
         return fits
@@ -94,9 +95,11 @@ class TokenMaxima:
 
 
 class TokenRecorder(_Recorder):
-    """Keeps where the rows of texts have their largest weights.
+    """Records where the rows of texts have their largest weights.
 
-    numbers  of the texts to keep
+    numbers   numbers of the texts to record
+    examples  {number: text}
+    maxima    {site: {number of the text: maxima of its rows}}
     """
 
     quantities = frozenset({"row_max", "content_row_max", "row_entropy"})
@@ -108,7 +111,7 @@ class TokenRecorder(_Recorder):
         self.maxima: dict[Site, dict[int, TokenMaxima]] = {}
 
     def remember(self, examples: Iterable[Example]) -> Iterator[Example]:
-        """Pass examples on, and keep those with the recorder's numbers."""
+        """Yield all examples unchanged, and store those whose number is in `numbers`."""
         for number, example in enumerate(examples):
             if number in self.numbers:
                 self.examples[number] = example
@@ -122,11 +125,13 @@ class TokenRecorder(_Recorder):
         of_site = self.maxima.setdefault(attention.site, {})
         heads = attention.row_max.shape[1]
         for row, number in enumerate(attention.examples):
-            # Of a text in several windows the first one is kept.
+            # If a text was split into windows, only the first window is recorded.
             if number not in self.numbers or number in of_site:
                 continue
             length = int(attention.query.real[row].sum())
-            if self._fits(attention.site, 5 * 4 * heads * length):
+            if self._fits(
+                attention.site, 5 * 4 * heads * length
+            ):  # five arrays of four bytes per row
                 of_site[number] = _maxima_of(attention, row, length)
 
     def merge(self, other: Self) -> Self:
@@ -152,16 +157,18 @@ def _maxima_of(attention: Quantities, row: int, length: int) -> TokenMaxima:
         for quantity in (attention.row_max, attention.content_row_max, attention.row_entropy)
     )
     is_special = ~query.content[0].cpu().numpy()
-    largest[:, is_special] = content_largest[:, is_special] = -1.0  # nobody asks about these rows
+    largest[:, is_special] = content_largest[
+        :, is_special
+    ] = -1.0  # no question is about special rows
     among_all = RowMaxima(argmax, largest, entropy)
     return TokenMaxima(query, key, among_all, RowMaxima(content_argmax, content_largest))
 
 
 class WordRecorder(_Recorder):
-    """Keeps the maps between the words of texts.
+    """Records the maps between the words of texts.
 
-    texts    by their number
-    between  by site and number: [head, query word, key word], of the words that are asked about
+    texts    {number: text}
+    between  {site: {number: [head, query word, key word]}}, for the words that the questions of the text are about
     """
 
     def __init__(self, sites: int, texts: Mapping[int, Text], pool: Pool) -> None:

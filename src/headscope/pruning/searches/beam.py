@@ -30,8 +30,9 @@ def beam(
     without swaps. The yielded sets are never worse than the path.
 
     - At its first step the greedy path evaluates every head. Later it evaluates the `expansion` heads with the least
-      predicted change, and about half as many with the least last cost; all of them on all examples. If `expansion` is
-      at least the number of heads, the path is that of the search `greedy`.
+      predicted change, and up to `expansion / 2` further heads with the least cost at their last evaluation. All of
+      them are evaluated on all examples. If `expansion` is at least the number of heads, the path is that of the
+      search `greedy`.
     - The other sets of the beam are expanded with fewer candidates: the best set with `expansion`, the n-th best with
       `expansion / n`. Candidates that fall behind are dropped before all examples are evaluated.
     """
@@ -45,8 +46,8 @@ def beam(
         for i, state in enumerate(states):
             if state.removed == path.removed:
                 continue
-            most = max(1, expansion // (i + 1))
-            promising = _promising(selection, state.removed, costs)[:most]
+            count = max(1, expansion // (i + 1))
+            promising = _promising(selection, state.removed, costs)[:count]
             new = [unit for unit in promising if state.removed | {unit} not in grown]
             for child in selection.children(state.removed, new, keep=width):
                 grown[child.removed] = child

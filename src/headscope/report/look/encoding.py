@@ -1,17 +1,18 @@
-"""Maps as bytes, as pages draw them: a layer at a time, from the explorer's server or from the page itself.
+"""The byte format in which a page receives maps, one layer at a time.
 
-One form for whole maps, thumbnails and differences, all numbers little-endian:
+The maps come from the explorer's server or are embedded in the page. Entire maps, thumbnails and differences have the
+same format. All numbers are little-endian:
 
     4 bytes   "HSM1"
-    uint32    what the codes are: 0 weights, 1 numbers with a sign (differences, some lenses)
-    uint32    maps, rows (queries), columns (keys) of each: three numbers
-    uint16    layer and head of each map: two numbers a map
-    float32   the largest of each row, maps x rows
-    uint8     the codes, maps x rows x columns (int8 for signed ones)
+    uint32    type of the codes: 0 weights, 1 numbers with a sign (differences, some lenses)
+    uint32    three numbers: maps, rows (queries) per map, columns (keys) per map
+    uint16    two numbers per map: its layer and its head
+    float32   the largest absolute value of each row, maps x rows
+    uint8     the codes, maps x rows x columns (int8 for numbers with a sign)
 
-A weight is largest · (code / 255)²: a weight w in a row whose largest is m is off by at most √(w·m)/255 + m/(4·255²),
-never more than 0.004 of m, far less near 0. One with a sign is largest · sign(code) · (code / 127)², where `largest` is
-that of its row without the signs.
+A weight is largest · (code / 255)², with the `largest` of its row. The error of a weight w in a row with largest m is
+at most √(w·m)/255 + m/(4·255²). This is never more than 0.004 of m, and far less near 0. A number with a sign is
+largest · sign(code) · (code / 127)².
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Place = tuple[int, int]  # layer, head
 def encode_maps(
     places: Sequence[Place], weights: NDArray[np.float32], *, signed: bool = False
 ) -> bytes:
-    """Maps [map, query, key] with the layer and head of each."""
+    """Encode maps [map, query, key]; `places` has the layer and head of each."""
     sizes = np.abs(weights)
     largest = sizes.max(axis=-1).astype("<f4")  # [map, query]
     roots = np.sqrt(sizes / np.where(largest > 0, largest, np.float32(1))[..., None])

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 MOST_MATCHES = 24
+SAME_HEAD = "distance from the same head on other texts"  # heading of the column `noise`
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 SMOOTHNESS = {  # what is correlated, and what is shuffled
     "heads": ("heads with the same number in neighbouring layers", "heads in random order"),
-    "sorted": ("the sorted heads of neighbouring layers", "layers in random order"),
+    "sorted": ("neighbouring layers, the heads of each sorted by value,", "layers in random order"),
 }
 Table = tuple[list[str], list[list[str]]]  # headings, rows
 
@@ -60,7 +61,7 @@ def comparison_view(
 
 
 def render_comparison(comparison: Comparison, figures: list[RenderedFigure]) -> str:
-    """The whole page as text."""
+    """The page as HTML."""
     from markupsafe import Markup
 
     return (
@@ -93,9 +94,9 @@ def findings_of(comparison: Comparison) -> list[Finding]:
     """Key findings, derived from the tables. Changes on the same texts come first."""
     makers = (_change_findings, _matching_findings, _smoothness_findings)
     return [
-        Finding("", sentence, (), kind="models", is_clear=is_clear, after=after)
+        Finding("", sentence, (), kind="models", is_clear=is_clear, after=evidence)
         for make in makers
-        for sentence, after, is_clear in make(comparison)
+        for sentence, evidence, is_clear in make(comparison)
     ]
 
 
@@ -108,7 +109,7 @@ def _change_findings(comparison: Comparison) -> Sentences:
         some = table[table["stack"] == stack].sort_values("js", ascending=False).to_dict("records")
         most, least = some[0], some[-1]
         shown = {row["layer"]: row for row in (*some[:2], least)}
-        after = "; ".join(
+        evidence = "; ".join(
             f"layer {layer}: divergence {_short(row['js'])} nats, cosine {_short(row['cosine'])}"
             for layer, row in shown.items()
         )
@@ -116,7 +117,7 @@ def _change_findings(comparison: Comparison) -> Sentences:
             f"{_where(comparison, stack)}On the same {most['count']} texts, layer {most['layer']} changed most and "
             f"layer {least['layer']} least"
         )
-        yield sentence, after, True
+        yield sentence, evidence, True
 
 
 def _matching_findings(comparison: Comparison) -> Sentences:
@@ -126,17 +127,18 @@ def _matching_findings(comparison: Comparison) -> Sentences:
             continue
         name, other = plain(row["study"], 80), plain(row["other"], 80)
         is_site = any(is_shared(by_name[row[of]], row["stack"]) for of in ("study", "other"))
-        noun = "sites of heads" if is_site else "heads"
+        # If layers share their heads, a head is matched once for each layer that uses it.
+        noun = "heads (counted once per layer)" if is_site else "heads"
         if row["unmatched"]:
             rest = f"; {row['unmatched']} {noun} of the larger model have no match"
         else:
             rest = _same_numbers(comparison, row)
         sentence = (
-            f"{_where(comparison, row['stack'])}{row['matched']} {noun} of {name} are matched to {noun} of {other} "
-            f"at a mean distance of {_short(row['distance'])} standard deviations"
+            f"{_where(comparison, row['stack'])}{row['matched']} {noun} of {name} are matched to heads of {other}; "
+            f"their statistics differ by {_short(row['distance'])} standard deviations on average"
         )
-        after = f"shuffled heads: {_short(row['null'])} (p = {row['probability']:.2g}){rest}"
-        yield sentence, after, row["probability"] < 0.05
+        evidence = f"shuffled heads: {_short(row['null'])} (p = {row['probability']:.2g}){rest}"
+        yield sentence, evidence, row["probability"] < 0.05
 
 
 def _same_numbers(comparison: Comparison, row: dict[Any, Any]) -> str:
@@ -162,12 +164,12 @@ def _smoothness_findings(comparison: Comparison) -> Sentences:
                     f"{_where(comparison, stack)}In {plain(row['study'], 80)}, the correlation of {plain(statistic)} "
                     f"between {words} is {_short(row['value'])}"
                 )
-                after = (
+                evidence = (
                     f"95 % interval [{_short(row['low'])}, {_short(row['high'])}], "
                     f"{'above' if is_clear else 'not above'} the values for {shuffled} ({_short(row['null_low'])} to "
                     f"{_short(row['null_high'])}; p = {row['probability']:.2g})"
                 )
-                yield sentence, after, is_clear
+                yield sentence, evidence, is_clear
 
 
 def _where(comparison: Comparison, stack: str) -> str:
@@ -203,7 +205,7 @@ def _heads_by_role(study: Study) -> dict[str, list[HeadKey]]:
 
 
 def _matching(comparison: Comparison) -> Table:
-    headings = ["models", "stack", "matched within", "pairs", "mean distance", "noise of texts"]
+    headings = ["models", "stack", "matched within", "pairs", "mean distance", SAME_HEAD]
     rows = [
         [
             f"{plain(row['study'], 60)}, {plain(row['other'], 60)}",
@@ -234,12 +236,19 @@ def _matches(comparison: Comparison) -> Table:
         head = f"{plain(row['study'], 60)} {stack}{row['layer']}.{row['head']}"
         other = f"{plain(row['other'], 60)} {stack}{row['other_layer']}.{row['other_head']}"
         rows.append([head, other, *(_short(row[name]) for name in ("distance", "noise", "chance"))])
-    headings = ["head", "matched to", "distance", "noise of texts"]
+    headings = ["head", "matched to", "distance", SAME_HEAD]
     return [*headings, "share of shuffled pairs that are as near"], rows
 
 
 def _layer_changes(comparison: Comparison) -> Table:
-    headings = ["layer", "divergence, nats", "other texts", "cosine", "other texts", "texts"]
+    headings = [
+        "layer",
+        "divergence between models, nats",
+        "divergence between texts, nats",
+        "cosine between models",
+        "cosine between texts",
+        "texts",
+    ]
     rows = [
         [
             f"{plain(row['stack'])} {row['layer']}",

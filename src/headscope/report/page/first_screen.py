@@ -40,12 +40,12 @@ SHORT = {
 
 
 def short_heading(part: str, heading: str) -> str:
-    """The name of a part in the navigation."""
+    """The name of a part of the page in the navigation: a short one if there is one, else its heading."""
     return SHORT.get(part, heading)
 
 
 def full_name(study: Study) -> str:
-    """The published name of a model of the zoo, as in its description; another model's name as recorded."""
+    """For a model of the zoo the published name in its description; for other models the name in the run record."""
     name = entry_of(study.record, "model", "name")
     if isinstance(name, str) and name in MODELS:
         published, colon, _ = MODELS[name].description.partition(":")

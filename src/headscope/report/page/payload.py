@@ -1,4 +1,4 @@
-"""The numbers of a study in its page: columns of JSON, maps in one byte a weight."""
+"""The numbers of a study for the script of its page: columns as JSON, maps with one byte per weight."""
 
 from __future__ import annotations
 
@@ -45,11 +45,14 @@ COLUMNS: tuple[Column, ...] = ("value", "low", "high", "count")
 def payload(
     study: Study, tables: Mapping[str, pd.DataFrame], taken: int = 0, most: int = PAGE_BYTES
 ) -> dict[str, Any]:
-    """The data of the page's script. Lists, never objects keyed by names from data.
+    """The data of the page's script.
+
+    Names from the data are values and never keys of JSON objects, since a name such as __proto__ is a special key in
+    JavaScript.
 
     tables  by name, for download
-    taken   bytes that the rest of the page needs; maps are cropped to fit into what remains
-    most    bytes that all of it may need
+    taken   bytes of the rest of the page; maps are cropped to fit into the remaining ones
+    most    largest number of bytes of the entire page
     """
     names = stacks_of(study)
     shapes = [(plain(stack), *shape_of(study, stack)) for stack in names]
@@ -67,10 +70,10 @@ def payload(
 
 
 def pack_maps(study: Study, stacks: list[str], most_bytes: int) -> dict[str, Any]:
-    """Mean maps by stack and head, each compressed by itself, so that the page unpacks one at a time.
+    """Mean maps by stack and head. Each is compressed separately, so that the page can unpack one at a time.
 
-    A byte b stands for the weight (b / 254)², which is fine near 0 where most weights are; 255 for no weight.
-    Maps are cropped to the most positions that fit into `most_bytes`.
+    A byte b is the weight (b / 254)², so the resolution is finest near 0, where most weights are; 255 means no weight.
+    Maps are cropped to the largest number of positions of POSITIONS with which all of them fit into `most_bytes`.
     """
     no_maps = np.zeros((0, 0, 0, 0))
     of_stacks = maps_of(study, "map", 4)
@@ -88,7 +91,7 @@ def pack_maps(study: Study, stacks: list[str], most_bytes: int) -> dict[str, Any
 
 
 def pack_tables(tables: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
-    """Every table as its csv file, compressed, small ones first; those that do not fit into the page are left out."""
+    """Tables as compressed csv files, small ones first; those beyond MOST_TABLE_BYTES in total are left out."""
     packed = {name: _compress(csv_text(table).encode("utf-8"), 9) for name, table in tables.items()}
     fitting, room = [], MOST_TABLE_BYTES
     for name, text in sorted(packed.items(), key=lambda item: (len(item[1]), item[0])):
@@ -121,13 +124,13 @@ def _statistic(study: Study, name: str, stacks: list[str]) -> dict[str, Any]:
 
 
 def _columns(study: Study, name: str, stack: str) -> dict[str, list[float | int | None]]:
-    """The columns of a statistic in a stack, a number a head."""
+    """The columns of a statistic in a stack, one number per head."""
     grids = {column: grid_of(study, name, stack, column) for column in COLUMNS}
     return {column: [_number(x) for x in grid.ravel().tolist()] for column, grid in grids.items()}
 
 
 def _uniform(study: Study, name: str, stack: str) -> list[float | int | None]:
-    """By layer, the value that uniform attention would have; empty if that is not known."""
+    """[layer]: the value that uniform attention would have; empty if it is not defined for this statistic."""
     shares = uniform_shares(study, name, stack)
     layers = range(shape_of(study, stack)[0]) if shares else ()
     return [_number(shares.get(layer, math.nan), 4) for layer in layers]
@@ -152,7 +155,7 @@ def describe_statistic(name: str, values: NDArray[Any]) -> dict[str, Any]:
 
 
 def _offsets(study: Study, stacks: list[str]) -> list[list[list[float | int | None]]]:
-    """For each stack the offset profiles of its heads; empty for a stack without."""
+    """[stack, head, offset]: mean attention by offset; empty for a stack without these values."""
     profiles = maps_of(study, "offset", 3)  # [layer, head, offset]
     return [
         [[_number(x, 4) for x in head] for layer in profiles.get(stack, ()) for head in layer]

@@ -1,7 +1,7 @@
-"""The page of studies: one self-contained index.html that opens from disk; same studies, same bytes.
+"""The page of studies: one self-contained index.html that opens from disk. Equal studies give equal bytes.
 
-Everything that comes from a model, a file or a run record is text: escaped by the template, or JSON in a
-script element that no character can end. The one script is allowed by its hash, nothing else may run or load.
+Everything that comes from a model, a file or a run record is text. It is escaped by the template, or it is JSON in a
+script element that no character can end. The only script is allowed by its hash; nothing else may run or load.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headscope.report.finding import Finding
     from headscope.study.study import Study
 
-# Nothing is loaded; the one script runs because its hash is named; figures carry inline styles.
+# Nothing is loaded. The only script is allowed by its hash. Inline styles are allowed, since figures have some.
 POLICY = (
     "default-src 'none'; script-src '{}'; style-src 'unsafe-inline'; img-src data:; "
     "base-uri 'none'; form-action 'none'"
@@ -46,10 +46,10 @@ def render(
     figures: Sequence[DrawnFigures] | None = None,
     most: int = PAGE_BYTES,
 ) -> str:
-    """The whole page of one study or of several as text.
+    """The page of one study or of several, as HTML.
 
-    figures  of each chapter, if they are drawn already
-    most     bytes that it may have: maps are cropped to fit
+    figures  the figures of each chapter, if they are drawn already
+    most     largest number of bytes of the page: maps are cropped to fit
     """
     from markupsafe import Markup
 
@@ -86,7 +86,7 @@ def render(
     members = [member for chapter in joined.chapters for member in chapter.members]
     records = [(plain(member.name, 80), run_facts(member.study)) for member in members]
     if not joined.chapters:  # comparisons alone, whose studies are elsewhere
-        first, rest = [*first, *rest], []  # the comparison's own page lists all of them too
+        first, rest = [*first, *rest], []  # a page of a comparison lists all its findings, too
         names = list(dict.fromkeys(name for view in comparisons for name in view["names"]))
         records = [
             (" · ".join(view["names"]), comparison_reproduction(compared))
@@ -118,7 +118,7 @@ def render(
 
 
 def _remove_local_paths(joined: Joined) -> Joined:
-    """The same with names of files instead of local paths: a page is sent to others."""
+    """The same with names of files instead of local paths, because a page may be sent to others."""
     from headscope.study.study import Study
 
     def of_study(study: Study) -> Study:
@@ -140,7 +140,7 @@ def _remove_local_paths(joined: Joined) -> Joined:
 
 
 def _findings(chapter: Chapter) -> Iterator[Finding]:
-    """The findings of the joined study, then those of its other tables of the same names."""
+    """The findings of the joined study, then those of members whose tables differ from it (`Chapter.others`)."""
     findings = list(findings_of(chapter.study))
     yield from findings
     sentences = {finding.sentence for finding in findings}

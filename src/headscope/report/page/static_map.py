@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-MOST_WITH_TEXT = 16  # heads across, as in web/src/report/head_grid.js
+MOST_WITH_TEXT = (
+    16  # largest number of heads per layer for text in cells; as in web/src/report/head_grid.js
+)
 DARK, LIGHT = "#14212d", "#fdfdfd"
 
 
 def static_map(numbers: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The first colouring in the payload of a page for its template; None if heads have no labels.
+    """The variables of the template for the first colouring in the payload of a page; None if there is no colouring.
 
-    definition  how to read it
-    legend      entries: text, colour, pale, heads
-    stacks      name, is_dense, columns, rows of cells; a cell is None, or colour, ink, text, pale, label
+    definition  how to read the map
+    legend      list of entries with text, colour, pale and heads
+    stacks      list of stacks with name, is_dense, columns (labels) and rows of cells. A cell is None, or has label,
+                colour, ink (colour of its text), pale, text and brief
     """
     if not numbers["colourings"]:
         return None

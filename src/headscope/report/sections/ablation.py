@@ -60,7 +60,9 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 MATTER = "Which heads matter"
-COARSE = 0.1  # of the loss: if only larger changes could be detected, there were too few examples
+COARSE = (
+    0.1  # share of the loss: if only larger changes could be detected, there were too few examples
+)
 TABLE = "significance"
 SMALL = 0.01  # smaller values are shown in thousandths, since they would not fit into their cells
 WORSE = {
@@ -132,7 +134,10 @@ def metric_of(study: Study) -> str:
 
 
 def _draw_stars(ax: Axes, starred: NDArray[np.bool_]) -> None:
-    """In the corner of a cell that shows its value, else in the middle; dark with a pale rim, legible on any colour."""
+    """Draw stars in the corner of cells that show their value, else in the middle.
+
+    A star is dark with a pale rim, so that it is legible on any colour.
+    """
     layers, heads = np.nonzero(starred)
     right, down, size = (0.83, 0.18, 38) if ax.texts else (0.5, 0.5, 34)
     star: dict[str, Any] = {"marker": "*", "color": ON_LIGHT, "edgecolors": ON_DARK}
@@ -202,7 +207,7 @@ def _of_importance(study: Study, key: str) -> str:
     return plain(entry_of(study.record, "importance", key) or f"the {key}", 40)
 
 
-def knows_nothing(study: Study) -> Iterator[Finding]:
+def chance_warning(study: Study) -> Iterator[Finding]:
     """A warning that the model is not better than chance on the task; it precedes all findings about heads."""
     for entry in ("importance", "pruning"):
         if warning := entry_of(study.record, entry, "knows_nothing"):
@@ -340,6 +345,6 @@ def _fact(record: Mapping[str, Any]) -> str:
 SECTION = Section(
     figures={44: Ablation},
     parts={60: part},
-    findings={10: knows_nothing, 40: removals},
+    findings={10: chance_warning, 40: removals},
     facts={40: Fact("importance", _fact)},
 )

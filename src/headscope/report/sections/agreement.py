@@ -53,7 +53,9 @@ COLUMNS, BOTTOM, BOTTOM_WITH_LEGEND = 5, 0.62, 0.82
 PANELS = Panels(
     wide=1.45, tall=1.45, left=0.62, right=0.95, bottom=BOTTOM, above=0.42, gap_x=0.5, gap_y=0.72
 )
-MOST_DOTS = 4000  # beyond, vector graphics become large
+MOST_DOTS = (
+    4000  # with more dots the figure is a raster image, because a vector graphic would be large
+)
 WIDTH, LEFT, RIGHT, ROW = 6.6, 1.6, 1.2, 0.27
 
 
@@ -155,7 +157,8 @@ class Correlations(StudyFigure):
 def cheap_importances(study: Study) -> list[str]:
     """The importance scores that can be compared with exact ablation.
 
-    Those of agreement.csv; without it those that only `importance` makes: an entropy may be that of another corpus.
+    These are the scores of agreement.csv. Without this table, only scores that `analyze` cannot write are used: an
+    entropy, for example, may have been measured on another corpus.
     """
     if not stacks_with(study, LOSS):
         return []
@@ -171,7 +174,7 @@ def _can_rank(study: Study) -> bool:
 
 
 def correlation_of(study: Study, name: str) -> float:
-    """As in agreement.csv; without it, over the heads of the study."""
+    """The correlation from agreement.csv; without this table, it is computed over the heads of the study."""
     if rows := records_of(study, TABLE):
         return next(float(row["correlation"]) for row in rows if row["importance"] == name)
     pairs = study.heads[study.heads["statistic"].isin((LOSS, name))]
@@ -190,7 +193,7 @@ def _draw_panel(
     cheap: dict[str, NDArray[np.float64]],
     layers: int,
 ) -> None:
-    # With an edge: pale dots would be lost on a pale page, dark ones on a dark page.
+    # Dots have an edge, because pale dots would be lost on a pale page and dark ones on a dark page.
     dots: dict[str, Any] = {"s": 17, "edgecolors": MUTED, "linewidths": 0.6, "zorder": 3}
     for i, (stack, x) in enumerate(exact.items()):
         is_finite = np.isfinite(x) & np.isfinite(cheap[stack])
@@ -212,7 +215,7 @@ def _draw_correlation(ax: Axes, row: dict[Any, Any], y: int) -> None:
 
 
 def _write_beside(ax: Axes, text: str, y: float, *, va: str, color: str) -> None:
-    """In the column at the right of the panel."""
+    """Write text in the column at the right of the panel."""
     where: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
     annotate(ax, text, (1, y), (36, 0), ha="center", va=va, fontsize=7.5, color=color, **where)
 

@@ -27,14 +27,11 @@ if TYPE_CHECKING:
 
 MOST = 4
 SHORTEST, LONGEST = 4, 16  # words that fit side by side
-FAINT = 0.05  # weights below are not drawn
+FAINT = 0.05  # smaller weights are not drawn
 WIDTH, SIDE = 5.4, 0.15
-PANEL, BASE, TALLEST = (
-    1.36,
-    0.27,
-    0.6,
-)  # inches: a sentence with arcs, its words, the highest arc above them
-LETTER, SPACE = 0.082, 0.15  # inches: a letter of 9.5 points, between words
+# In inches: height of a sentence with its arcs, height of its words, height of the highest arc
+PANEL, BASE, TALLEST = 1.36, 0.27, 0.6
+LETTER, SPACE = 0.082, 0.15  # in inches: width of a letter of 9.5 points, space between words
 
 
 class Arcs(StudyFigure):
@@ -79,7 +76,7 @@ def _select(study: Study) -> list[dict[str, Any]]:
         roles = dict.fromkeys((name, str(RoleName.syntactic(name))))
         of_head = [e for role in roles for e in examples[*head_key(row), role, row["direction"]]]
         if of_head and name not in relations and len(relations) < MOST:
-            # Neighbouring words make dull examples.
+            # Prefer words that are not neighbours: a link between neighbours could be due to position alone.
             best = max(of_head, key=lambda e: (abs(e["query"] - e["key"]) > 1, e["weight"]))
             relations[name] = best | {key: row[key] for key in ("relation", "accuracy", "baseline")}
     return list(relations.values())

@@ -70,7 +70,7 @@ class LayerShares(LayerFigure):
     headings, statistics, unit, most = SHARES, tuple(SHARES), "share of attention", 1.0
 
     def source(self, study: Study) -> DataSource:
-        """Without the first token if the model has a classification token, which is mostly the same one."""
+        """The statistics to draw. `first` is left out if there is a classification token, mostly the same token."""
         has_cls = bool(stacks_with(study, "cls"))
         names = tuple(name for name in self.statistics if name != "first" or not has_cls)
         return DataSource("heads", names)
@@ -90,7 +90,7 @@ Rule = Callable[["Study", str, str], Finding | None]
 
 
 def _majority(statistic: str, target: str, topic: str) -> Rule:
-    """Heads that give more than half of their attention to a target, or the head that gives most."""
+    """A rule for the heads that give more than half of their attention to a target, or else the head with the most."""
 
     def rule(study: Study, stack: str, where: str) -> Finding | None:
         heads = _largest_first(study, statistic, stack)
@@ -143,7 +143,7 @@ def _majority(statistic: str, target: str, topic: str) -> Rule:
 
 
 def _extreme(statistic: str, topic: str, words: tuple[str, str], *, least: bool = False) -> Rule:
-    """The head with the largest or least value of a statistic, and the median.
+    """A rule for the head with the largest or least value of a statistic, and the median.
 
     words  words before and after the number; a share is written as a percentage
     """
@@ -177,10 +177,10 @@ def _extreme(statistic: str, topic: str, words: tuple[str, str], *, least: bool 
 
 
 def _applies(study: Study, stack: str, statistic: str) -> bool:
-    """Whether the statistic says something new about these texts.
+    """Whether a finding about the statistic is meaningful for these texts.
 
-    It does not for a first token that is the classification token, nor for "." in languages without punctuation
-    (SMILES).
+    It is not if the first token is the classification token, which has a finding of its own, or for "." in languages
+    without punctuation (SMILES).
     """
     if statistic == "punctuation":
         return entry_of(study.record, "model", "natural_language") is not False
@@ -226,7 +226,7 @@ def findings(study: Study) -> Iterator[Finding]:
 
 
 def _largest_first(study: Study, statistic: str, stack: str) -> dict[HeadKey, HeadEstimate]:
-    """The heads of a stack from the largest value down; ties in order of layer and head. None if it does not apply."""
+    """The heads of a stack from the largest value down; ties in order of layer and head. Empty if it does not apply."""
     if not _applies(study, stack, statistic):
         return {}
     rows = values_for(study, statistic, stack)

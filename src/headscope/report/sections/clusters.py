@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 
 NEEDED = {"stack", "layer", "head", "x", "y", "cluster", "twin_layer", "twin_head"}
 MOST_LABELS = 160  # heads that fit on a plane with their names
-COLOURS = SERIES[1:]  # of the first one the page has its own shade: a label might not be legible
-SHAPES = {"o": 1.0, "s": 0.9, "D": 0.78}  # for three rounds of colours; widths that look alike
+COLOURS = SERIES[
+    1:
+]  # the page changes the shade of the first colour, so a label on it might not be legible
+SHAPES = {"o": 1.0, "s": 0.9, "D": 0.78}  # if colours are used again; scaled to look equally wide
 PANEL, GAP, SIDE, LEGEND_ROW = 4.3, 0.25, 0.15, 0.19
 MARK, SMALL_MARK = 0.165, 0.065  # inches across
-MARGIN = 0.06  # of the extent, around the marks
+MARGIN = 0.06  # around the marks, as a share of the extent
 Panel = Literal["layer", "role", "cluster"]
 BY_CLUSTER = (
     "The same positions, coloured by cluster. The clusters are hierarchical (average linkage) and use the distances "

@@ -60,7 +60,9 @@ KINDS = {
 }
 ROW = 0.46  # inches
 PANELS = Panels(wide=2.9, tall=0, left=1.55, right=0.2, bottom=0.78, above=0.32, gap_x=0.25)
-BELOW = 0.24  # of a row: the rules' marks would hide behind the head's
+BELOW = (
+    0.24  # the marks of rules are this share of a row below the head's mark, which would hide them
+)
 
 
 class CoreferenceFigure(StudyFigure):

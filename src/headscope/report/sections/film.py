@@ -40,13 +40,13 @@ MOST_PANELS, ACROSS = 12, 4
 PANELS = Panels(
     wide=1.5, tall=1.25, left=0.5, right=0.2, bottom=0.85, above=0.35, gap_x=0.48, gap_y=0.5
 )
-PALEST, DARKEST = 0.3, 0.72  # of lines: legible on a pale page and on a dark one
+PALEST, DARKEST = 0.3, 0.72  # range of the line colours: legible on a pale page and on a dark one
 LEGEND: dict[str, Any] = {"ncols": 5, "handlelength": 1.2, "borderaxespad": 0.4}
 ROW, WIDTH, LEFT, RIGHT, BOTTOM = 0.11, 6.4, 0.95, 0.2, 0.97
 
 
 class StatisticsByStep(StackFigure):
-    """Small multiples: one panel a statistic, one line a head, coloured by layer."""
+    """One panel per statistic, with one line per head, coloured by layer."""
 
     stem = "film"
     table = "film"
@@ -108,9 +108,9 @@ class RolesByStep(StackFigure):
         heads = sorted(keys_of(table))
         steps = sorted(table["step"].unique().tolist())
         families = {
-            (step, place): names[0]
+            (step, head): names[0]
             for step in steps
-            for place, names in _families(study, table[table["step"] == step]).items()
+            for head, names in _families(study, table[table["step"] == step]).items()
         }
         subtitle = f"{model_name(study)}, {plain(self.stack)} · {len(heads)} heads, {len(steps)} checkpoints"
         body = max(1.4, ROW * len(heads))
@@ -182,16 +182,16 @@ def _draw_layers(sheet: Sheet, layers: list[int]) -> None:
 def _families(
     study: Study, roles: pd.DataFrame, *, only_sure: bool = False
 ) -> dict[HeadKey, list[str]]:
-    """The families of the roles of each head in these rows, that of the main role first."""
+    """For each head in these rows, the families of its roles; the family of the main role comes first."""
     relations = {name: table for name, table in study.tables.items() if name == "relations"}
     at_step = Study(study.heads, {}, study.record, {"roles": roles, **relations})
     families = {
-        place: [
+        head: [
             family_of(role.name, at_step)[0] for role in of_head if role.is_sure or not only_sure
         ]
-        for place, of_head in roles_by_head(at_step).items()
+        for head, of_head in roles_by_head(at_step).items()
     }
-    return {place: names for place, names in families.items() if names}
+    return {head: names for head, names in families.items() if names}
 
 
 def findings(study: Study) -> Iterator[Finding]:

@@ -92,7 +92,7 @@ class FixedPatternsFigure(StackFigure):
 def _draw_cells(
     ax: Axes, distances: NDArray[np.float64], names: list[str], *, prints_values: bool
 ) -> None:
-    """distances: [layer, head, pattern]."""
+    """Draw a cell for each head: colour and name of its nearest pattern. distances: [layer, head, pattern]."""
     layers, heads = distances.shape[:2]
     colours = np.array([to_rgb(COLOURS[name]) for name in names])
     picture = np.tile(to_rgb(MISSING), (layers, heads, 1))

@@ -98,7 +98,7 @@ class Front(StudyFigure):
             return sheet.figure
 
     def rows(self, study: Study) -> pd.DataFrame:
-        """The rows of the table by the number of heads, in the columns of front.csv."""
+        """The rows of the table in order of the number of heads, with the columns of front.csv."""
         return study.tables[self.table].sort_values("removed")
 
 
@@ -120,7 +120,7 @@ def _draw_metric(ax: Axes, rows: pd.DataFrame, ring: str, *, is_first: bool) -> 
 def _draw_dots(
     ax: Axes, rows: pd.DataFrame, colour: str, *, size: float, alpha: float = 1.0, label: str = ""
 ) -> None:
-    """Filled on the front, hollow if another row dominates it. label: empty for no entry in the legend."""
+    """Draw dots, filled for sets on the front and hollow for others. label: empty for no entry in the legend."""
     for is_front, group in rows.groupby(rows["is_front"].astype(bool)):
         dots: dict[str, Any] = {"facecolors": colour if is_front else PAPER, "edgecolors": colour}
         if label:
@@ -212,7 +212,7 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     keep = entry_of(study.record, "pruning", "target", "keep_metric")
     time = [finite(row[name]) for name in ("time", "time_low", "time_high")]
     faster = f" and the model is {times_as_fast(*time)}" if all(map(math.isfinite, time)) else ""
-    whole = int(row["removed"]) + int(row["left"])
+    total = int(row["removed"]) + int(row["left"])
     intact = entry_of(study.record, "pruning", "intact", "report")
     intact = entry_of(intact or {}, str(entry_of(study.record, "pruning", "metric")), "value")
     before = f" ({intact:.4f} with all heads)" if isinstance(intact, float) else ""
@@ -222,7 +222,7 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
         f"{metric} {row['metric']:.4f}{before}; {change}{faster.replace(' and', ';', 1)}{others}"
     )
     headline = Headline(
-        f"With {int(row['removed'])} of {whole} heads pruned, {metric} on {split} changes by",
+        f"With {int(row['removed'])} of {total} heads pruned, {metric} on {split} changes by",
         short_number(row["metric_change"], 4, sign=True),
         "",
         join_details(

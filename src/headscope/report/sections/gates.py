@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 WIDTH, LEFT, RIGHT, BOTTOM, ROW = 6.4, 0.95, 0.2, 0.6, 0.075
-NAMED, NAMED_ROW = 1.2, 0.11  # inches at the right for roles, and of a row with one
-COLUMNS = 800  # of the picture: separate cells would leave seams between them
+NAMED, NAMED_ROW = (
+    1.2,
+    0.11,
+)  # in inches: space for roles at the right, height of a row if there are roles
+COLUMNS = 800  # width of the picture in pixels; a picture has no seams, unlike separate cells
 
 
 class GatesOverTime(StudyFigure):
@@ -89,7 +92,7 @@ def _columns(steps: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _roles(study: Study, grid: pd.DataFrame) -> dict[int, str]:
-    """By row: the roles of each head that stays and has some."""
+    """{row of the figure: roles of the head}, for heads whose gate stays open and that have roles."""
     roles: dict[HeadKey, list[str]] = defaultdict(list)
     for row in records_of(study, "gate_roles"):
         if row["role"] != UNDETERMINED:

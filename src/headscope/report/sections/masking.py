@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headscope.study.study import Study
 
 BINS = 30
-NOTHING = 1e-9  # rounding errors of no change are smaller
+NOTHING = 1e-9  # a smaller change is a rounding error
 PANELS = Panels(wide=5.58, tall=1.45, left=0.62, right=0.2, bottom=0.85, above=0.46, gap_y=0.42)
 
 

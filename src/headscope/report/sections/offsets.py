@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from headscope.study.study import Study
 
-REACH = 10  # offsets shown to each side
-LEAST_PEAK = 0.25  # of the mass of a head at one offset, from which its peak is labelled
+REACH = 10  # largest offset that is shown, in both directions
+LEAST_PEAK = 0.25  # smallest share of attention at one offset for which the peak is labelled
 TICKS = (0, 0.01, 0.1, 0.25, 0.5, 1)
 PANELS = Panels(
     wide=1.75, tall=1.3, left=0.55, right=0.15, bottom=0.48, above=0.3, gap_x=0.32, gap_y=0.45

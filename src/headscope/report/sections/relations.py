@@ -96,7 +96,7 @@ BELOW = "less far above, or below"
 CONTROL = "random-weight control"
 ROW = 0.245  # inches
 PANELS = Panels(wide=2.5, tall=0, left=1.75, right=0.3, bottom=0.85, above=0.32, gap_x=0.3)
-BESIDE = 0.14  # of the axis: the width of an address
+BESIDE = 0.14  # width of an address such as 5.11, as a share of the axis
 
 
 class BestHeads(StackFigure):
@@ -236,8 +236,8 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
         if row["gain"] > 0 and not str(row["relation"]).startswith("all"):
             best.setdefault(row["relation"], row)
     if not best:
-        none = "There is no evidence that a head follows a relation better than the best fixed offset does"
-        yield Finding("", none, (), kind="relations", is_null=True)
+        sentence = "There is no evidence that a head follows a relation better than the best fixed offset does"
+        yield Finding("", sentence, (), kind="relations", is_null=True)
     for row in list(best.values())[:BEST_RELATIONS]:
         head, rival = head_estimate(study, row, "accuracy"), row["accuracy"] - row["gain"]
         is_clear, strength = head.low > rival, head.strength(rival)

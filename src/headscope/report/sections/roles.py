@@ -292,7 +292,7 @@ def _threshold(roles: list[Role]) -> str:
 
 
 def _many(study: Study, places: list[HeadKey]) -> str:
-    """`4`, or `1 (8 sites)` where layers share their heads."""
+    """`4`, or `1 (8 sites)` if layers share their heads."""
     if not is_shared(study):
         return str(len(places))
     return f"{count_heads(study, places)} ({len(places)} {'site' if len(places) == 1 else 'sites'})"
