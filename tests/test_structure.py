@@ -130,9 +130,11 @@ def test_the_command_line_stays_thin() -> None:
 # Public functions whose result is not a `Result`
 OTHER_RESULTS = {
     "encode": "batches, for `stream`",
+    "fetch_model": "a path",
     "load": "a model",
     "serve": "a running server",
     "stream": "one pass of statistics, before there is a study",
+    "verify_model": "nothing",
     "write": "a path",
 }
 

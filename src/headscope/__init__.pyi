@@ -10,6 +10,7 @@ from headscope.api.ablate_edges import ablate_edges as ablate_edges
 from headscope.api.analyze import analyze as analyze
 from headscope.api.compare import compare as compare
 from headscope.api.compare_masks import compare_masks as compare_masks
+from headscope.api.demo import demo as demo
 from headscope.api.evaluate import evaluate as evaluate
 from headscope.api.finetune import finetune as finetune
 from headscope.api.fixed_patterns import fixed_patterns as fixed_patterns
@@ -17,6 +18,11 @@ from headscope.api.gate import gate as gate
 from headscope.api.head import head as head
 from headscope.api.importance import importance as importance
 from headscope.api.learn_mask import learn_mask as learn_mask
+from headscope.api.listings import doctor as doctor
+from headscope.api.listings import fetch_model as fetch_model
+from headscope.api.listings import list_masks as list_masks
+from headscope.api.listings import list_models as list_models
+from headscope.api.listings import verify_model as verify_model
 from headscope.api.load import load as load
 from headscope.api.look import look as look
 from headscope.api.pretrain import pretrain as pretrain

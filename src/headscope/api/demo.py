@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from headscope.api.analyze import analyze
+from headscope.api.check_paths import is_demo
 from headscope.api.importance import importance
 from headscope.api.load import load
 from headscope.api.look import look
+from headscope.atomic_dir import atomic_directory
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
 from headscope.data.bundled import corpus_path
+from headscope.hooks import hook
 from headscope.progress import progress
 from headscope.study.study import Study
 
@@ -23,6 +26,40 @@ SENTENCE = (
 QUESTIONS = "questions.jsonl"
 # Only the first words of each paragraph: the task is then hard enough for single heads to matter, and it is fast.
 QUESTION_COUNT, QUESTION_WORDS = 200, 13
+
+
+def demo(out: str | Path = "demo", *, limit: int = 200, run: Run | None = None) -> Study:
+    """Analyse a real model on a bundled corpus and treebank, with the importance of its heads for a task.
+
+    Parameters
+    ----------
+    out
+        The directory to write: study, page and the page of one sentence. An earlier demo there is replaced.
+    limit
+        Number of pairs of paragraphs to analyse.
+    run
+        Further options; its `out` is not used.
+
+    Returns
+    -------
+    Study
+        The study; its page is `out`/index.html.
+
+    Raises
+    ------
+    HeadscopeError
+        If there is something else at `out`.
+
+    Examples
+    --------
+    >>> study = headscope.demo("demo")  # doctest: +SKIP
+    """
+    folder = Path(out)
+    options = replace(run or Run(), out=folder)
+    with atomic_directory(folder, overwrite=is_demo(folder)) as temporary:
+        study = measure_demo(temporary, options, TextData(limit=limit))
+        hook("write_into")(study, temporary)
+    return study
 
 
 def measure_demo(folder: Path, run: Run, data: TextData) -> Study:

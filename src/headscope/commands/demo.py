@@ -18,17 +18,13 @@ from headscope.config.texts import TextData
 @command()
 def demo(run: Run, data: TextData, config: DemoConfig) -> None:
     """Show what the 72 heads of a real model attend to, which syntactic relations they follow, and which matter."""
-    from headscope.api.check_paths import is_demo
-    from headscope.api.demo import measure_demo
-    from headscope.atomic_dir import atomic_directory
-    from headscope.report.write import write_into
+    import headscope
 
     out = run.out
     assert out is not None
-    with atomic_directory(out, overwrite=is_demo(out)) as folder:
-        study = measure_demo(folder, replace(run, log=say), data)
-        with drawing_figures():
-            write_into(study, folder)
+    assert data.limit is not None
+    with drawing_figures():
+        headscope.demo(out, limit=data.limit, run=replace(run, log=say))
     say("to type other sentences and to switch heads off:")
     say(command_line_of(ServeConfig(study=[out]), arguments=("minilm",)))
     say("two pages to open in a browser:")

@@ -14,9 +14,9 @@ from headscope.commands._options import AsJson, print_json
 )
 def doctor(as_json: AsJson = False) -> None:
     """Print versions, devices and supported families, and run the self-check of downloaded models."""
-    from headscope.api.installation import describe_installation
+    import headscope
 
-    record = describe_installation()
+    record = headscope.doctor().record
     if as_json:
         print_json(record)
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,7 +20,7 @@ LISTED = examples(
     "headscope masks compare minilm --task stsb --data stsb_dev.tsv --out masks",
     "headscope masks learn ./minilm-mnli --task mnli --data glue --sparsity 0.8,0.9 --out learned",
     "headscope evaluate minilm --task stsb --data stsb_dev.tsv --mask window:width=8+first-and-last",
-    "In Python: headscope.masks.read_mask",
+    "In Python: headscope.list_masks()",
 )
 
 masks = typer.Typer(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
@@ -44,19 +44,9 @@ def list_by_default(context: typer.Context, as_json: AsJson = False) -> None:
 @masks.command("list", epilog=examples("headscope masks list", "headscope masks list --json"))
 def list_masks(as_json: AsJson = False) -> None:
     """List the named masks with their parameters and the share of attention they forbid at 128 positions."""
-    from headscope.config.masks import format_parameters
-    from headscope.masks import read_mask, sparsity
-    from headscope.masks.mask_spec import defaults_of
-    from headscope.masks.patterns import PATTERNS
+    import headscope
 
-    rows: dict[str, dict[str, Any]] = {
-        name: {
-            "forbidden": sparsity(read_mask(name).at(128)),
-            "parameters": format_parameters(defaults_of(make)),
-            "description": (make.__doc__ or "").splitlines()[0],
-        }
-        for name, make in PATTERNS.items()
-    }
+    rows = headscope.list_masks().record
     if as_json:
         print_json(rows)
         return

@@ -36,9 +36,9 @@ def list_by_default(context: typer.Context, as_json: AsJson = False) -> None:
 @models.command("list", epilog=examples("headscope models list", "headscope models list --json"))
 def list_models(as_json: AsJson = False) -> None:
     """List the named models, with size and licence, and whether they are downloaded."""
-    from headscope.model import zoo
+    import headscope
 
-    rows = zoo.describe_models()
+    rows = headscope.list_models().record
     if as_json:
         print_json(rows)
         return

@@ -16,6 +16,10 @@ class DemoConfig(Config):
 
     command = "demo"
     group = "Look"
+    examples = (
+        "headscope demo",
+        "headscope demo --limit 50 --out demo",
+    )
     uses = {Run: ("out",), TextData: ("limit",)}
     defaults = {"out": Path("demo"), "limit": 200}
     helps = {
