@@ -86,10 +86,12 @@ def related() -> Study:
 
 def test_a_relation_must_gain_its_margin_and_the_sentence_says_how_much(related: Study) -> None:
     assert rules_of(related) == {
-        "syntactic: obj": "dependent: accuracy 10 points above the best fixed offset, on both halves of the sentences"
+        "syntactic: obj": "dependent → syntactic head: accuracy 10 points above the best fixed offset, "
+        "on both halves of the sentences"
     }
     wider = (
-        "dependent: accuracy 20 points above the best fixed offset, on both halves of the sentences"
+        "dependent → syntactic head: accuracy 20 points above the best fixed offset, "
+        "on both halves of the sentences"
     )
     assert rules_of(related, relation=0.2) == {"syntactic: obj": wider}
     assert "syntactic: obj" in rules_of(related, relation=0.05)
@@ -121,7 +123,8 @@ def test_the_direction_is_chosen_on_the_half_to_choose_on(related: Study) -> Non
     lucky = heads.assign(direction="received", accuracy=0.9, chosen_gain=0.11)
     related.tables["relation_heads"] = pd.concat([lucky, heads])
     assert rules_of(related) == {
-        "syntactic: obj": "dependent: accuracy 10 points above the best fixed offset, on both halves of the sentences"
+        "syntactic: obj": "dependent → syntactic head: accuracy 10 points above the best fixed offset, "
+        "on both halves of the sentences"
     }
 
 

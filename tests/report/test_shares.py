@@ -297,7 +297,8 @@ def test_a_comparison_counts_shared_heads_once() -> None:
     ]
     matched = next(one.sentence for one in compared(comparison) if "matched" in one.sentence)
     assert matched.startswith(
-        "12 sites of heads of shared are matched to sites of heads of plain at a mean distance"
+        "12 heads (counted once per layer) of shared are matched to heads "
+        "(counted once per layer) of plain at a mean distance"
     )
 
 

@@ -20,19 +20,20 @@ DEFINITIONS = {
     "value-zeroing": Definition(
         "number",
         "State change by value zeroing",
-        "How far states at the layer's output turn (1 − cosine) if a token's values are zeroed in this head, "
-        "summed over tokens.",
+        "How far the states of all tokens at the layer's output turn (1 − cosine, mean over these states) if one "
+        "token's values are zeroed in this head, summed over the zeroed tokens.",
     ),
     "knock-out": Definition(
         "number",
         "State change by knock-out, renormalised",
-        "How far the last states turn (1 − cosine) if the head cannot attend to the chosen tokens; "
-        "its rows are renormalised.",
+        "How far the states after the last layer turn (1 − cosine) if the head cannot attend to the class of tokens "
+        "that --to names; its rows are renormalised.",
     ),
     "knock-out-gone": Definition(
         "number",
         "State change by knock-out, not renormalised",
-        "How far the last states turn (1 − cosine) if the head's weights on the chosen tokens are zeroed.",
+        "How far the states after the last layer turn (1 − cosine) if the head's weights on the class of tokens that "
+        "--to names are zeroed.",
     ),
     "knock-out-random": Definition(
         "number",

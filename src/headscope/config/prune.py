@@ -37,7 +37,7 @@ class PruneConfig(SearchConfig):
     group = "Prune"
     examples = (
         "headscope prune minilm --heads '3.2,4.*' --out small",
-        "headscope prune minilm --task similarity --data stsb_dev.tsv --keep-metric 0.99 --search beam --out small",
+        "headscope prune minilm --task stsb --data stsb_dev.tsv --keep-metric 0.99 --search beam --out small",
         "headscope prune ./minilm-mnli --task mnli --data glue --remove 20"
         " --repair fold,refit --recover 1 --distil --out small",
         "headscope prune minilm --plan small/plan.json --form onnx --out graph",

@@ -175,7 +175,7 @@ def _substitutes(study: Study) -> dict[HeadKey, list[Any]]:
     is_pattern = heads["statistic"].astype(str).isin(list(FixedPatterns.definitions))
     rows = heads[is_pattern & heads["value"].notna()].sort_values("value", kind="stable")
     nearest = rows.drop_duplicates(["stack", "layer", "head"]).to_dict("records")
-    prefix = "Distance from attending to "
+    prefix = "Distance from "
     return {
         head_key(row): [
             plain(title_of(row["statistic"]).removeprefix(prefix)),

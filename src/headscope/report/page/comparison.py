@@ -23,7 +23,10 @@ MOST_MATCHES = 24
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 SMOOTHNESS = {  # what is correlated, and what is shuffled
     "heads": ("heads with the same number in neighbouring layers", "heads in random order"),
-    "sorted": ("the sorted heads of neighbouring layers", "layers in random order"),
+    "sorted": (
+        "the heads of neighbouring layers, with the heads of each layer sorted by this value",
+        "layers in random order",
+    ),
 }
 Table = tuple[list[str], list[list[str]]]  # headings, rows
 
@@ -126,14 +129,14 @@ def _matching_findings(comparison: Comparison) -> Sentences:
             continue
         name, other = plain(row["study"], 80), plain(row["other"], 80)
         is_site = any(is_shared(by_name[row[of]], row["stack"]) for of in ("study", "other"))
-        noun = "sites of heads" if is_site else "heads"
+        noun = "heads (counted once per layer)" if is_site else "heads"
         if row["unmatched"]:
             rest = f"; {row['unmatched']} {noun} of the larger model have no match"
         else:
             rest = _same_numbers(comparison, row)
         sentence = (
             f"{_where(comparison, row['stack'])}{row['matched']} {noun} of {name} are matched to {noun} of {other} "
-            f"at a mean distance of {_short(row['distance'])} standard deviations"
+            f"at a mean distance of {_short(row['distance'])} (between their statistics, in standard deviations)"
         )
         after = f"shuffled heads: {_short(row['null'])} (p = {row['probability']:.2g}){rest}"
         yield sentence, after, row["probability"] < 0.05
@@ -203,7 +206,14 @@ def _heads_by_role(study: Study) -> dict[str, list[HeadKey]]:
 
 
 def _matching(comparison: Comparison) -> Table:
-    headings = ["models", "stack", "matched within", "pairs", "mean distance", "noise of texts"]
+    headings = [
+        "models",
+        "stack",
+        "matched within",
+        "pairs",
+        "mean distance",
+        "distance if both were one head",
+    ]
     rows = [
         [
             f"{plain(row['study'], 60)}, {plain(row['other'], 60)}",
@@ -234,12 +244,24 @@ def _matches(comparison: Comparison) -> Table:
         head = f"{plain(row['study'], 60)} {stack}{row['layer']}.{row['head']}"
         other = f"{plain(row['other'], 60)} {stack}{row['other_layer']}.{row['other_head']}"
         rows.append([head, other, *(_short(row[name]) for name in ("distance", "noise", "chance"))])
-    headings = ["head", "matched to", "distance", "noise of texts"]
+    headings = [
+        "head",
+        "matched to",
+        "distance",
+        "distance if both were one head",
+    ]
     return [*headings, "share of shuffled pairs that are as near"], rows
 
 
 def _layer_changes(comparison: Comparison) -> Table:
-    headings = ["layer", "divergence, nats", "other texts", "cosine", "other texts", "texts"]
+    headings = [
+        "layer",
+        "divergence, nats",
+        "divergence between two texts",
+        "cosine",
+        "cosine between two texts",
+        "texts",
+    ]
     rows = [
         [
             f"{plain(row['stack'])} {row['layer']}",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from headscope.analysis.roles import DIRECTIONS
 from headscope.report.drawing.palette import MUTED, SERIES
 from headscope.report.drawing.sheet import Panels
 from headscope.report.drawing.study_figure import StackFigure
@@ -60,12 +61,6 @@ HEADINGS = {
     "dependent": "dependent → syntactic head",
     "governor": "syntactic head → dependent",
     "received": "syntactic head → dependent,\ncompared over all words",
-}
-# The directions in the tables; a "head" of syntax is not an attention head
-DIRECTIONS = {
-    "dependent": "dependent → syntactic head",
-    "governor": "syntactic head → dependent",
-    "received": "syntactic head → dependent, compared over all words",
 }
 # Universal Dependencies in plain words, for headlines
 RELATIONS = {
@@ -198,9 +193,10 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "syntactic head. “Syntactic head → dependent”: the syntactic head's largest weight is on the dependent. "
         "“Compared over all words”: no other word gives the dependent more weight than its syntactic head does. "
         "Attention heads were selected on one half of the sentences and are reported on the other. The baseline is "
-        "the best fixed offset, and the gain is over it. “Same data”: selected and reported on all sentences, as in "
-        "the papers. “Control”: the best head of the same model with random weights. No head is selected for "
-        "relations with fewer than 100 pairs."
+        "the best fixed offset, and the gain is over it. The offset is counted from the dependent, in "
+        "“syntactic head → dependent” from the syntactic head: −1 is the word before it. “Same data”: selected and "
+        "reported on all sentences, as in the papers. “Control”: the best head of the same model with random "
+        "weights. No head is selected for relations with fewer than 100 pairs."
     )
     heading, figures = "Relations between words", ("relations", "arcs")
     return Part.of("relations", heading, note, columns, table, figures=figures, words={0, 1})

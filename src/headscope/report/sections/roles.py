@@ -279,7 +279,7 @@ def _headline(study: Study, sure: Mapping[HeadKey, Role], many: str) -> Headline
         after,
         join_details(
             percent_interval(estimate.low, estimate.high),
-            f"{many} {verb} a clear role (the whole interval is above the threshold)",
+            f"in all, {many} {verb} a clear role (the whole interval is above the threshold)",
         ),
         estimate.head,
     )
