@@ -114,7 +114,8 @@ def test_a_direction_that_the_twin_shows_too_does_not_hide_another(related: Stud
         [relations.assign(control=0.62), relations.assign(direction="received", control=0.3)]
     )
     assert rules_of(related) == {
-        "syntactic: obj": "received: accuracy 10 points above the best fixed offset, on both halves of the sentences"
+        "syntactic: obj": "syntactic head → dependent, compared over all words: "
+        "accuracy 10 points above the best fixed offset, on both halves of the sentences"
     }
 
 

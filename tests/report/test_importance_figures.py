@@ -377,7 +377,7 @@ def test_the_page_shows_all_of_it_under_which_heads_matter() -> None:
     assert headings == [
         "Which heads matter",
         "Ablating all heads of a layer except one",
-        "Faster importance scores compared with ablation",
+        "Importance scores against exact ablation",
     ]
     begin, end = page.index('id="part-significance"'), page.index('id="table"')
     for name in (

@@ -175,14 +175,18 @@ def _substitutes(study: Study) -> dict[HeadKey, list[Any]]:
     is_pattern = heads["statistic"].astype(str).isin(list(FixedPatterns.definitions))
     rows = heads[is_pattern & heads["value"].notna()].sort_values("value", kind="stable")
     nearest = rows.drop_duplicates(["stack", "layer", "head"]).to_dict("records")
-    prefix = "Distance from "
     return {
         head_key(row): [
-            plain(title_of(row["statistic"]).removeprefix(prefix)),
+            plain(_pattern_name(title_of(row["statistic"]))),
             json_number(row["value"]),
         ]
         for row in nearest
     }
+
+
+def _pattern_name(title: str) -> str:
+    """`the previous token` from the title "Distance from attention to the previous token"."""
+    return title.removeprefix("Distance from ").removeprefix("attention to ")
 
 
 def importance_lines(study: Study) -> dict[HeadKey, list[dict[str, str]]]:
