@@ -115,7 +115,7 @@ function cardParts(model, card) {
   for (const { what, text, after } of card.importance) facts(capital(what), [[`${text}${after}`]]);
   if (card.cluster !== null) {
     const others = [...heads.values()].filter((entry) => entry.stack === state.stack && entry.cluster === card.cluster).length - 1;
-    facts("Cluster", [[`${card.cluster}, with ${others || "no"} other ${others === 1 ? "head" : "heads"}`]]);
+    facts("Cluster", [[`number ${card.cluster}, with ${others || "no"} other ${others === 1 ? "head" : "heads"}`]]);
   }
   if (card.twin) {
     const { layer, head, distance } = card.twin, open = () => change({ heads: [{ layer, head }] });
