@@ -57,8 +57,8 @@ class FinetuneConfig(TrainingConfig, NewModelConfig):
     )
     fix: str | None = option(
         None,
-        "Fixed attention patterns to train with, as HEADS=PATTERN: encoder.*.0-6=raganato or 3.2=previous,4.*=first, "
-        "or a file of such lines",
+        "Fixed attention patterns to train with, as HEADS=PATTERN: encoder.*.0-6=raganato (the seven patterns of "
+        "Raganato et al., one per head) or 3.2=previous,4.*=first, or a file of such lines",
         check=check_patterns("`fix`"),
         show_default="none",
     )

@@ -78,7 +78,8 @@ class PruneConfig(SearchConfig):
     )
     repair: tuple[str, ...] = option(
         (),
-        "Repair of the remaining weights without training: fold, refit, or fold,refit for both",
+        "Repair of the remaining weights without training: fold (add the mean output of removed heads to a bias), "
+        "refit (fit the output projections by least squares), or fold,refit for both",
         parse=repair_names,
         show_default="none",
     )
