@@ -86,12 +86,10 @@ def related() -> Study:
 
 def test_a_relation_must_gain_its_margin_and_the_sentence_says_how_much(related: Study) -> None:
     assert rules_of(related) == {
-        "syntactic: obj": "dependent → syntactic head: accuracy 10 points above the best fixed offset, "
-        "on both halves of the sentences"
+        "syntactic: obj": "dependent: accuracy 10 points above the best fixed offset, on both halves of the sentences"
     }
     wider = (
-        "dependent → syntactic head: accuracy 20 points above the best fixed offset, "
-        "on both halves of the sentences"
+        "dependent: accuracy 20 points above the best fixed offset, on both halves of the sentences"
     )
     assert rules_of(related, relation=0.2) == {"syntactic: obj": wider}
     assert "syntactic: obj" in rules_of(related, relation=0.05)
@@ -114,8 +112,7 @@ def test_a_direction_that_the_twin_shows_too_does_not_hide_another(related: Stud
         [relations.assign(control=0.62), relations.assign(direction="received", control=0.3)]
     )
     assert rules_of(related) == {
-        "syntactic: obj": "syntactic head → dependent, compared over all words: "
-        "accuracy 10 points above the best fixed offset, on both halves of the sentences"
+        "syntactic: obj": "received: accuracy 10 points above the best fixed offset, on both halves of the sentences"
     }
 
 
@@ -124,8 +121,7 @@ def test_the_direction_is_chosen_on_the_half_to_choose_on(related: Study) -> Non
     lucky = heads.assign(direction="received", accuracy=0.9, chosen_gain=0.11)
     related.tables["relation_heads"] = pd.concat([lucky, heads])
     assert rules_of(related) == {
-        "syntactic: obj": "dependent → syntactic head: accuracy 10 points above the best fixed offset, "
-        "on both halves of the sentences"
+        "syntactic: obj": "dependent: accuracy 10 points above the best fixed offset, on both halves of the sentences"
     }
 
 

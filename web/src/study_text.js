@@ -20,7 +20,7 @@ export const DIRECTION_RULES = {
   received: "Right if no other word gives the dependent more weight than its syntactic head does",
 };
 
-/** @type {Record<string, string>} directions of relations, as in analysis/roles.py */
+/** @type {Record<string, string>} directions of relations, as in report/head_cards.py */
 export const DIRECTIONS = {
   dependent: "dependent → syntactic head",
   governor: "syntactic head → dependent",

@@ -57,14 +57,6 @@ class RoleRule(ABC):
         """Rows of roles.csv for the heads that have the role."""
 
 
-# The directions of relations in words; a "head" of syntax is not an attention head.
-DIRECTIONS = {
-    "dependent": "dependent → syntactic head",
-    "governor": "syntactic head → dependent",
-    "received": "syntactic head → dependent, compared over all words",
-}
-
-
 @dataclass(frozen=True)
 class StatisticRule(RoleRule):
     """A head has the role if a statistic is above a threshold.
@@ -171,8 +163,7 @@ class SyntacticRule(RoleRule):
         for record in _records(above.drop_duplicates(["stack", "layer", "head", "relation"])):
             relation, baseline = record["relation"], record["baseline"]
             role = relation if relation in own else str(RoleName.syntactic(relation))
-            direction = DIRECTIONS.get(record["direction"], record["direction"])
-            sentence = f"{direction}: {gain}"
+            sentence = f"{record['direction']}: {gain}"
             yield _role(_accuracy(record), role, baseline + margin, sentence, baseline)
 
 

@@ -38,6 +38,12 @@ SAME_POSITION = {
     "positional +1": "next token",
     "positional 0": "same token",
 }
+# The directions of relations in words; a "head" of syntax is not an attention head.
+DIRECTIONS = {
+    "dependent": "dependent → syntactic head",
+    "governor": "syntactic head → dependent",
+    "received": "syntactic head → dependent, compared over all words",
+}
 BEST_RELATIONS = 3
 MOST_EXAMPLE_BYTES = 400_000
 ROLES_WITH_EXAMPLES = (12, 6, 3, 1)  # per head; fewer if the page would become too large
@@ -97,6 +103,12 @@ def role_label(role: object) -> str:
     return name.replace("-", "−") if RoleName.parse(name).is_positional else name
 
 
+def rule_label(rule: str) -> str:
+    """A rule of roles.csv as it is written on the page: the direction of a relation, if it begins with one, in words."""
+    direction, colon, rest = rule.partition(":")
+    return f"{DIRECTIONS.get(direction, direction)}{colon}{rest}"
+
+
 def _without_repeated_positions(roles: list[Role]) -> list[Role]:
     """Without "positional −1" for a previous-token head, and so on: two rules show the same."""
     names = {role.name for role in roles}
@@ -154,7 +166,12 @@ def by_gain(relations: pd.DataFrame) -> list[dict[Any, Any]]:
 
 def _role_entry(role: Role) -> dict[str, Any]:
     numbers = {n: json_number(getattr(role, n)) for n in ("value", "low", "high", "baseline")}
-    return {"role": role.name, **numbers, "sure": bool(role.is_sure), "rule": plain(role.rule, 200)}
+    return {
+        "role": role.name,
+        **numbers,
+        "sure": bool(role.is_sure),
+        "rule": plain(rule_label(role.rule), 200),
+    }
 
 
 def _twins(study: Study) -> dict[HeadKey, list[Any]]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from headscope.analysis.roles import DIRECTIONS
 from headscope.report.drawing.palette import MUTED, SERIES
 from headscope.report.drawing.sheet import Panels
 from headscope.report.drawing.study_figure import StackFigure
@@ -28,7 +27,7 @@ from headscope.report.finding import (
     percent_interval,
     short_number,
 )
-from headscope.report.head_cards import by_gain
+from headscope.report.head_cards import DIRECTIONS, by_gain
 from headscope.report.scale import format_offset
 from headscope.report.section import Fact, Section, needs_table
 from headscope.report.study_access import entry_of, model_name, records_of, threshold_of
