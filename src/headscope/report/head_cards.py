@@ -104,7 +104,7 @@ def role_label(role: object) -> str:
 
 
 def rule_label(rule: str) -> str:
-    """A rule of roles.csv as it is written on the page: the direction of a relation, if it begins with one, in words."""
+    """A rule of roles.csv as it is written on the page: if it begins with a direction, that is put in words."""
     direction, colon, rest = rule.partition(":")
     return f"{DIRECTIONS.get(direction, direction)}{colon}{rest}"
 
