@@ -55,7 +55,7 @@ def test_defaults_are_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     shown = run("analyze", "--help").out
     for default in (
-        "text; with --pairs a,b",
+        "the column text; for pairs of texts the columns a and b",
         "the model's limit, at most 512",
         "truncate",
         "32",

@@ -134,9 +134,9 @@ def test_thumbnails_change_together(opened: Opened) -> None:
 @pytest.mark.parametrize(
     ("after", "said"),
     [
-        (0.99996, ["0.99996", "−0.00004", "all heads on: 1.00000"]),
+        (0.99996, ["0.99996", "−0.00004"]),
         (0.9999996, ["1.000", "no change"]),
-        (0.81234, ["0.812", "−0.188", "all heads on: 1.000"]),
+        (0.81234, ["0.812", "−0.188"]),
     ],
 )
 def test_a_number_has_the_digits_that_its_change_needs(

@@ -132,4 +132,6 @@ def test_a_decoder_whose_heads_have_no_sink_is_said_to_have_none() -> None:
     (verdict,) = verdicts(study.tables["gradients"])
     assert (verdict.kind, verdict.holds) == ("", None)
     assert verdict.sentence.startswith("The first token draws at most ")
-    assert verdict.sentence.endswith("no sink, so the question does not arise.")
+    assert verdict.sentence.endswith(
+        "They are not a sink, so there is no no-op attention to explain."
+    )

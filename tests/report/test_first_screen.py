@@ -138,7 +138,7 @@ def test_the_page_begins_with_what_is_to_be_repeated_and_ends_with_the_run() -> 
     text = re.sub(r"\s*<[^>]+>\s*|[ \n]+", " ", page[page.index("<h2>Key findings") :])
     text = re.sub(" +", " ", text)
     assert text.startswith(" Key findings Head 0 of layer 0 gives 98.7\u00a0% of its attention")
-    assert "95\u00a0% interval 97.7 to 99.7\u00a0%; 1 of 8 heads has a clear role" in text
+    assert "95\u00a0% interval 97.7 to 99.7\u00a0%; in all, 1 of 8 heads has a clear role" in text
     assert page.index('id="again"') < page.index("texts.txt sha256")
     assert page.index("Next steps</h2>") < page.index("headscope serve tiny --study .")
     assert "sha256" not in page[page.index("<body>") : page.index("<main>")]

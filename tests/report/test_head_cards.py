@@ -166,7 +166,7 @@ def test_a_card_holds_what_the_tables_say() -> None:
         "high": 0.8,
         "baseline": 0.4,
         "sure": True,
-        "rule": "dependent: nsubj",
+        "rule": "dependent → syntactic head: nsubj",
     }
     assert card["twin"] == [0, 1, 0.01]
     assert card["relations"][0]["relation"] == "nsubj"

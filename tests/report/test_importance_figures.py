@@ -377,7 +377,7 @@ def test_the_page_shows_all_of_it_under_which_heads_matter() -> None:
     assert headings == [
         "Which heads matter",
         "Ablating all heads of a layer except one",
-        "Faster importance scores compared with ablation",
+        "Importance scores against exact ablation",
     ]
     begin, end = page.index('id="part-significance"'), page.index('id="table"')
     for name in (
@@ -495,7 +495,8 @@ def test_where_removal_is_noise_no_ceiling_is_told_and_no_importance_is_among_th
     (part,) = (one for one in parts_of(study) if one.name == "agreement")
     assert {row[part.columns.index("noise ceiling")].text for row in part.rows} == {"–"}
     assert part.lead.startswith(
-        "There is no figure, because the data are too few: with 50 examples the changes by ablation are only noise"
+        "There is no figure of these scores, because there are too few data: "
+        "with 50 examples the changes by ablation are only noise"
     )
 
 
@@ -517,11 +518,14 @@ def test_no_ranking_is_drawn_below_a_ceiling_of_08_but_a_sentence_with_how_many_
     ranked = {"agreement", "agreement-heads", "agree-lenses"}
     assert {one.name for one in figures_of(study)} & ranked == (ranked if is_drawn else set())
     (part,) = (one for one in parts_of(study) if one.name == "agreement")
-    assert part.lead.startswith("There is no figure, because the data are too few") == (
-        not is_drawn
-    )
+    assert part.lead.startswith(
+        "There is no figure of these scores, because there are too few data"
+    ) == (not is_drawn)
     if ceiling == 0.79:
-        told = "the noise ceiling of the correlation is 0.79, and a ranking needs at least 0.8; "
+        told = (
+            "even the true importance scores would correlate with ablation at only 0.79 (noise ceiling). "
+            "It must be at least 0.8 to rank heads: "
+        )
         assert part.lead.endswith(f"{told}about 54 examples are needed.")
         (cheap,) = (one for one in findings_of(study) if one.topic == "scores")
         assert cheap.after.endswith(f"{told}about 54 examples are needed")

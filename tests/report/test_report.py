@@ -258,8 +258,9 @@ def test_an_unreliable_order_of_heads_is_told_without_importance_scores() -> Non
     study.tables["ceilings"] = pd.DataFrame([row])
     (found,) = (str(one) for one in findings_of(study) if one.topic == "scores")
     assert found == (
-        "Ablation is too noisy to rank the heads. With 24 examples the noise ceiling of the correlation is 0.50, and a "
-        "ranking needs at least 0.8; about 126 examples are needed."
+        "Ablation is too noisy to rank the heads. With 24 examples, even the true importance "
+        "scores would correlate with ablation at only 0.50 (noise ceiling). It must be at "
+        "least 0.8 to rank heads: about 126 examples are needed."
     )
     study.tables["ceilings"] = pd.DataFrame([row | {"stack": "decoder"}, row | {"ceiling": 0.9}])
     (found,) = (str(one) for one in findings_of(study) if one.topic == "scores")

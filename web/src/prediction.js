@@ -121,17 +121,17 @@ function similarity({ of, before, after }, isFirst) {
   const hint = (/** @type {string} */ text) => (isFirst ? [make("p", "remark", text)] : []);
   if (of === "pair") return [heading("Cosine similarity of the two texts"), figure(before, after), ...hint("Each text is embedded by itself; the maps show both texts read as a pair.")];
   if (after === null) return [heading("Sentence embedding"), ...hint("This model turns a text into a vector. Add a second text to compare the two, or switch heads off to see how much the vector changes.")];
-  return [heading("Cosine similarity to the embedding with all heads on"), figure(1, after)];
+  return [heading("Cosine similarity to the embedding with all heads on"), figure(1, after, false)];
 }
 
-/** One large number and, if heads are off, its change and its value with all heads on. @param {number} before @param {number | null} after */
-function figure(before, after) {
+/** One large number and, if heads are off, its change and its value with all heads on. @param {number} before @param {number | null} after @param {boolean} [showsBefore]  false if the value with all heads on is 1 by definition */
+function figure(before, after, showsBefore = true) {
   const line = make("p", "figure");
   const places = after === null ? 3 : placesFor(after - before, 3) ?? 3;
   line.append(make("b", "", fixed(after ?? before, places)));
   if (after === null) return line;
   line.append(make("span", "delta", moved(after - before)));
-  if (placesFor(after - before, 3) !== null) line.append(make("span", "remark", `all heads on: ${fixed(before, places)}`));
+  if (showsBefore && placesFor(after - before, 3) !== null) line.append(make("span", "remark", `all heads on: ${fixed(before, places)}`));
   return line;
 }
 

@@ -111,11 +111,11 @@ function cardParts(model, card) {
     return [line];
   });
   facts(roles.length > 1 ? "Roles" : "Role", roles.length ? roles : [[NO_ROLE]]);
-  facts("Relations", card.relations.map((/** @type {any} */ { relation, direction, accuracy, low, high, baseline }) => [`${relation === "all" ? "all relations" : relation}, ${DIRECTIONS[direction] ?? direction}: ${formatInterval(accuracy, low, high)}, best fixed offset ${formatShare(baseline)}`]));
+  facts("Relations above the best fixed offset", card.relations.map((/** @type {any} */ { relation, direction, accuracy, low, high, baseline }) => [`${relation === "all" ? "all relations" : relation}, ${DIRECTIONS[direction] ?? direction}: accuracy ${formatInterval(accuracy, low, high)}, best fixed offset ${formatShare(baseline)}`]));
   for (const { what, text, after } of card.importance) facts(capital(what), [[`${text}${after}`]]);
   if (card.cluster !== null) {
     const others = [...heads.values()].filter((entry) => entry.stack === state.stack && entry.cluster === card.cluster).length - 1;
-    facts("Cluster", [[`${card.cluster}, with ${others || "no"} other ${others === 1 ? "head" : "heads"}`]]);
+    facts("Cluster", [[`number ${card.cluster}, with ${others || "no"} other ${others === 1 ? "head" : "heads"}`]]);
   }
   if (card.twin) {
     const { layer, head, distance } = card.twin, open = () => change({ heads: [{ layer, head }] });
@@ -130,7 +130,7 @@ const capital = (/** @type {string} */ text) => text.charAt(0).toUpperCase() + t
 /** @typedef {{roles: string[], kind: string, words: string[], query: number, key: number, expected: number | null, weight: number | null, text: string,
  *   second: string | null, token: number | null, level: string, is_whole: boolean}} Example */
 
-/** The examples grouped by role, and within a role by kind: typical, counterexamples. @param {Example[]} examples @param {Place} place */
+/** The examples grouped by role, and within a role by kind: clear examples, counterexamples. @param {Example[]} examples @param {Place} place */
 function exampleParts(examples, place) {
   if (!examples.length) return [];
   /** @type {Map<string, Example[]>} */

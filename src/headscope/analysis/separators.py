@@ -67,7 +67,7 @@ def _verdicts_of_stack(stack: str, table: pd.DataFrame) -> list[SeparatorVerdict
         others.append(f"{NAMES[kind]} draw{_s(kind)} at most {most} of attention here")
     listed = _capitalise(" and ".join(others))
     if classes and not any(sinks.values()):
-        sentence = f"{listed}: no sink, so the question does not arise."
+        sentence = f"{listed}. They are not a sink, so there is no no-op attention to explain."
         return [SeparatorVerdict(stack, "", None, (), sentence)]
     aside = f"{listed}; " if others else ""
     return [

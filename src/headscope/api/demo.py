@@ -75,7 +75,7 @@ def measure_demo(folder: Path, run: Run, data: TextData) -> Study:
     with progress("minilm over Wikipedia and parsed sentences") as update:
         study = analyze(model, corpus, progress=update)
     write_questions(folder / QUESTIONS)
-    with progress("heads ablated, one at a time") as update:
+    with progress("examples evaluated, then heads ablated") as update:
         importances = importance(
             model,
             task="retrieval",

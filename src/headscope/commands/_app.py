@@ -13,7 +13,8 @@ def examples(*lines: str) -> str:
 app = typer.Typer(
     name="headscope",
     help="Measure what each attention head of a transformer does, which heads a task needs, and prune the rest.",
-    epilog="Start with: headscope demo. Exit status: 0 done, 1 could not finish, 2 wrong usage or input.",
+    epilog="Start with: headscope demo. Options marked <bool> are flags: they take no value. "
+    "Exit status: 0 done, 1 could not finish, 2 wrong usage or input.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",

@@ -25,7 +25,7 @@ def ablate_edges(
     run: Run,
     as_json: AsJson = False,
 ) -> None:
-    """Remove attention to a class of tokens, head by head, and measure how the states of tokens change."""
+    """Zero the values of tokens, or remove attention to a class of tokens, head by head; measure how states change."""
     import headscope
 
     with showing_progress(model, run) as run:

@@ -23,7 +23,7 @@ def gate(
     run: Run,
     as_json: AsJson = False,
 ) -> None:
-    """Learn which heads to keep by training a gate per head; the result is a plan to prune by."""
+    """Learn which heads to keep by training a gate per head; the result is a plan for headscope prune."""
     import headscope
 
     with showing_progress(f"{model} on {data.task}", run) as run:

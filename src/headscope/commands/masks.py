@@ -35,7 +35,7 @@ app.add_typer(
 
 @masks.callback(invoke_without_command=True)
 def list_by_default(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the named masks with their parameters and the share of attention they forbid at 128 positions."""
+    """List the named masks with their parameters and the share of the 128 × 128 pairs of positions that they forbid."""
     if context.invoked_subcommand is None:
         say_first("masks", {})
         list_masks(as_json)

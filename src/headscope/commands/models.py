@@ -20,7 +20,7 @@ models = typer.Typer(
 app.add_typer(
     models,
     name="models",
-    help="List the named models, fetch one, or show how a model reads texts.",
+    help="List the named models, fetch or verify one, or show how a model turns a text into a vector.",
     rich_help_panel="Models",
     epilog=examples("headscope models", "headscope models show minilm"),
 )
@@ -57,7 +57,7 @@ def fetch(
         list[str], argument("NAME…", "Names of models, as listed by headscope models")
     ],
 ) -> None:
-    """Download named models into the cache; nothing is installed or run, and checksums are verified."""
+    """Download named models into the cache and verify their checksums; no code of the models is installed or run."""
     from headscope.model import zoo
 
     for name in names:

@@ -15,7 +15,7 @@ from headscope.config.texts import TextData
 def probe(
     model: Model, data: TextData, config: ProbeConfig, run: Run, as_json: AsJson = False
 ) -> None:
-    """Train dependency parsers on attention weights alone, and compare them with baselines."""
+    """Train dependency parsers on attention weights, with and without word vectors, and compare them with baselines."""
     import headscope
 
     with showing_progress(model, run) as run:

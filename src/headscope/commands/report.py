@@ -22,7 +22,7 @@ Studies = Annotated[
 
 @command()
 def report(studies: Studies, config: ReportConfig, run: Run) -> None:
-    """Write one page for several studies: joined by model, with models and Pareto fronts compared."""
+    """Write one page for several studies. It joins the studies of each model, and compares models and Pareto fronts."""
     from headscope.analysis.join import join
 
     assert run.out is not None

@@ -40,13 +40,14 @@ class AblateEdgesConfig(Config):
 
     to: str = option(
         "special",
-        "Class of tokens; attention to these tokens is removed: special, classification, separator, punctuation or "
+        "Class of tokens to which attention is removed: special, classification, separator, punctuation or "
         "content",
         choices=names.MASKED_TOKENS,
     )
     statistics: tuple[str, ...] | None = option(
         None,
-        "Statistics to compute of the value-zeroing maps, separated by commas",
+        "Statistics to compute of the value-zeroing maps (how far each state turns if one token's values are zeroed), "
+        "separated by commas",
         parse=name_list("statistics"),
         check=check_statistics,
         show_default="all that apply",

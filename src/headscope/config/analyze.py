@@ -27,6 +27,14 @@ _LENSES = sorted(
     names.LENSES, key=lambda name: (name != "raw", name in names.GRADIENT_LENSES, name)
 )
 
+_LENS_NOTES = {
+    "raw": "the attention weights; always included",
+    "effective": "without the part that cannot change the head's output",
+    "effective-simplex": "effective, with rows that sum to 1",
+    "norm": "weights times the norms of value vectors",
+    "gradient": "weights times their gradients",
+}
+
 
 @dataclass(frozen=True)
 class AnalyzeConfig(Config):
@@ -84,8 +92,10 @@ class AnalyzeConfig(Config):
     )
     lens: tuple[str, ...] = option(
         ("raw",),
-        f"Lenses (kinds of attention maps) to measure, separated by commas: {', '.join(_LENSES)}. "
-        "raw is always included",
+        "Lenses (kinds of attention maps) to measure, separated by commas: "
+        f"{', '.join(_LENSES)}. "
+        + "".join(f"{name}: {_LENS_NOTES[name]}. " for name in _LENSES if name in _LENS_NOTES)
+        + "See docs/explanation/lenses.md",
         parse=lens_list,
     )
     statistics: tuple[str, ...] | None = option(
@@ -101,12 +111,12 @@ class AnalyzeConfig(Config):
     thresholds: list[str] | dict[str, float] | None = option(
         None,
         "Thresholds (0 to 1) that a head must pass to get a role, e.g. positional=0.8; several are separated by "
-        "commas, "
-        f"or the option is repeated. Names: {', '.join([*DEFAULTS][:-1])} and {[*DEFAULTS][-1]}",
+        "commas, or the option is repeated. Names: "
+        f"{', '.join([*DEFAULTS][:-1])} and {[*DEFAULTS][-1]}. docs/reference/tables.md explains them",
         parse=threshold_values,
         flags=("--threshold",),
         metavar="NAME=VALUE",
-        show_default="those of the papers",
+        show_default="see docs/reference/tables.md",
         panel=ADVANCED,
     )
 

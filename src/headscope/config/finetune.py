@@ -8,7 +8,12 @@ from typing import Any
 from headscope.config.checks import check_model, check_patterns
 from headscope.config.option import ADVANCED, TRAINED_STATE, Output, option
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.config.training import NewModelConfig, TrainingConfig, checkpoints_option
+from headscope.config.training import (
+    FROM_SCRATCH_HELPS,
+    NewModelConfig,
+    TrainingConfig,
+    checkpoints_option,
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class FinetuneConfig(TrainingConfig, NewModelConfig):
         "limit": "Maximum number of training examples, evenly spaced over the file",
         "select_on": "Split to evaluate on after every epoch; the epoch with the best result is saved",
         "seed": "Random seed (new weights, dropout, order of examples)",
+        **FROM_SCRATCH_HELPS,
     }
     required = ("out",)
     python_only = ()
@@ -51,8 +57,8 @@ class FinetuneConfig(TrainingConfig, NewModelConfig):
     )
     fix: str | None = option(
         None,
-        "Fixed attention patterns to train with, as HEADS=PATTERN: encoder.*.0-6=raganato or 3.2=previous,4.*=first, "
-        "or a file of such lines",
+        "Fixed attention patterns to train with, as HEADS=PATTERN: encoder.*.0-6=raganato (the seven patterns of "
+        "Raganato et al., one per head) or 3.2=previous,4.*=first, or a file of such lines",
         check=check_patterns("`fix`"),
         show_default="none",
     )

@@ -53,7 +53,8 @@ class FixedPatternsConfig(Config):
     )
     patterns: str | Mapping[Any, str] | None = option(
         None,
-        "Patterns as HEADS=PATTERN, e.g. 3.2=previous,4.*=first or *.0-6=raganato, or a file of such lines",
+        "Patterns as HEADS=PATTERN, e.g. 3.2=previous,4.*=first or *.0-6=raganato (the seven patterns of "
+        "Raganato et al., one per head), or a file of such lines",
         check=check_patterns("`patterns`"),
         show_default="the nearest pattern of each head",
     )

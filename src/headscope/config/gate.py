@@ -10,7 +10,7 @@ from typing import Any
 from headscope.config.option import ADVANCED, Output, option
 from headscope.config.parsing import check_distinct, numbers, pairs
 from headscope.config.shared import Reading, Run, TaskData
-from headscope.config.training import NewModelConfig, TrainingConfig
+from headscope.config.training import FROM_SCRATCH_HELPS, NewModelConfig, TrainingConfig
 from headscope.errors import HeadscopeError
 
 # Learning rate of gates; share of the steps after which they are fixed to 0 or 1
@@ -92,8 +92,10 @@ class GateConfig(TrainingConfig, NewModelConfig):
         "data": "Data of the task: a directory with train and dev files, or a data set of the Hugging Face hub "
         "(datasets:nyu-mll/glue:mnli)",
         "limit": "Maximum number of training examples, evenly spaced over the file",
-        "select_on": "Split to evaluate on after every epoch; at most 500 of its examples are used",
+        "select_on": "Split to evaluate on after every epoch, to follow the training; at most 500 of its "
+        "examples are used",
         "seed": "Random seed (gate noise, dropout, new weights, order of examples)",
+        **FROM_SCRATCH_HELPS,
     }
     required = ("out",)
 

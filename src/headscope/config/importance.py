@@ -61,8 +61,8 @@ class ImportanceConfig(Config):
     )
     kind: tuple[str, ...] = option(
         ("head",),
-        "Units to ablate, separated by commas: head, only (all heads of a site but one), site (all heads of one "
-        "attention module), layer, all, pair (two of --heads) or shared (a head with the same weights in several "
+        "Units to ablate, separated by commas: head, site (all heads of one attention module), only (all heads of a "
+        "site but one), layer, all, pair (two of --heads) or shared (a head with the same weights in several "
         "layers)",
         parse=name_list("kind"),
         choices=names.KINDS,

@@ -78,7 +78,8 @@ class LearnMaskConfig(TrainingConfig):
         "data": "Data of the task: a directory with train and dev files, or a data set of the Hugging Face hub "
         "(datasets:nyu-mll/glue:mnli)",
         "limit": "Maximum number of training examples, evenly spaced over the file",
-        "select_on": "Split to evaluate on after every epoch; at most 500 of its examples are used",
+        "select_on": "Split to evaluate on after every epoch, to follow the training; at most 500 of its "
+        "examples are used",
     }
     required = ("out",)
     completed = ("task", "data")
@@ -92,15 +93,15 @@ class LearnMaskConfig(TrainingConfig):
     corpus: str | Path | None = option(None, "With --objective: file of texts", show_default=False)
     penalty: tuple[float, ...] | None = option(
         None,
-        "Penalty on open positions: its value for a fully open mask, in nats. Several values, e.g. 0.1,1, are one run "
-        "each. One of --penalty, --sparsity and --soft is required",
+        "Penalty on open positions, in nats: what a fully open mask adds to the loss. Several values, e.g. 0.1,1, are "
+        "one run each. One of --penalty, --sparsity and --soft is required",
         parse=decimals("penalty"),
         check=_check_penalties,
         show_default=False,
     )
     sparsity: tuple[float, ...] | None = option(
         None,
-        "Share of attention to forbid (0 to 1), e.g. 0.9; several values, e.g. 0.8,0.9, are one run each",
+        "Share of the pairs of positions to forbid (0 to 1), e.g. 0.9; several values, e.g. 0.8,0.9, are one run each",
         parse=decimals("sparsity"),
         check=_check_sparsities,
         show_default=False,
@@ -127,7 +128,7 @@ class LearnMaskConfig(TrainingConfig):
     freeze_weights: bool = option(
         False, "Train the mask only; the weights of the model do not change"
     )
-    mask_rate: float = option(RATE, "Learning rate of the mask", above=0, panel=ADVANCED)
+    mask_rate: float = option(RATE, "Learning rate of the mask's values", above=0, panel=ADVANCED)
     settle: float = option(
         SETTLE,
         "Share of the steps (0 to 1) after which the mask is fixed to 0 or 1; the remaining steps train the weights "

@@ -34,10 +34,11 @@ class ProbeConfig(Config):
     helps = {
         "treebank": "Treebanks in CoNLL-U format to train the probes on. ewt-sample is a treebank that comes with "
         "headscope",
-        "lenient": "Skip and count malformed sentences; without it they are an error",
+        "lenient": "Skip and count malformed sentences; without this option they are an error",
         "limit": "Maximum number of sentences of each treebank, from its start",
         "max_length": "Maximum number of tokens per sentence; longer ones are skipped and counted",
-        "seed": "Random seed (data split, order, hidden layer, bootstrap, random-weight control)",
+        "seed": "Random seed (data split, order of sentences, initial weights of the probes, bootstrap, "
+        "random-weight control)",
     }
     required = ("treebank", "out")
 
@@ -50,7 +51,8 @@ class ProbeConfig(Config):
     )
     vectors: str | Path | None = option(
         None,
-        "Word vectors for the probes that read words: a file in the text format of word2vec and GloVe",
+        "Word vectors for the probes that use words in addition to attention: a file in the text format of word2vec "
+        "and GloVe",
         metavar="FILE",
         show_default="the token embeddings of the model",
     )

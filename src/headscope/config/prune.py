@@ -37,7 +37,7 @@ class PruneConfig(SearchConfig):
     group = "Prune"
     examples = (
         "headscope prune minilm --heads '3.2,4.*' --out small",
-        "headscope prune minilm --task similarity --data stsb_dev.tsv --keep-metric 0.99 --search beam --out small",
+        "headscope prune minilm --task stsb --data stsb_dev.tsv --keep-metric 0.99 --search beam --out small",
         "headscope prune ./minilm-mnli --task mnli --data glue --remove 20"
         " --repair fold,refit --recover 1 --distil --out small",
         "headscope prune minilm --plan small/plan.json --form onnx --out graph",
@@ -78,7 +78,8 @@ class PruneConfig(SearchConfig):
     )
     repair: tuple[str, ...] = option(
         (),
-        "Repair of the remaining weights without training: fold, refit, or fold,refit for both",
+        "Repair of the remaining weights without training: fold (add the mean output of removed heads to a bias), "
+        "refit (fit the output projections by least squares), or fold,refit for both",
         parse=repair_names,
         show_default="none",
     )

@@ -16,11 +16,11 @@ class ReportConfig(Config):
     command = "report"
     group = "Look"
     examples = (
-        "headscope report study which small --out index.html",
+        "headscope report study importances small --out index.html",
         "headscope report study --png pictures --out page.html",
-        "headscope report cut-beam cut-greedy gated --tables fronts --out fronts.html",
+        "headscope report beam greedy gated --tables fronts --out fronts.html",
     )
-    python = 'headscope.join(["study", "which", "small"]).write("index.html")'
+    python = 'headscope.join(["study", "importances", "small"]).write("index.html")'
     uses = {Run: ("out", "overwrite", "no_figures")}
     helps = {
         "out": "Page to write; must not exist yet",

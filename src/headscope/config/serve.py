@@ -39,7 +39,7 @@ class ServeConfig(Config):
     examples = (
         "headscope serve",
         "headscope serve minilm",
-        "headscope serve minilm --study study --study which --compare small",
+        "headscope serve minilm --study study --study importances --compare small",
     )
     python = "headscope.serve(model)"
     uses = {

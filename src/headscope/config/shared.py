@@ -64,7 +64,8 @@ class TaskData(Config):
     primary = "data"
 
     task: Any = option(
-        help=f"Task: {', '.join(names.TASKS[:-1])} or {names.TASKS[-1]}",
+        help=f"Task: {', '.join(names.TASKS[:-1])} or {names.TASKS[-1]}. Two names of the same task: choice and swag, "
+        "masked and mlm, questions and squad, similarity and stsb",
         check=_check_task,
         show_default=False,
     )

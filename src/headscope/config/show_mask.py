@@ -17,7 +17,7 @@ class ShowMaskConfig(Config):
     command = "masks show"
     examples = (
         "headscope masks show star --length 16",
-        "headscope masks show 'longformer:width=3,globals=first/last-no-diagonal' --length 64 --out longformer.svg",
+        "headscope masks show longformer:width=3 --length 64 --out longformer.svg",
         "headscope masks show learned/sparsity-0.9-seed-0/mask.npz --length 32",
     )
     python = "headscope.show_mask"

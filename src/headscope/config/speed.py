@@ -25,7 +25,7 @@ class SpeedConfig(Config):
     examples = (
         "headscope speed minilm",
         "headscope speed small --against minilm --batch-size 32 --length 128",
-        "headscope speed minilm --mask longformer --length 512,1024,2048,4096 --out pays.svg",
+        "headscope speed minilm --mask longformer --length 512,1024,2048,4096 --out speed.svg",
     )
     python = "headscope.speed"
     uses = {Run: ("out", "revision", "device", "dtype")}

@@ -62,7 +62,7 @@ class TextData(Config):
     )
     lenient: bool = option(
         False,
-        "Skip and count malformed sentences and documents; without it they are an error",
+        "Skip and count malformed sentences and documents; without this option they are an error",
         panel=ADVANCED,
     )
     pairs: bool = option(False, "Read pairs of texts; for a translation model, source and target")
@@ -72,7 +72,7 @@ class TextData(Config):
         "source,target",
         parse=names_of,
         metavar="NAME",
-        show_default="text; with --pairs a,b",
+        show_default="the column text; for pairs of texts the columns a and b",
     )
     limit: int | None = option(
         None,

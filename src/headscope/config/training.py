@@ -88,13 +88,23 @@ class ModelSizes(Config):
         return {name: getattr(self, name) for name in NEW_MODEL_SIZES}
 
 
+FROM_SCRATCH_HELPS = {  # help texts of commands that also train existing models
+    "layers": "With --from-scratch: number of layers",
+    "heads_per_layer": "With --from-scratch: number of heads in each layer",
+    "hidden": "With --from-scratch: hidden size; a multiple of the heads per layer",
+    "intermediate": "With --from-scratch: feed-forward size",
+    "vocabulary": "With --from-scratch: learn a new tokenizer with this number of tokens (at least 261) from the "
+    "training texts",
+}
+
+
 @dataclass(frozen=True)
 class NewModelConfig(ModelSizes):
     """Training from new weights: the architecture of the given model, in the same or another size."""
 
     from_scratch: bool = option(
         False,
-        "Start from new random weights, with the architecture of MODEL",
+        "Train a new model with random weights and the architecture of MODEL, instead of MODEL itself",
         panel=NEW_MODEL,
     )
 

@@ -18,8 +18,9 @@ from headscope.model.rollout import in_forward_order
 from headscope.model.value_zeroing import normalize_rows
 
 HOW = (
-    "Gradient-weighted rollout (Chefer 2021): the mean over heads of attention × gradient of {output}, without "
-    "negative numbers, accumulated over the layers; the identity it starts from is subtracted. Rows need not sum to 1."
+    "Gradient-weighted rollout (Chefer 2021). Every layer has one matrix: attention × gradient with negative numbers "
+    "set to 0, averaged over heads. These matrices are accumulated over the layers, starting from the identity, which "
+    "is subtracted at the end. The gradient is that of {output}. Rows need not sum to 1."
 )
 
 

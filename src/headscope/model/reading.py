@@ -133,7 +133,8 @@ class TextReading:
     @property
     def in_words(self) -> str:
         """A description of the vector of a text, for captions of figures."""
-        return ", then ".join([IN_WORDS[self.pooling or "mean"], *map(str, self.modules)])
+        steps = ["scaled to length 1" if isinstance(m, Normalize) else str(m) for m in self.modules]
+        return ", then ".join([IN_WORDS[self.pooling or "mean"], *steps])
 
     def override(self, pooling: str | None = None, prompt: str | None = None) -> TextReading:
         """The reading with another pooling or prompt.

@@ -61,18 +61,22 @@ def _of_states(
         )
     if target is not None:
         state = states[:, _check_target(target, states.shape[1])]
-        return component_along(state).sum(), f"the state of token {target} in its own direction"
+        return component_along(
+            state
+        ).sum(), f"the final state of token {target}, projected on its own direction"
     reading = model.reading
     reading.check(model.name)
     if tokens.segments is None or not bool((tokens.segments[0] == 1).any()):
         vector = reading.vectors(states, tokens.real, hold_lengths=True)
-        return component_along(vector).sum(), f"{reading.in_words} in its own direction"
+        return component_along(
+            vector
+        ).sum(), f"the text's vector, projected on its own direction (vector: {reading.in_words})"
     is_second = tokens.segments == 1
     first, second = (
         reading.vectors(states, tokens.real & is_in_text, hold_lengths=True)[0]
         for is_in_text in (~is_second, is_second)
     )
-    what = f"the dot product of the two texts' vectors, each {reading.in_words}"
+    what = f"the cosine similarity of the two texts' vectors (vector: {reading.in_words})"
     return first @ second / (_length(first) * _length(second)), what
 
 

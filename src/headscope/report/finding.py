@@ -200,8 +200,8 @@ def noise_warning(row: Mapping[Any, Any]) -> str:
     if math.isnan(ceiling):
         return f"{data} the changes by ablation are only noise and do not show which heads matter"
     return (
-        f"{data} the noise ceiling of the correlation is {short_number(ceiling, 2)}, and a ranking needs at least "
-        f"{LEAST_CEILING:g}; {advise_examples(ceiling, examples)}"
+        f"{data}, even the true importance scores would correlate with ablation at only {short_number(ceiling, 2)} "
+        f"(noise ceiling). It must be at least {LEAST_CEILING:g} to rank heads: {advise_examples(ceiling, examples)}"
     )
 
 

@@ -38,6 +38,12 @@ SAME_POSITION = {
     "positional +1": "next token",
     "positional 0": "same token",
 }
+# The directions of relations in words; a "head" of syntax is not an attention head.
+DIRECTIONS = {
+    "dependent": "dependent → syntactic head",
+    "governor": "syntactic head → dependent",
+    "received": "syntactic head → dependent, compared over all words",
+}
 BEST_RELATIONS = 3
 MOST_EXAMPLE_BYTES = 400_000
 ROLES_WITH_EXAMPLES = (12, 6, 3, 1)  # per head; fewer if the page would become too large
@@ -101,6 +107,12 @@ def role_label(role: object) -> str:
     return name.replace("-", "−") if RoleName.parse(name).is_positional else name
 
 
+def rule_label(rule: str) -> str:
+    """A rule of roles.csv as it is written on the page: if it begins with a direction, that is put in words."""
+    direction, colon, rest = rule.partition(":")
+    return f"{DIRECTIONS.get(direction, direction)}{colon}{rest}"
+
+
 def _without_repeated_positions(roles: list[Role]) -> list[Role]:
     """The roles without repetitions: "positional −1", for example, repeats the role "previous token"."""
     names = {role.name for role in roles}
@@ -158,7 +170,12 @@ def by_gain(relations: pd.DataFrame) -> list[dict[Any, Any]]:
 
 def _role_entry(role: Role) -> dict[str, Any]:
     numbers = {n: json_number(getattr(role, n)) for n in ("value", "low", "high", "baseline")}
-    return {"role": role.name, **numbers, "sure": bool(role.is_sure), "rule": plain(role.rule, 200)}
+    return {
+        "role": role.name,
+        **numbers,
+        "sure": bool(role.is_sure),
+        "rule": plain(rule_label(role.rule), 200),
+    }
 
 
 def _twins(study: Study) -> dict[HeadKey, list[Any]]:
@@ -179,14 +196,18 @@ def _substitutes(study: Study) -> dict[HeadKey, list[Any]]:
     is_pattern = heads["statistic"].astype(str).isin(list(FixedPatterns.definitions))
     rows = heads[is_pattern & heads["value"].notna()].sort_values("value", kind="stable")
     nearest = rows.drop_duplicates(["stack", "layer", "head"]).to_dict("records")
-    prefix = "Distance from attending to "
     return {
         head_key(row): [
-            plain(title_of(row["statistic"]).removeprefix(prefix)),
+            plain(_pattern_name(title_of(row["statistic"]))),
             json_number(row["value"]),
         ]
         for row in nearest
     }
+
+
+def _pattern_name(title: str) -> str:
+    """`the previous token` from the title "Distance from attention to the previous token"."""
+    return title.removeprefix("Distance from ").removeprefix("attention to ")
 
 
 def importance_lines(study: Study) -> dict[HeadKey, list[dict[str, str]]]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headscope.config.edit_record import EditRecord
+from headscope.config.names import IMPORTANCES
 from headscope.data.unknown import WARN_SHARE, describe_unknown
 from headscope.report.shared_heads import HeadKey, count_heads, is_shared, keys_of
 from headscope.report.study_access import entry_of, shape_of, stacks_of
@@ -169,11 +170,21 @@ def reproduction(study: Study) -> Facts:
     if options:
         text = json.dumps(options, default=str, ensure_ascii=False)
         facts.append(("options", plain(text, 2000)))
-    if spent := [f"{name} {time:.1f} s" for name, time in durations if is_number(time)]:
+    if spent := _time_spent({name: time for name, time in durations if is_number(time)}):
         facts.append(("time spent", ", ".join(spent)))
     if record.get("schema") is not None:
         facts.append(("version of the study format", plain(record["schema"])))
     return facts
+
+
+def _time_spent(durations: Mapping[str, float]) -> list[str]:
+    """The duration of each step. Those of single importance scores are part of the duration of `importance`."""
+    texts = {name: f"{name.replace('_', ' ')} {time:.1f} s" for name, time in durations.items()}
+    if "all" in durations:
+        scores = [texts.pop(name) for name in (*IMPORTANCES, "sequential_test") if name in texts]
+        included = f" (of which {', '.join(scores)})" if scores else ""
+        texts["all"] = f"importance {durations['all']:.1f} s{included}"
+    return list(texts.values())
 
 
 def heads_of(study: Study) -> set[HeadKey]:

@@ -26,9 +26,9 @@ TARGETS = (
 )
 DIFFUSE = (("entropy-share", "diffuse", "broad"),)
 RULE = (
-    "A paler cell has no role and shows a tendency: the kind of token or position whose share of attention is "
-    "nearest to the threshold of its role, if it is at least half of that threshold. If there is none, the tendency "
-    "is diffuse if the entropy is at least half of its threshold."
+    "A paler cell is a head without a role and shows its tendency. This is the token class or position whose share of "
+    "attention is nearest to the threshold of a role, and at least half of it. Without such a share, a head tends to "
+    "be diffuse if its entropy is at least half of the threshold of that role."
 )
 
 

@@ -45,7 +45,8 @@ class AgainstRaw(PerSequence):
         "rank": Definition(
             "number",
             "Rank of the value matrix",
-            "Rank of a sequence's values after the head's block of the output projection, averaged over sequences with "
+            "Rank of the value vectors of a sequence times the head's block of the output projection, averaged over "
+            "sequences with "
             "more tokens than the width of the head.",
             frozenset({RANK}),
         ),

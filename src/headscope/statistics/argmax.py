@@ -41,8 +41,9 @@ class Argmax(Statistic):
         ),
         "positional-share": Definition(
             "share",
-            "Share at the most frequent offset, if a token is there",
-            "The same share among the content tokens that have a content token at the most frequent offset.",
+            "Share at the most frequent offset, of tokens that have a token there",
+            "Share of content tokens whose largest weight on content tokens is at the most frequent offset, among "
+            "those that have a content token at this offset.",
             SHARES,
         ),
     }

@@ -28,7 +28,7 @@ SPREAD = ("left", "right", "end", "start", "uniform")
 
 
 def _distance(short: str, long: str) -> Definition:
-    title = f"Distance from attending to {short}"
+    title = f"Distance from {short}"
     return Definition(
         "nats", title, f"Jensen–Shannon divergence between the head's attention and {long}."
     )
@@ -36,25 +36,29 @@ def _distance(short: str, long: str) -> Definition:
 
 class FixedPatterns(PerSequence):
     definitions = {
-        "js-current": _distance("the token itself", "all attention on the token itself"),
-        "js-previous": _distance("the previous token", "all attention on the previous token"),
-        "js-next": _distance("the next token", "all attention on the next token"),
+        "js-current": _distance(
+            "attention to the token itself", "all attention on the token itself"
+        ),
+        "js-previous": _distance(
+            "attention to the previous token", "all attention on the previous token"
+        ),
+        "js-next": _distance("attention to the next token", "all attention on the next token"),
         "js-left": _distance(
-            "the left context",
+            "attention to the left context",
             "a pattern on the tokens before the left neighbour, with more weight on nearer tokens",
         ),
         "js-right": _distance(
-            "the right context",
+            "attention to the right context",
             "a pattern on the tokens after the right neighbour, with more weight on nearer tokens",
         ),
         "js-end": _distance(
-            "the end", "a pattern with more weight on later tokens of the sequence"
+            "attention to the end", "a pattern with more weight on later tokens of the sequence"
         ),
         "js-start": _distance(
-            "the start", "a pattern with more weight on earlier tokens of the sequence"
+            "attention to the start", "a pattern with more weight on earlier tokens of the sequence"
         ),
         "js-uniform": _distance("uniform attention", "equal weights on all tokens"),
-        "js-first": _distance("the first token", "all attention on the first token"),
+        "js-first": _distance("attention to the first token", "all attention on the first token"),
     }
 
     quantities: ClassVar[frozenset[str]] = frozenset()

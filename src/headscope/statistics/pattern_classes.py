@@ -91,7 +91,7 @@ class PatternClasses(PerSequence):
             "that are vertical and diagonal", "that are vertical and diagonal at once"
         ),
         "pattern-block": _maps(
-            "that are blocks", "whose attention stays within one of two segments"
+            "that are blocks", "whose attention stays within the query's own segment"
         ),
         "pattern-heterogeneous": _maps(
             "without a simple pattern", "that are none of the other four patterns"
@@ -99,14 +99,14 @@ class PatternClasses(PerSequence):
         "column-score": Definition(
             "share",
             "Column score",
-            "Share of attention beyond uniform attention to keys that receive it in every quarter of the queries. High "
-            "for vertical maps.",
+            "Attention to each key in the quarter of the queries that attends to it least, minus uniform attention, "
+            "summed over the keys for which this is positive. High for vertical maps.",
         ),
         "band-score": Definition(
             "share",
             "Band score",
-            "Share of attention beyond twice uniform attention on diagonals near the main diagonal. High for "
-            "diagonal maps.",
+            "Attention on diagonals near the main diagonal, minus twice uniform attention, summed over the diagonals "
+            "for which this is positive. High for diagonal maps.",
         ),
         "block-score": Definition(
             "share",
@@ -118,8 +118,8 @@ class PatternClasses(PerSequence):
         "block-beyond-offset": Definition(
             "share",
             "Block score beyond locality",
-            "Share of attention to content tokens that stays in the query's own segment, minus that share for a head "
-            "with the same attention by offset.",
+            "Share of attention to content tokens that stays in the query's own segment, minus the share that a "
+            "head with the same attention at each offset would have.",
             is_signed=True,
         ),
         "vertical-score": Definition(

@@ -41,7 +41,8 @@ class Sinks(PerSequence):
             "share",
             "Attention to the strongest sink",
             "Mean attention to the token of a text that receives most, over the other tokens that may attend to it. "
-            "Tokens that few others may attend to (fewer than 8, or than a quarter of the maximum) do not count.",
+            "Tokens that few others may attend to (fewer than 8, or fewer than a quarter of the "
+            "largest such number) do not count.",
             SHARES,
         ),
     }

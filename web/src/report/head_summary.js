@@ -1,7 +1,7 @@
 // Summary of a head: its roles with examples, importance, most similar head, nearest fixed pattern and relations.
 
 import { element } from "../dom.js";
-import { DIRECTIONS, EXAMPLE_HEADINGS, formatInterval, formatNats, formatShare } from "../study_text.js";
+import { DIRECTIONS, DIRECTION_RULES, EXAMPLE_HEADINGS, formatInterval, formatNats, formatShare } from "../study_text.js";
 import { nameOf } from "./head_grid.js";
 
 /** @typedef {import("./types.js").Head} Head */
@@ -72,8 +72,8 @@ export class HeadSummary {
       ...importance.map(({ what, text, after }) => element("li", {}, `${what}: `, element("b", {}, text), after)),
       ...(nearest ? [element("li", {}, "most similar head: ", this.linkTo(nearest), ` (Jensen–Shannon divergence ${formatNats(twin[2])})`)] : []),
       ...(substitute ? [element("li", {}, `nearest fixed pattern: “${substitute[0]}” (Jensen–Shannon divergence ${formatNats(substitute[1])})`)] : []),
-      ...relations.map(({ relation, direction, accuracy, low, high, baseline }) => element("li", {}, element("b", {}, relation === "all" ? "all relations" : relation),
-        `, ${DIRECTIONS[direction] ?? direction}: ${formatInterval(accuracy, low, high)}, best fixed offset ${formatShare(baseline)}`)),
+      ...relations.map(({ relation, direction, accuracy, low, high, baseline }) => element("li", { title: DIRECTION_RULES[direction] ?? "" }, "more accurate than the best fixed offset: ", element("b", {}, relation === "all" ? "all relations" : relation),
+        `, ${DIRECTIONS[direction] ?? direction}: accuracy ${formatInterval(accuracy, low, high)}, best fixed offset ${formatShare(baseline)}`)),
     ];
   }
 
@@ -91,4 +91,4 @@ export class HeadSummary {
 /** How words of examples are marked. */
 const exampleLegend = () => element("p", { class: "note" }, element("span", { class: "example" }, element("span", { class: "query" }, "query"), ", ",
   element("span", { class: "key" }, "key with the largest weight"), ", ", element("span", { class: "expected" }, "key that the role predicts")),
-". These are the clearest examples in a few texts, not typical ones.");
+". The number is the weight of the key. These are the clearest examples in a few texts, not typical ones. In a counterexample of “peaked”, the key is a special token.");

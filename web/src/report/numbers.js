@@ -70,6 +70,6 @@ export function formatParts(statistic, { value, low, high }) {
 /** @param {Statistic} statistic @param {Measurement} measurement */
 export const formatMeasurement = (statistic, measurement) => formatParts(statistic, measurement).join("");
 
-/** The number of examples or texts, or nothing. @param {Statistic} statistic @param {Measurement} measurement @param {string} before @param {string} [after] */
-export const formatCount = ({ group }, { count }, before, after = "") =>
-  (count ? `${before}${count} ${group === "importance" ? "examples" : "texts"}${after}` : "");
+/** The number of examples, batches of examples or texts; empty if it is unknown. @param {Statistic} statistic @param {Measurement} measurement @param {string} before @param {string} [after] */
+export const formatCount = ({ group, name }, { count }, before, after = "") =>
+  (count ? `${before}${count} ${name === "gradient-batch" ? "batches" : group === "importance" ? "examples" : "texts"}${after}` : "");

@@ -43,30 +43,36 @@ DEFINITIONS = {
     "gradient": Definition(
         "nats",
         "Change of loss predicted by the gradient",
-        "First-order prediction of the change of loss.",
+        "Prediction of the change of loss when the head is ablated, to first order: minus the mean derivative of the "
+        "loss with respect to a factor on the head's output.",
     ),
     "gradient-absolute": Definition(
         "nats",
         "Gradient importance per example",
-        "Mean over examples of the gradient's absolute term (Michel's paper).",
+        "Absolute derivative of an example's loss with respect to a factor on the head's output, averaged over "
+        "examples (Michel's paper).",
     ),
     "gradient-tokens": Definition(
         "nats",
         "Gradient importance per token",
-        "Mean over tokens of the gradient's absolute term (Michel's code).",
+        "Absolute derivative of the loss with respect to a factor on the head's output at one token, averaged over "
+        "tokens (Michel's code).",
     ),
     "gradient-fisher": Definition(
-        "nats", "Fisher information", "Half the mean square of the gradient's term."
+        "nats",
+        "Fisher information",
+        "Half the mean square of the derivative of an example's loss with respect to a factor on the head's output.",
     ),
     "gradient-second": Definition(
         "nats",
         "Change of loss predicted to second order",
-        "The gradient's prediction plus the Fisher term.",
+        "The first-order prediction plus the Fisher information.",
     ),
     "gradient-batch": Definition(
         "nats",
         "Gradient importance per batch",
-        "Mean over batches of 32 of the absolute mean term (TextPruner).",
+        "Derivative of the loss with respect to a factor on the head's output: the absolute value of its mean over a "
+        "batch of 32 examples, averaged over batches (TextPruner).",
     ),
 }
 COST = BACKWARD

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 DEFINITIONS = {
     "output-norm": Definition(
-        "length", "Length of what the head adds", "Mean norm after the output projection."
+        "length",
+        "Length of what the head adds",
+        "Norm of the head's output after the output projection, averaged over tokens.",
     ),
 }
 COST = FORWARD

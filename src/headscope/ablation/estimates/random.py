@@ -9,7 +9,7 @@ from headscope.statistics.base import Definition
 from headscope.tables import Row
 
 DEFINITIONS = {
-    "random": Definition("share", "Random", "A number from 0 to 1 by chance: the control.")
+    "random": Definition("share", "Random", "A random number from 0 to 1, as a control.")
 }
 COST = 0.0
 

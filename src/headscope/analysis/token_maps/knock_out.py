@@ -11,7 +11,8 @@ FORMS = ("renormalised", "removed")
 HOW = (
     "Knock-out: how much a token's final state changes (1 − cosine) if no token, including itself, can attend to a "
     "given one in this layer. The weights on it are either renormalised over the other tokens, or removed. "
-    "Renormalising moves the large weight of a sink elsewhere: if the two maps differ much, the first shows that move."
+    "Renormalising gives the weight of the removed token to the others. If the two maps differ much, the first shows "
+    "mostly where this weight went, not what the removed token contributes."
 )
 
 

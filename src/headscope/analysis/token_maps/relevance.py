@@ -13,8 +13,8 @@ from headscope.model.relevance.rules import RULES
 TAKES_TARGET = True
 HOW = (
     "Relevance (LRP): how much a token at the input of the layer contributes to the output ({what}{only}); in layer 0, "
-    "how much its embedding does. Negative numbers lower the output. By voita's rules a row of layer 0{across} "
-    "sums to the output without the part of the biases."
+    "how much its embedding does. Negative numbers lower the output. With the rules of Voita, a row of layer 0{across} "
+    "sums to the output minus what the biases contribute."
 )
 
 

@@ -49,7 +49,7 @@ class EffectiveLens(Lens):
     with_ones = False  # whether a column of ones is added to the values (`effective-simplex`)
     how = (
         "Effective attention (Brunner 2020): weights without the part that cannot change the head's output. Numbers "
-        "may be negative; rows {sums} to 1."
+        "may be negative; {sums}."
     )
 
     def __init__(self, model: AttentionModel) -> None:
@@ -84,7 +84,11 @@ class EffectiveLens(Lens):
 
     def draw(self, text: OneInput) -> HeadMaps:
         maps = text.observe(self)
-        how = self.how.format(sums="sum" if self.with_ones else "need not sum")
+        how = self.how.format(
+            sums="the part is chosen such that rows still sum to 1"
+            if self.with_ones
+            else "rows need not sum to 1"
+        )
         return HeadMaps(maps, f"{how} {IDENTIFIED}" if self.short == self.sequences else how)
 
     def record(self) -> dict[str, int | dict[str, int]]:

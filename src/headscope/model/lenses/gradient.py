@@ -29,8 +29,8 @@ class GradientLens(Lens):
     gives = frozenset({SIGN})
     needs_gradient = True
     how = (
-        "Attention × gradient of {output}: what a weight contributes to it, to first order; negative: it lowers it. "
-        "The sum over a head's map is the contribution of the head."
+        "Attention × gradient. The gradient is that of {output}. A number is what the weight contributes to this "
+        "output, to first order; negative numbers lower it. The sum over a head's map is the contribution of the head."
     )
 
     def __init__(self, model: AttentionModel) -> None:

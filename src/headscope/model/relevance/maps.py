@@ -104,7 +104,7 @@ def _prediction(model: AttentionModel) -> tuple[str, Predict]:
         states = model(inputs)[0]  # [sequence, token, width]
         return component_along(states[range(len(positions)), list(positions)])
 
-    return "the last state at a position, in its own direction", state_along_itself
+    return "the final state at a position, projected on its own direction", state_along_itself
 
 
 def _explain_targets(

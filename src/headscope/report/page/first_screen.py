@@ -32,7 +32,7 @@ SHORT = {
     "coreference": "Coreference",
     "rare-words": "Rare words",
     "significance": "Importance",
-    "agreement": "Faster scores",
+    "agreement": "Scores against ablation",
     "front": "Pruning",
     "fixed": "Fixed patterns",
     "no-op": "No-op attention",

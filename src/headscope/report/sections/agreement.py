@@ -244,8 +244,12 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "the mean width of the 95 % interval of a head's rank (–: the score has no interval)."
     )
     noisy = noise_warning(table.to_dict("records")[0])
-    lead = f"There is no figure, because the data are too few: {noisy}." if noisy else ""
-    heading = "Faster importance scores compared with ablation"
+    lead = (
+        f"There is no figure of these scores, because there are too few data: {noisy}."
+        if noisy
+        else ""
+    )
+    heading = "Importance scores against exact ablation"
     return Part.of("agreement", heading, note, columns, _best_first(table), words={0}, lead=lead)
 
 
@@ -261,7 +265,7 @@ def findings(study: Study) -> Iterator[Finding]:
         return
     best = max(rows, key=lambda row: float(row["correlation"]))
     if noisy := noise_warning(best):
-        sentence = "There are too few examples to tell how well faster importance scores rank heads"
+        sentence = "There are too few examples to tell how well importance scores rank heads"
         yield Finding(
             "",
             sentence,

@@ -47,10 +47,10 @@ HEADINGS = {
     "words": "among all words of the window",
 }
 RULES = {  # column: (name, marker)
-    "chance": ("blind guess", "|"),
+    "chance": ("chance", "|"),
     "nearest": ("nearest mention", "s"),
     "head_match": ("same head word", "^"),
-    "rules": ("four sieves", "D"),
+    "rules": ("four rules", "D"),
 }
 KINDS = {
     "all": "all mentions",

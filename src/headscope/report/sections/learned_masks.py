@@ -41,7 +41,7 @@ KINDS = (
 )
 CHOSEN = (
     "Left: which position (row) may attend to which (column) under the learned mask; with several masks (seeds, "
-    "layers or heads), the fraction of them that leave a pair open. Right: the fraction of attention that is open "
+    "layers or heads), the fraction of them that leave a pair open. Right: the fraction of pairs that is open "
     f"{KINDS}"
 )
 SOFT = (
@@ -135,7 +135,7 @@ def _is_soft(study: Study) -> bool:
 def part(study: Study, table: pd.DataFrame) -> Part:
     metric = metric_name(study, "learned_masks")
     columns: Columns = {
-        "aim": text_column("aim", 40),
+        "target": text_column("aim", 40),
         "seed": lambda row: integer_cell(row["seed"]),
         **({"masked fraction": number_column("sparsity")} if "sparsity" in table else {}),
         metric: METRIC,
@@ -160,7 +160,11 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
     """The sparsest mask that was learned."""
     rows = table.nlargest(1, "sparsity") if "sparsity" in table else table
     row = rows.to_dict("records")[0]
-    share = f"; it masks {finite(row['sparsity']):.0%} of attention" if "sparsity" in row else ""
+    share = (
+        f"; it forbids {finite(row['sparsity']):.0%} of the pairs of positions"
+        if "sparsity" in row
+        else ""
+    )
     sentence = f"With the learned mask “{plain(row['aim'], 40)}”, {metric_clause(study, 'learned_masks', row)}"
     after = f"{describe_change(row, examples_of(study, 'learned_masks'))}{share}"
     yield Finding("", sentence, (), kind="learned", after=after)

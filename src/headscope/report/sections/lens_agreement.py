@@ -168,7 +168,7 @@ def conclusion_of(study: Study) -> Finding | None:
         f"{len(clear)} of {len(rows)} statistics through lenses {verb} significantly with ablation"
     )
     after = (
-        f"about {BY_LUCK * len(rows):.0f} would by chance; the largest correlation (Spearman's) is that of "
+        f"about {BY_LUCK * len(rows):.0f} are expected to by chance; the largest correlation (Spearman's) is that of "
         f"{plain(best['statistic'], 40)} through {plain(best['lens'], 20)}: {estimate.text()}{in_raw}; the largest of "
         f"several is partly chance; {_reach(study, [best])}"
     )

@@ -38,8 +38,8 @@ class MaskTable(StudyFigure):
     title = "Cost of masks"
     caption = (
         "The change of the metric under each mask, against the same training without a mask. Lines are 95 % intervals: "
-        "paired over examples with one seed, over seeds with several. On the right: the share of attention that the "
-        "mask forbids in these texts."
+        "paired over examples with one seed, over seeds with several. On the right: the share of the pairs of "
+        "positions that the mask forbids in these texts."
     )
 
     def draw(self, study: Study) -> Figure:
@@ -101,8 +101,8 @@ def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
         sentence = f"The mask “{plain(row['mask'], 60)}” costs the least of {masks}"
         after = (
             f"{metric_clause(study, 'mask_table', row)}; {describe_change(row, None)}; the mask forbids "
-            f"{finite(row['sparsity']):.0%} of attention; mode of training: {plain(row['mode'], 20)}; selected and "
-            "reported on the same examples, which is optimistic"
+            f"{finite(row['sparsity']):.0%} of the pairs of positions; mode of training: {plain(row['mode'], 20)}; "
+            "selected and reported on the same examples, which is optimistic"
         )
         yield Finding("", sentence, (), kind="learned", after=after)
 

@@ -27,7 +27,7 @@ from headscope.report.finding import (
     percent_interval,
     short_number,
 )
-from headscope.report.head_cards import by_gain
+from headscope.report.head_cards import DIRECTIONS, by_gain
 from headscope.report.scale import format_offset
 from headscope.report.section import Fact, Section, needs_table
 from headscope.report.study_access import entry_of, model_name, records_of, threshold_of
@@ -60,12 +60,6 @@ HEADINGS = {
     "dependent": "dependent → syntactic head",
     "governor": "syntactic head → dependent",
     "received": "syntactic head → dependent,\ncompared over all words",
-}
-# The directions in the tables; a "head" of syntax is not an attention head
-DIRECTIONS = {
-    "dependent": "dependent → syntactic head",
-    "governor": "syntactic head → dependent",
-    "received": "syntactic head → dependent, compared over all words",
 }
 # Universal Dependencies in plain words, for headlines
 RELATIONS = {
@@ -198,9 +192,10 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "syntactic head. “Syntactic head → dependent”: the syntactic head's largest weight is on the dependent. "
         "“Compared over all words”: no other word gives the dependent more weight than its syntactic head does. "
         "Attention heads were selected on one half of the sentences and are reported on the other. The baseline is "
-        "the best fixed offset, and the gain is over it. “Same data”: selected and reported on all sentences, as in "
-        "the papers. “Control”: the best head of the same model with random weights. No head is selected for "
-        "relations with fewer than 100 pairs."
+        "the best fixed offset, and the gain is over it. The offset is counted from the dependent, in "
+        "“syntactic head → dependent” from the syntactic head: −1 is the word before it. “Same data”: selected and "
+        "reported on all sentences, as in the papers. “Control”: the best head of the same model with random "
+        "weights. No head is selected for relations with fewer than 100 pairs."
     )
     heading, figures = "Relations between words", ("relations", "arcs")
     return Part.of("relations", heading, note, columns, table, figures=figures, words={0, 1})

@@ -25,7 +25,7 @@ from headscope.report.finding import (
     percent,
     percent_interval,
 )
-from headscope.report.head_cards import Role, roles_by_head
+from headscope.report.head_cards import Role, roles_by_head, rule_label
 from headscope.report.role_groups import FAMILIES, family_of, tendency_family
 from headscope.report.section import Section
 from headscope.report.shared_heads import HeadKey, count_heads, count_text, is_shared, keys_of
@@ -168,7 +168,7 @@ def part(study: Study) -> Part | None:
         for role in roles[key]:
             below = "" if role.is_sure else " (the interval extends below the threshold)"
             value = interval_cell(role.value, role.low, role.high), number_cell(role.baseline)
-            rule = Cell(f"{plain(role.rule)}{below}", role.rule)
+            rule = Cell(f"{plain(rule_label(role.rule))}{below}", role.rule)
             rows.append([head_cell(study, key), Cell(role.name, role.name), *value, rule])
     note = (
         f"{len(roles)} of {len(keys_of(study.heads))} heads have a role. The last column is the rule that assigned it. "
@@ -279,7 +279,7 @@ def _headline(study: Study, sure: Mapping[HeadKey, Role], many: str) -> Headline
         after,
         join_details(
             percent_interval(estimate.low, estimate.high),
-            f"{many} {verb} a clear role (the whole interval is above the threshold)",
+            f"in all, {many} {verb} a clear role (the whole interval is above the threshold)",
         ),
         estimate.head,
     )

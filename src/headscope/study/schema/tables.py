@@ -58,7 +58,7 @@ roles: Roles of heads
     ROLE
 
 examples: Examples of roles
-    Typical examples and counterexamples for each head and role.
+    Clear examples and counterexamples for each head and role.
     HEAD, role direction kind words: text, query key: whole, weight: number, expected: whole?, arcs text starts: text
 
 relations: The best head for each relation
