@@ -43,7 +43,7 @@ def list_by_default(context: typer.Context, as_json: AsJson = False) -> None:
 
 @masks.command("list", epilog=examples("headscope masks list", "headscope masks list --json"))
 def list_masks(as_json: AsJson = False) -> None:
-    """List the named masks with their parameters and the share of attention they forbid at 128 positions."""
+    """List the named masks with their parameters and the share of the 128 × 128 pairs of positions that they forbid."""
     import headscope
 
     rows = headscope.list_masks().record
