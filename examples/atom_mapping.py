@@ -84,7 +84,8 @@ def accuracies(model: headscope.AttentionModel, reactions: list[Reaction]) -> to
 def read_file(path: Path, limit: int, longest: int = 510) -> dict[str, list[Reaction]]:
     """The first `limit` reactions of each split with at most `longest` tokens."""
     by_split: dict[str, list[Reaction]] = {"valid": [], "test": []}
-    with gzip.open(path, "rt", encoding="utf-8") as file:
+    open_text = gzip.open if path.suffix == ".gz" else open
+    with open_text(path, "rt", encoding="utf-8") as file:
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
             mapped = row["reaction_smiles"]
             if len(by_split[row["split"]]) < limit and len(TOKEN.findall(mapped)) <= longest:

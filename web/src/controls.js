@@ -16,7 +16,7 @@ const LENS_NAMES = { raw: "attention weights", norm: "norm-weighted attention", 
 /** How to read attention weights: in the grid, in the grid with heads off, in an open map, in arcs, and changes of them. */
 const HOW_WEIGHTS = {
   grid: "One map per head. Row: the token that attends; column: the token attended to. Click a map to open it.",
-  off: "Rows attend to columns. Hatched: head is off. Line below a map: how much of its attention moved.",
+  off: "Rows attend to columns. Hatched: head is off. Line below a map, in the explorer only: how much of its attention moved.",
   map: "Rows attend to columns. Bars: sums of the rows (right) and of the columns (below).",
   arcs: "Left: tokens that attend; right: tokens attended to. Point at a token to see its lines only.",
 };

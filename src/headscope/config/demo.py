@@ -20,6 +20,7 @@ class DemoConfig(Config):
         "headscope demo",
         "headscope demo --limit 50 --out demo",
     )
+    python = 'headscope.demo("demo")'
     uses = {Run: ("out",), TextData: ("limit",)}
     defaults = {"out": Path("demo"), "limit": 200}
     helps = {

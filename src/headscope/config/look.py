@@ -20,17 +20,22 @@ def _lenses(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names(names_in(value, "`lens`"))))
 
 
+def _head_names(value: Any) -> str:
+    with errors_at("`off`"):
+        if isinstance(value, Mapping):
+            raise HeadscopeError(f"{describe_value(value)} does not name heads")
+        return ",".join(map(str, head_names(value)))
+
+
 @dataclass(frozen=True)
 class LookConfig(Config):
-    """Maps of all heads for one input.
-
-    off  heads to ablate while looking: "0.2,1.*" or (0, 2); the page marks them
-    """
+    """Maps of all heads for one input."""
 
     command = "look"
     group = "Look"
     examples = (
         'headscope look minilm "The cat sat on the mat." --out cat.html',
+        'headscope look minilm "The cat sat on the mat." --off "0.2,1.*" --out without.html',
         'headscope look minilm "The cat sat on the mat." --lens raw,norm,gradient,rollout --out cat.html',
         'headscope look opus-mt-en-fr "The cat sat on the mat." "Le chat s\'assit sur le tapis." --out cat.html',
     )
@@ -69,13 +74,9 @@ class LookConfig(Config):
         show_default=READABLE,
         panel=ADVANCED,
     )
-    off: Any = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.off is None:
-            return
-        with errors_at("`off`"):
-            if isinstance(self.off, Mapping):
-                raise HeadscopeError(f"{describe_value(self.off)} does not name heads")
-            head_names(self.off)
+    off: str | None = option(
+        None,
+        "Heads to ablate while the text is read, e.g. 0.2,1.*; the page marks them",
+        parse=_head_names,
+        show_default="none",
+    )

@@ -25,6 +25,7 @@ from headscope.masks.open_model import open_model
 from headscope.model import surgery
 from headscope.model.attention_model import AttentionModel
 from headscope.model.load import ModelSource
+from headscope.model.manifest import read_manifest
 from headscope.model.pruning_record import PruningRecord, StageRecord
 from headscope.model.saving import check_form, check_form_fits
 from headscope.pruning.dry_run import DryRun, Size
@@ -189,6 +190,11 @@ def _make_plan(
     """Read the plan from a file, make it from the named heads, or search for it."""
     if config.plan is not None:
         plan = read_plan(config.plan, model)
+        if changes := _changes_after_pruning(Path(config.plan).parent):
+            run.log(
+                f"note: the model next to this plan was also changed by {changes}, which a plan does not contain. To "
+                f'write that model in another form: headscope.load("{Path(config.plan).parent}").save(OUT, form=FORM)'
+            )
         selected_on = plan.chosen.get("selected_on")
         if data is not None and selected_on is not None:
             check_report_split(data, str(selected_on["split"]))
@@ -198,6 +204,18 @@ def _make_plan(
     assert data is not None
     result = search(model, config, data, reading, run, open_journal)
     return result.plan, result
+
+
+def _changes_after_pruning(folder: Path) -> str:
+    """Repairs and training of the pruned model in a directory, after its heads were removed; empty if unknown."""
+    try:
+        manifest = read_manifest(folder)
+    except HeadscopeError:
+        return ""
+    if manifest is None:
+        return ""
+    repairs = list(manifest.chosen.get("repair") or ())
+    return ", ".join([*repairs, *(["training"] if manifest.chosen.get("recover") else [])])
 
 
 def _announcement(plan: Plan, result: SearchResult | None) -> str:

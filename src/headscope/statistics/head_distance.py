@@ -65,7 +65,10 @@ class HeadDistance(Buffered):
         if rows is not None and rows < 1:
             raise HeadscopeError(f"must be at least 1, or None for all, got {rows}", where="rows")
         self.rows, self.content, self.seed = rows, content, seed
-        self._request = SampledRows(rows, seed)
+
+    @property
+    def _request(self) -> SampledRows:
+        return SampledRows(self.rows, self.seed)
 
     def wanted(self, examples: Sequence[int]) -> Wanted:
         return Wanted(requests=(self._request,))
