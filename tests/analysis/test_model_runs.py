@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import headscope
@@ -60,3 +61,16 @@ def test_a_corpus_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("headscope.study.inputs.read_examples", count)
     headscope.analyze(planted(), data=headscope.TextData(corpus=corpus))
     assert len(opened) == 1
+
+
+def test_the_rows_for_distances_follow_from_all_rows_and_seed() -> None:
+    data = headscope.TextData(texts=[" ".join([*TEXTS[:4], str(i)]) for i in range(3)])
+
+    def distances(**options: Any) -> Any:
+        study = headscope.analyze(planted(), data=data, statistics=["twin-distance"], **options)
+        return study.maps["js/encoder"]
+
+    sampled, every = distances(), distances(all_rows=True)
+    assert not np.allclose(sampled, every, equal_nan=True)
+    assert not np.allclose(sampled, distances(seed=1), equal_nan=True)
+    np.testing.assert_array_equal(every, distances(all_rows=True, seed=1))

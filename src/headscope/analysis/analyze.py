@@ -285,8 +285,9 @@ class _Passes:
                 annotations, corpus, sources_only=model.is_encoder_decoder
             )
         for statistic in statistics:
-            if self.config.all_rows and isinstance(statistic, HeadDistance):
-                statistic.rows = None
+            if isinstance(statistic, HeadDistance):
+                statistic.seed = self.seed
+                statistic.rows = None if self.config.all_rows else statistic.rows
         passes = []
         if corpus is not None:
             encoder = Encoder(model, max_length=self.data.max_length, long=self.data.long_texts)
