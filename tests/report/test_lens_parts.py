@@ -77,8 +77,8 @@ def test_the_width_of_heads_is_the_rank_of_values_in_older_studies() -> None:
 
 
 def test_few_lengths_are_told_with_how_to_see_the_curve() -> None:
-    told = "These texts have only 65 to 128 tokens; for other lengths"
-    assert told in caption_of(lengths([96, 128]), "effective-lengths")
+    message = "These texts have only 65 to 128 tokens; for other lengths"
+    assert message in caption_of(lengths([96, 128]), "effective-lengths")
     assert "effective_by_length.py" in caption_of(lengths([96, 128]), "effective-lengths")
     assert "only 1 to 16 tokens" in part_of(lengths([16]), "lengths").note
     assert "These texts" not in caption_of(lengths([32, 64, 96, 128]), "effective-lengths")
@@ -87,9 +87,9 @@ def test_few_lengths_are_told_with_how_to_see_the_curve() -> None:
 # Agreement with exact removal
 
 
-def lenses(*found: tuple[float, float, float], ceilings: tuple[float, ...] = (0.29,)) -> Study:
+def lenses(*result: tuple[float, float, float], ceilings: tuple[float, ...] = (0.29,)) -> Study:
     """Rows of lenses.csv, one statistic, in turn from the stacks that have these ceilings."""
-    stacks = [("encoder", "decoder")[i % len(ceilings)] for i in range(len(found))]
+    stacks = [("encoder", "decoder")[i % len(ceilings)] for i in range(len(result))]
     rows = [
         {
             "stack": stack,
@@ -100,20 +100,20 @@ def lenses(*found: tuple[float, float, float], ceilings: tuple[float, ...] = (0.
             "high": high,
         }
         | {"ceiling": ceilings[i % len(ceilings)], "heads": 72}
-        for i, (stack, (value, low, high)) in enumerate(zip(stacks, found, strict=True))
+        for i, (stack, (value, low, high)) in enumerate(zip(stacks, result, strict=True))
     ]
     return study_of({"lenses": rows})
 
 
 def test_where_no_interval_leaves_0_that_is_said_first_with_the_ceiling() -> None:
     study = lenses((0.1, -0.1, 0.3), (-0.2, -0.4, 0.1))
-    told = (
+    message = (
         "No statistic through any lens correlates significantly with ablation. Correlations tested: 2; "
         "noise ceiling with 32 examples: 0.29; about 620 examples are needed"
     )
-    assert part_of(study, "lens-agreement").lead == f"{told}."
+    assert part_of(study, "lens-agreement").lead == f"{message}."
     (finding,) = (one for one in findings_of(study) if one.kind == "lenses")
-    assert str(finding) == f"{told}."
+    assert str(finding) == f"{message}."
     assert finding.is_clear
 
 

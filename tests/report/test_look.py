@@ -74,9 +74,9 @@ def look_at(weights: NDArray[np.float32], side: TokenAxis | None = None, **other
 
 
 def data_in(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    data: dict[str, Any] = json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert match is not None
+    data: dict[str, Any] = json.loads(match[1])
     return data
 
 
@@ -229,24 +229,24 @@ def test_right_to_left_is_known_from_the_first_letter_of_the_text() -> None:
 
 
 def test_punctuation_is_what_has_no_other_sign() -> None:
-    told = TokenAxis(
+    record = TokenAxis(
         ("[CLS]", "a", "##.", "!?", "—", "$", "."),
         (True, *[False] * 6),
         (None, 0, 0, 1, 2, 3, None),
     ).payload()
-    assert told["word_punctuation"] == [0, 0, 1, 1, 0, 1]
-    assert told["punctuation"] == [0, 0, 0, 1, 1, 0, 1]
+    assert record["word_punctuation"] == [0, 0, 1, 1, 0, 1]
+    assert record["punctuation"] == [0, 0, 0, 1, 1, 0, 1]
 
 
 def test_punctuation_that_a_tokenizer_leaves_on_its_word() -> None:
     """SentencePiece splits at blanks alone: "mat," and "(it's" are words to it, and a comma may stand for itself."""
     tokens = ("▁mat", ",", "▁(", "it", "'", "s", "▁,", "▁", "“", "so", "▁", "...", "</s>")
     words = (0, 0, 1, 1, 1, 1, 2, 3, 3, 3, 4, 4, None)
-    told = TokenAxis(tokens, (*[False] * 12, True), words).payload()
-    assert told["words"] == ("mat", ",", "(", "it's", ",", "“", "so", "...", "</s>")
-    assert told["word_punctuation"] == [0, 1, 1, 0, 1, 1, 0, 1, 0]
-    assert told["punctuation"] == [0, 1, 1, 0, 1, 0, 1, 1, 1, 0, 1, 1, 0]
-    assert told["tokens"][:6] == ("mat", ",", "(", "it", "·'", "·s")
+    record = TokenAxis(tokens, (*[False] * 12, True), words).payload()
+    assert record["words"] == ("mat", ",", "(", "it's", ",", "“", "so", "...", "</s>")
+    assert record["word_punctuation"] == [0, 1, 1, 0, 1, 1, 0, 1, 0]
+    assert record["punctuation"] == [0, 1, 1, 0, 1, 0, 1, 1, 1, 0, 1, 1, 0]
+    assert record["tokens"][:6] == ("mat", ",", "(", "it", "·'", "·s")
 
 
 def test_controls_and_direction_marks_become_visible_signs() -> None:

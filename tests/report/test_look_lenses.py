@@ -189,9 +189,9 @@ def test_a_row_of_a_signed_map_says_what_it_sums_to(
 ) -> None:
     page = opened(watched.open(file, "#lens=gradient&heads=encoder.1.2&token=4"), "encoder.1.2")
     row = look.lenses[2].stacks[0].weights[1, 2, 4]
-    said = page.inner_text("#remark")
-    found = float(re.search(r"Row sum: (−?\d\.\d+)", said)[1].replace("−", "-"))  # type: ignore[index]
-    assert found == pytest.approx(row.sum(), rel=0.05)
+    message = page.inner_text("#remark")
+    match = float(re.search(r"Row sum: (−?\d\.\d+)", message)[1].replace("−", "-"))  # type: ignore[index]
+    assert match == pytest.approx(row.sum(), rel=0.05)
     first = page.locator("#ranking tr").first
     assert first.locator("td").last.inner_text() == "−0.020"
     assert first.locator("i").get_attribute("class") == "less"

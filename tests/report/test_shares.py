@@ -59,7 +59,7 @@ def test_a_finding_says_how_many_times_uniform_a_share_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "uniform", "told"),
+    ("value", "uniform", "message"),
     [
         (0.5, 0.4, "1.2 times uniform"),
         (0.5, 0.05, "10 times uniform"),
@@ -67,9 +67,9 @@ def test_a_finding_says_how_many_times_uniform_a_share_is() -> None:
         (0.5, float("nan"), ""),
     ],
 )
-def test_multiples_of_uniform(value: float, uniform: float, told: str) -> None:
+def test_multiples_of_uniform(value: float, uniform: float, message: str) -> None:
     shown = HeadEstimate("0.0", value, float("nan"), float("nan"), uniform=uniform).text()
-    assert shown == "0.500" + (f", {told}" if told else "")
+    assert shown == "0.500" + (f", {message}" if message else "")
 
 
 def test_the_page_s_cards_carry_what_uniform_attention_gives() -> None:
@@ -138,14 +138,14 @@ def test_studies_of_different_lengths_are_noted() -> None:
 
 
 def test_a_report_of_different_lengths_says_so_beside_its_findings() -> None:
-    one, other = made_up(statistics=["cls"]), made_up(statistics=["sep"])
-    one.record = {**one.record, "data": {**one.record["data"], "mean_length": 104.0}}
+    first, other = made_up(statistics=["cls"]), made_up(statistics=["sep"])
+    first.record = {**first.record, "data": {**first.record["data"], "mean_length": 104.0}}
     other.record = {**other.record, "data": {**other.record["data"], "mean_length": 17.2}}
-    page = render(join([one, other]))
+    page = render(join([first, other]))
     assert '<p class="note lengths">The texts differ in length' in page
     assert page.index('class="note lengths"') < page.index('id="head"')
     other.record["data"]["mean_length"] = 100.0
-    assert 'class="note lengths"' not in render(join([one, other]))
+    assert 'class="note lengths"' not in render(join([first, other]))
 
 
 # Punctuation
@@ -155,8 +155,8 @@ def test_a_report_of_different_lengths_says_so_beside_its_findings() -> None:
 def test_punctuation_is_told_of_natural_language_only(
     is_natural: bool | None, expected: int
 ) -> None:
-    told = {} if is_natural is None else {"natural_language": is_natural}
-    study = attending("punctuation", {(0, 0): 0.7, (0, 1): 0.1}, model=told)
+    record = {} if is_natural is None else {"natural_language": is_natural}
+    study = attending("punctuation", {(0, 0): 0.7, (0, 1): 0.1}, model=record)
     assert len(about(study, "punctuation")) == expected
 
 
