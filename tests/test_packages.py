@@ -54,7 +54,7 @@ def rooms_imported_by(source: str, parts: tuple[str, ...]) -> set[str]:
     return result & set(ROOMS)
 
 
-def test_a_room_imports_only_rooms_above_it() -> None:
+def test_a_subpackage_imports_only_those_above_it() -> None:
     wrong, looked_at = [], set()
     for file in sorted(PACKAGE.rglob("*.py")):
         parts = file.relative_to(PACKAGE).parts
@@ -94,7 +94,7 @@ def test_the_diagram_of_the_packages_shows_what_they_import() -> None:
     assert imports <= reachable
 
 
-def test_every_module_of_the_package_is_in_a_room() -> None:
+def test_every_module_of_the_package_is_in_a_subpackage() -> None:
     existing = {
         path.name.removesuffix(".py")
         for path in PACKAGE.iterdir()
@@ -103,7 +103,7 @@ def test_every_module_of_the_package_is_in_a_room() -> None:
     assert {name for name in existing if not name.startswith("__")} <= set(ROOMS)
 
 
-def test_no_room_stands_in_the_place_of_a_public_name() -> None:
+def test_no_subpackage_hides_a_public_name() -> None:
     """Whoever imports headscope.NAME, the package, makes it an attribute, and the function is gone."""
     existing = {path.name.removesuffix(".py") for path in PACKAGE.iterdir()}
     assert not existing & set(headscope.__all__)

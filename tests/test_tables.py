@@ -57,7 +57,7 @@ SHARES = st.lists(
 
 @given(values=SHARES, data=st.data())
 @FEW
-def test_the_interval_of_shares_is_that_of_the_slow_twin_whole_or_in_parts(
+def test_the_interval_of_shares_is_that_of_the_slow_reference_whole_or_in_parts(
     values: list[float], data: st.DataObject
 ) -> None:
     where = data.draw(st.integers(0, len(values)))

@@ -63,7 +63,7 @@ def test_a_metric_that_no_resample_changes_is_not_certain() -> None:
     assert result["f1"]["high"] == 1.0
 
 
-def test_a_correlation_is_not_told_to_be_above_one() -> None:
+def test_a_correlation_is_not_reported_above_one() -> None:
     steps = np.arange(12.0)
     scores = np.stack([steps, steps + np.where(steps == 3, 1.5, 0.0)], axis=1)
     result = metrics_of(get_task("stsb"), Judged(np.zeros(12), scores))

@@ -176,7 +176,7 @@ def test_the_size_of_batches_changes_nothing(case: str, rules: Rules) -> None:
     assert single.layers.keys() == many.layers.keys()
 
 
-def test_what_is_said_is_the_largest_logit_at_the_place_drawn() -> None:
+def test_the_output_is_the_largest_logit_at_the_drawn_position() -> None:
     """Marian's constant bias left out."""
     model, task, prepared = made("translation/marian")
     model.model.final_logits_bias = torch.randn(1, 99, generator=torch.Generator().manual_seed(0))
@@ -202,7 +202,7 @@ def test_a_text_is_held_against_the_other_of_its_pair() -> None:
         assert result[other] == pytest.approx(result[first], abs=1e-5)
 
 
-def test_shares_are_of_a_layer_and_signed_ones_of_what_is_said() -> None:
+def test_shares_are_of_a_layer_and_signed_ones_of_the_output() -> None:
     heads = tuple(Head("encoder", layer, head) for layer in range(2) for head in range(2))
     signed = np.array([[3.0, -1.0, 0.0, 0.0], [0.0, 2.0, 1.0, 1.0]])
     result = Relevances(
@@ -268,7 +268,7 @@ def test_a_head_that_nobody_hears_has_no_relevance(rules: Rules) -> None:
     assert (np.abs(result.signed).sum(axis=0) > 0).sum() == len(result.heads) - 1
 
 
-def test_of_twins_each_has_half(tmp_path: Path) -> None:
+def test_of_duplicate_heads_each_has_half(tmp_path: Path) -> None:
     task = get_task("sst2")
     items = task.items(examples(tmp_path, 20))
     actual = []

@@ -259,7 +259,7 @@ def test_every_stack_is_held_against_its_own_ceiling_and_relevance_takes_part() 
     assert result == pytest.approx(wanted)
 
 
-def test_the_head_that_is_ranked_most_unlike_raw_is_told() -> None:
+def test_the_head_that_is_ranked_most_unlike_raw_is_named() -> None:
     raw = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     (row,) = furthest_apart(study_with(raw, [0.9, *raw[1:]], None))
     assert (row["head"], row["lens"], row["through"]) == (0, "norm", 0.9)

@@ -167,7 +167,7 @@ def test_other_edits_are_not_read_as_masks(edit: str) -> None:
     assert EditRecord.read(edit).mask is None
 
 
-def test_how_roles_changed_is_told_among_the_first(folder: Path) -> None:
+def test_how_roles_changed_is_reported_among_the_first(folder: Path) -> None:
     """Two heads of four become positional, the first at step 4; one is broad all the while, one no longer for sure."""
     study = analyze_all("trained", corpus="texts.txt", statistics=ASKED, out="study")
     held = [

@@ -125,7 +125,7 @@ def test_without_a_layer_effect_small_probabilities_are_as_rare_as_they_say() ->
 # Nothing to find
 
 
-def test_one_head_is_a_cluster_without_a_twin() -> None:
+def test_one_head_is_a_cluster_without_a_most_similar_head() -> None:
     result = clusters_of(np.zeros((1, 1)), heads(1, 1))
     (row,) = result.rows()
     assert (row["x"], row["y"], row["cluster"]) == (0.0, 0.0, 0)
@@ -133,7 +133,7 @@ def test_one_head_is_a_cluster_without_a_twin() -> None:
     assert result.summary()["ratio"] is None
 
 
-def test_two_heads_are_twins() -> None:
+def test_two_heads_are_most_similar_to_each_other() -> None:
     result = clusters_of(np.array([[0.0, 0.25], [0.25, 0.0]]), heads(2, 1))
     rows = result.rows()
     assert [(row["twin_layer"], row["twin_head"], row["twin_distance"]) for row in rows] == [

@@ -136,7 +136,7 @@ def test_models_are_chapters_of_their_own_and_are_compared() -> None:
     assert list(comparison.layers["statistic"]) == ["entropy", "entropy"]
 
 
-def test_models_without_attention_in_common_are_not_compared_and_that_is_said() -> None:
+def test_models_without_attention_in_common_are_not_compared_and_that_is_reported() -> None:
     result = join([study({"cut": [0, 1, 0]}), study({"cut": [1, 1, 0]}, sha256="cd" * 32)])
     assert result.comparisons == []
     assert result.notes == [
@@ -173,7 +173,7 @@ def test_a_comparison_alone_is_a_report(tmp_path: Path) -> None:
     assert 'id="c1-matches"' in both.read_text("utf-8")
 
 
-def test_heads_fixed_alone_tell_their_substitutes_also_beside_other_importances() -> None:
+def test_heads_fixed_alone_name_their_substitutes_also_next_to_other_importances() -> None:
     plain = study({"ablation-loss": [0.5, 0.5, 0.5]}, importance={"task": "mnli", "mode": "zero"})
     patterns = {"0.0": "previous", "0.1": "next", "0.2": "uniform"}
     fixed = study(
@@ -282,7 +282,7 @@ def test_a_study_is_called_by_its_own_directory_and_that_of_a_cut_model_by_the_m
     assert [member.name for member in chapter.members] == ["study", "small"]
 
 
-def test_a_cut_by_named_heads_has_no_study_and_that_is_said(tmp_path: Path) -> None:
+def test_a_cut_by_named_heads_has_no_study_and_that_is_reported(tmp_path: Path) -> None:
     (tmp_path / "small").mkdir()
     (tmp_path / "small" / "cut.json").write_text("{}")
     with pytest.raises(headscope.HeadscopeError) as caught:

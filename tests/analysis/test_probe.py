@@ -180,7 +180,7 @@ NONE = "Expected sentences in CoNLL-U that the model can read."
         ({"dimensions": 0}, "`dimensions` must be at least 1, got 0."),
     ],
 )
-def test_what_leaves_nothing_to_probe_is_said(
+def test_what_leaves_nothing_to_probe_is_reported(
     options: dict[str, object], message: str, files: Path
 ) -> None:
     Path("punctuation.conllu").write_text("1\t.\t_\tPUNCT\t_\t_\t0\troot\t_\t_\n\n", "utf-8")

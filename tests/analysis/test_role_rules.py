@@ -98,13 +98,13 @@ def test_a_relation_must_gain_its_margin_and_the_sentence_says_how_much(related:
     assert threshold == pytest.approx(0.6)
 
 
-def test_a_relation_must_gain_its_margin_over_the_twin_too(related: Study) -> None:
+def test_a_relation_must_gain_its_margin_over_the_control_too(related: Study) -> None:
     related.tables["relations"]["control"] = 0.5
     assert "syntactic: obj" in rules_of(related, relation=0.14)
     assert set(rules_of(related, relation=0.16)) == {"undetermined"}
 
 
-def test_a_direction_that_the_twin_shows_too_does_not_hide_another(related: Study) -> None:
+def test_a_direction_that_the_control_shows_too_does_not_hide_another(related: Study) -> None:
     heads, relations = related.tables["relation_heads"], related.tables["relations"]
     other = {"direction": "received", "accuracy": 0.6, "chosen_gain": 0.2}
     related.tables["relation_heads"] = pd.concat([heads, heads.assign(**other)])
@@ -136,7 +136,7 @@ def test_a_gain_that_may_be_chance_makes_no_role(related: Study) -> None:
     assert set(rules_of(related)) == {"undetermined"}
 
 
-def test_rare_words_begin_where_they_are_said_to() -> None:
+def test_rare_words_begin_at_the_documented_threshold() -> None:
     heads = heads_with(two_rarest=0.6, rarest=0.4)
     guesses = pd.DataFrame({"kind": ["two-rarest", "rarest"], "value": [0.3, 0.2]})
     study = Study(heads, {}, {}, {"rare_words": guesses})

@@ -45,7 +45,7 @@ def test_every_token_map_of_a_translation(by: str) -> None:
     assert np.abs(result.maps["cross"]).max() > 0
 
 
-def test_rollout_has_its_baseline_beside_it_where_tokens_do_not_see_all() -> None:
+def test_rollout_has_its_baseline_next_to_it_where_tokens_do_not_see_all() -> None:
     assert headscope.token_map(worded(BertModel), TEXT, by="rollout").forms == ("all heads",)
     result = headscope.token_map(translator(), TEXT, SECOND, by="rollout")
     assert result.forms == ("attention", "uniform attention")

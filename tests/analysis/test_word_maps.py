@@ -45,7 +45,7 @@ def test_maps_are_the_library_s_between_words_and_special_tokens(family: str) ->
                 np.testing.assert_allclose(maps[s, :, q, k].numpy(), expected.numpy(), atol=1e-3)
 
 
-def test_the_twin_keeps_the_embeddings_and_nothing_else() -> None:
+def test_the_control_keeps_the_embeddings_and_nothing_else() -> None:
     model = reader()
     reference = control_with_embeddings(model, 0)
     own, drawn = (dict(one.model.named_parameters()) for one in (model, reference))

@@ -48,7 +48,7 @@ def test_a_malformed_sentence_is_refused_by_line_or_left_out(
     assert (record["used"], sum(record["malformed"].values())) == (3, 1)
 
 
-def test_an_empty_treebank_is_said(work_folder: Path, run: Run) -> None:
+def test_an_empty_treebank_is_reported(work_folder: Path, run: Run) -> None:
     (work_folder / "t.conllu").write_text("# nothing\n")
     output = treebank(run, "t.conllu")
     assert output.status == 2
@@ -102,7 +102,7 @@ def test_without_any_data_the_command_says_what_it_wants(run: Run) -> None:
     )
 
 
-def test_a_twin_without_relations_to_be_asked_is_refused(run: Run) -> None:
+def test_a_control_model_without_requested_relations_is_refused(run: Run) -> None:
     output = run("analyze", "bert", "--corpus", "good.txt", "--control", "--out", "study")
     assert (output.status, output.error) == (
         2,
@@ -110,7 +110,7 @@ def test_a_twin_without_relations_to_be_asked_is_refused(run: Run) -> None:
     )
 
 
-def test_sentences_of_one_word_each_are_said_to_hold_no_relation(
+def test_sentences_of_one_word_each_are_reported_to_hold_no_relation(
     work_folder: Path, run: Run
 ) -> None:
     (work_folder / "t.conllu").write_text("1\tcat\tcat\tNOUN\t_\t_\t0\troot\t_\t_\n\n" * 3)
@@ -121,7 +121,7 @@ def test_sentences_of_one_word_each_are_said_to_hold_no_relation(
     )
 
 
-def test_documents_without_an_antecedent_are_said_to_have_none(work_folder: Path, run: Run) -> None:
+def test_documents_without_an_antecedent_are_reported(work_folder: Path, run: Run) -> None:
     (work_folder / "c.conll").write_text(DOCUMENT.replace("sat\t(1)", "sat\t(3)"))
     output = run("analyze", "bert", "--coreference", "c.conll", "--out", "study")
     assert (output.status, output.error) == (

@@ -584,7 +584,9 @@ def test_a_class_that_is_no_model_of_this_type_is_not_used(
     )
 
 
-def test_a_missing_head_makes_a_bare_encoder_and_is_said(work_folder: Path, analyze: Run) -> None:
+def test_a_missing_head_makes_a_bare_encoder_and_is_reported(
+    work_folder: Path, analyze: Run
+) -> None:
     tensors(lambda state: [state.pop(key) for key in list(state) if key.startswith("cls.")])(
         work_folder / "bert"
     )

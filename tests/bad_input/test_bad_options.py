@@ -74,7 +74,7 @@ def test_a_bad_option_is_refused_as_typed(
         (("--corpus", "gone.txt",), "gone.txt: "),
     ],
 )  # fmt: skip
-def test_simple_mistakes_are_told_before_a_model_is_loaded(
+def test_simple_mistakes_are_reported_before_a_model_is_loaded(
     run: Run, options: tuple[str, ...], start: str
 ) -> None:
     output = run("analyze", "no/such-model", "--out", "study", *options)
@@ -277,7 +277,7 @@ def unmount(disk: Path) -> None:
     subprocess.run(["umount", disk], check=True)
 
 
-def test_a_full_disk_is_said_and_left_clean(run: Run, tiny_disk: Path) -> None:
+def test_a_full_disk_is_reported_and_left_clean(run: Run, tiny_disk: Path) -> None:
     try:
         output = run("analyze", "bert", "--corpus", "good.txt", "--out", "disk/study")
         left = list(tiny_disk.iterdir())
@@ -291,7 +291,7 @@ def test_a_full_disk_is_said_and_left_clean(run: Run, tiny_disk: Path) -> None:
     assert left == []
 
 
-def test_a_read_only_place_is_said(run: Run, tiny_disk: Path) -> None:
+def test_a_read_only_folder_is_reported(run: Run, tiny_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", tiny_disk], check=True)
     try:
         output = run("analyze", "bert", "--corpus", "good.txt", "--out", "disk/study")

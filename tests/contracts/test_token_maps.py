@@ -296,7 +296,7 @@ def test_gradient_rollout_is_that_of_loops(family: str) -> None:
         assert cells.max() > 0
 
 
-def test_what_is_said_of_one_token_follows_the_target() -> None:
+def test_the_map_of_one_token_follows_the_target() -> None:
     model = tiny("bert", head=AutoModelForMaskedLM)
     batch = batch_for(model, examples("bert", seed=3, lengths=ONE))
     with torch.no_grad():

@@ -122,7 +122,7 @@ def test_the_head_is_the_last_word_before_what_follows_it(mention: str, head: st
     assert words[head_word(words)] == head
 
 
-def test_the_kind_is_told_by_lists_and_capitals_or_tags() -> None:
+def test_the_kind_follows_from_lists_and_capitals_or_tags() -> None:
     words = ["His", "friend", "Anna", "met", "the", "London", "doctor", "and", "Mine"]
     assert [kind_of(words, i, i) for i in (0, 1, 2, 5, 6, 8)] == [
         "pronoun",

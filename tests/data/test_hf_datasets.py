@@ -96,7 +96,7 @@ def test_questions_of_a_table_are_those_of_a_squad_file(tmp_path: Path) -> None:
         assert single.where == f"{path}:1"
 
 
-def test_mistakes_are_told(glue: str, tmp_path: Path) -> None:
+def test_mistakes_are_reported(glue: str, tmp_path: Path) -> None:
     with pytest.raises(
         HeadscopeError, match=r"no split for test in it\. Expected train or validation"
     ):

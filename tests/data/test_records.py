@@ -160,7 +160,7 @@ def test_the_file_of_a_split_is_found_by_its_name(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_split_that_cannot_be_told_is_refused(
+def test_an_ambiguous_split_is_refused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     files: tuple[str, ...],

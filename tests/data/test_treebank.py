@@ -174,14 +174,14 @@ def test_a_malformed_sentence_is_refused_or_left_out_and_counted(folder: Path, c
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "# newdoc id = a\n\n# text = b\n"], ids=["empty", "blank", "comments"]
 )
-def test_an_empty_treebank_is_said(folder: Path, text: str) -> None:
+def test_an_empty_treebank_is_reported(folder: Path, text: str) -> None:
     for lenient in (False, True):
         with pytest.raises(HeadscopeError) as refused:
             read(text, lenient=lenient)
         assert str(refused.value) == f"t.conllu: no sentence in it. {FORMAT}"
 
 
-def test_a_treebank_without_a_good_sentence_is_said(folder: Path) -> None:
+def test_a_treebank_without_a_good_sentence_is_reported(folder: Path) -> None:
     with pytest.raises(HeadscopeError) as refused:
         read("The cat sat\n\non the mat", lenient=True)
     assert str(refused.value) == f"t.conllu: none of the 2 sentences is well-formed. {FORMAT}"

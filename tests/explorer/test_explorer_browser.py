@@ -501,7 +501,7 @@ def test_hostile_tokens_are_text(opened: Opened) -> None:
     assert page.evaluate("window.__pwned === undefined && document.images.length === 0")
 
 
-def test_the_study_stands_beside_it(opened: Opened) -> None:
+def test_the_study_is_shown_next_to_the_maps(opened: Opened) -> None:
     page = opened(order="role")
     expect(page.locator(".overview .group").first).to_be_visible()
     assert page.locator(".frame:visible .thumb").count() == LAYERS * HEADS
@@ -509,7 +509,7 @@ def test_the_study_stands_beside_it(opened: Opened) -> None:
     expect(page.locator("#card")).to_contain_text("Role")
 
 
-def test_errors_are_told_and_got_over(opened: Opened, watched: Watched) -> None:
+def test_errors_are_shown_and_the_page_recovers(opened: Opened, watched: Watched) -> None:
     page = opened()
     page.fill("#text", "the cat " * 300)
     expect(page.locator("#error")).to_contain_text("at most 512 tokens")

@@ -157,7 +157,7 @@ def test_a_number_has_the_digits_that_its_change_needs(
     page.unroute_all()
 
 
-def test_copied_is_said_of_what_was_copied(opened: Opened) -> None:
+def test_only_what_was_copied_is_marked_as_copied(opened: Opened) -> None:
     page = opened(off="0.1")
     for change in ("u", "text", "show"):
         page.click("#copy")
@@ -208,7 +208,7 @@ def test_the_card_says_all_once(opened: Opened) -> None:
     assert second["y"] >= first["y"] + first["height"] - 1, "a label stands above what it is of"
 
 
-def test_the_map_stays_while_the_card_scrolls_and_uses_the_room(opened: Opened) -> None:
+def test_the_map_stays_while_the_card_scrolls_and_fills_the_space(opened: Opened) -> None:
     page = opened(heads="1.3", text="the old cat sat on a mat . " * 3)
     shows(page, "1.3")
     page.evaluate(
@@ -244,7 +244,7 @@ def test_pictures_of_all_heads_say_what_was_cut_and_what_is_what(
     assert min(map(float, re.findall(r"[\d.]+", moved))) >= 10, "axis titles do not touch the edge"
 
 
-def test_an_address_that_names_what_is_not_here_is_mended_and_says_so(opened: Opened) -> None:
+def test_an_address_with_unknown_names_is_corrected_with_a_message(opened: Opened) -> None:
     page = opened(heads="9.9,1.3", lens="wishful", off="77.1,0.1")
     shows(page, "1.3")
     expect(page.locator("#ignored")).to_have_text(
@@ -280,7 +280,7 @@ def test_no_exports_without_maps_and_no_jump_when_they_come(browser: Browser) ->
         context.close()
 
 
-def test_a_text_that_is_too_long_for_a_lens_is_said_where_maps_would_be(
+def test_a_text_that_is_too_long_for_a_lens_is_reported_in_place_of_maps(
     opened: Opened, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headscope.explorer.session.LONGEST_PER_TOKEN", 4)

@@ -132,7 +132,7 @@ def test_a_server_of_other_machines_knows_its_addresses(
 @pytest.mark.parametrize(
     "path", ["/", "/static/explorer.js", "/api/about", "/api/maps/x/encoder/0", "/nowhere"]
 )
-def test_nothing_is_told_without_the_token(path: str, guarded: Asking) -> None:
+def test_nothing_is_served_without_the_token(path: str, guarded: Asking) -> None:
     answer = guarded.get(path)
     assert answer.status == 401
     assert answer.error.startswith("the token is missing or wrong.")
@@ -204,5 +204,5 @@ def test_refusals_are_strict_too(guarded: Asking, ask: Asking) -> None:
         "/static//etc/passwd",
     ],
 )
-def test_no_other_file_is_told(path: str, ask: Asking) -> None:
+def test_no_other_file_is_served(path: str, ask: Asking) -> None:
     assert ask.get(path).status == 404

@@ -62,7 +62,7 @@ def largest_error(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @each_kind
-def test_about_tells_the_heads_that_are_there(name: str, ask_kind: AskKind) -> None:
+def test_about_lists_the_existing_heads(name: str, ask_kind: AskKind) -> None:
     asking = ask_kind(name)
     (record,) = asking.get("/api/about").json["models"]
     assert record["kind"] == KINDS[name].kind

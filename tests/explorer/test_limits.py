@@ -164,7 +164,7 @@ def test_different_tokens_have_no_difference(ask: Asking) -> None:
     assert answer.error.startswith("the two states are of different tokens.")
 
 
-def test_a_body_must_be_said_to_be_json(ask: Asking) -> None:
+def test_a_body_must_be_declared_as_json(ask: Asking) -> None:
     """A form of a foreign page cannot say so."""
     body = json.dumps(GOOD).encode()
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
@@ -375,7 +375,7 @@ def test_a_hundred_at_once_get_right_answers(ask: Asking) -> None:
             assert answer.json["prediction"] == ask.attend(text)["prediction"]
 
 
-def test_a_failure_is_told_and_leaves_the_server_alive(
+def test_a_failure_is_reported_and_leaves_the_server_alive(
     ask: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*inputs: Any) -> None:

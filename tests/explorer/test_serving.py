@@ -45,7 +45,7 @@ def taken_port() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-def test_a_taken_port_is_the_next_one_and_said(start: Start) -> None:
+def test_a_taken_port_is_replaced_by_the_next_with_a_message(start: Start) -> None:
     messages: list[str] = []
     with taken_port() as port:
         explorer = start(worded(BertModel), port=port, log=messages.append)
@@ -88,7 +88,7 @@ def test_ports_that_are_all_taken_are_refused(monkeypatch: pytest.MonkeyPatch) -
         ({"study": "nowhere"}, "nowhere: there is no such directory."),
     ],
 )
-def test_what_cannot_be_served_is_said(options: dict[str, object], message: str) -> None:
+def test_what_cannot_be_served_is_reported(options: dict[str, object], message: str) -> None:
     with pytest.raises(HeadscopeError) as refused:
         headscope.serve(
             worded(BertModel), **{"browser": False, "wait": False, "port": 0, **options}
@@ -192,7 +192,7 @@ def test_it_is_gone_after_stop() -> None:
         socket.create_connection(("127.0.0.1", explorer.port), timeout=LONGEST)
 
 
-def test_two_models_stand_beside_each_other(start: Start) -> None:
+def test_two_models_are_shown_side_by_side(start: Start) -> None:
     """The second was cut: its heads keep their numbers, and a difference is of the heads that both have."""
     model = worded(BertForSequenceClassification, num_attention_heads=4)
     small = headscope.prune(
@@ -289,7 +289,7 @@ def test_control_c_ends_it_cleanly(sign: signal.Signals, status: int, tmp_path: 
 
 
 @pytest.mark.slow
-def test_what_is_loaded_is_said_at_once(tmp_path: Path) -> None:
+def test_what_is_loaded_is_reported_at_once(tmp_path: Path) -> None:
     saved(tmp_path / "bert", BertModel)
     (tmp_path / "study").mkdir()
     study = made_up({"encoder": (2, 2)})

@@ -249,7 +249,7 @@ def test_an_offset_to_the_left_has_its_examples() -> None:
     assert record["roles"] == ["positional −1"]
 
 
-def test_what_shows_two_roles_is_told_once() -> None:
+def test_an_example_of_two_roles_is_listed_once() -> None:
     shown = {"words": listed("the cat sat"), "query": 1, "key": 2}
     other = {"words": listed("a dog ran"), "query": 0, "key": 1}
     rows = [
@@ -288,7 +288,7 @@ def test_what_is_no_head_is_refused(head: str, message: str, asking: Asking) -> 
         assert message in answer.error
 
 
-def test_a_study_with_rows_alone_is_told(start: Callable[..., Explorer]) -> None:
+def test_a_study_with_rows_alone_is_described(start: Callable[..., Explorer]) -> None:
     asking = Asking(start(model(), study=made_up(has_maps=False)), model())
     record = asking.get("/api/about").json["study"]
     assert not record["is_of_this_model"]

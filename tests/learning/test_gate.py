@@ -102,7 +102,7 @@ def test_frozen_weights_leave_a_plan_of_the_model_itself(folder: Path) -> None:
 
 @pytest.mark.parametrize("aim", [("--keep", "2"), ("--penalty", "0.05")])
 @pytest.mark.parametrize("rate", ["0.01", slow("0.6")])
-def test_a_training_that_is_too_short_is_said(
+def test_a_training_that_is_too_short_is_reported(
     folder: Path, aim: tuple[str, str], rate: str
 ) -> None:
     done = command(*WORDS, *aim, "--freeze-weights", "--gate-rate", rate, "--out", "gated")
@@ -174,7 +174,7 @@ def test_a_killed_run_goes_on_to_the_same_result(
     pd.testing.assert_frame_equal(*fronts)
 
 
-def test_an_epoch_that_is_told_is_not_trained_again(folder: Path) -> None:
+def test_a_reported_epoch_is_not_trained_again(folder: Path) -> None:
     class Killed(Exception):
         pass
 
@@ -230,7 +230,7 @@ def test_one_head_is_kept_even_where_all_gates_close_on_the_way(
     )
 
 
-def test_a_penalty_that_closes_everything_is_stopped_and_said_and_its_best_epoch_kept(
+def test_a_penalty_that_closes_everything_is_stopped_and_reported_and_its_best_epoch_kept(
     folder: Path,
 ) -> None:
     done = command(*WORDS, "--epochs", "20", "--penalty", "1000", "--out", "gated")

@@ -132,7 +132,7 @@ def test_the_hint_can_be_pasted(folder: Path) -> None:
     )
 
 
-def test_the_steps_of_every_aim_are_told_with_its_name(
+def test_the_steps_of_every_aim_are_reported_with_its_name(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headscope.progress.time.monotonic", iter(range(0, 10**6, 20)).__next__)
@@ -216,7 +216,7 @@ def test_open_ends_are_open_in_the_map_and_the_table(folder: Path) -> None:
     assert held[2, 4] < 1
 
 
-def test_a_penalty_that_closes_everything_is_said(folder: Path) -> None:
+def test_a_penalty_that_closes_everything_is_reported(folder: Path) -> None:
     for name, penalty, message in (("high", "10000", True), ("low", "0", False)):
         words = ("--epochs", "10", "--penalty", penalty, "--freeze-weights", "--structured")
         done = command(*WORDS, *words, "--out", name)
@@ -227,7 +227,7 @@ def test_a_penalty_that_closes_everything_is_said(folder: Path) -> None:
 
 @pytest.mark.parametrize("aim", [("--sparsity", "0.5"), ("--penalty", "1"), ("--soft",)])
 @pytest.mark.parametrize("rate", ["0.01", slow("0.9")])
-def test_a_training_that_is_too_short_is_said(
+def test_a_training_that_is_too_short_is_reported(
     folder: Path, aim: tuple[str, ...], rate: str
 ) -> None:
     done = command(*WORDS, *aim, "--freeze-weights", "--mask-rate", rate, "--out", "masks")

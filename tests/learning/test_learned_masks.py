@@ -235,7 +235,7 @@ def test_a_sparsity_is_reached_although_every_position_keeps_a_key() -> None:
     )
 
 
-def test_distances_fill_what_room_there_is() -> None:
+def test_distances_fill_the_available_space() -> None:
     learned = LearnedMask(shared("bert"), [40], LearnMaskConfig(sparsity=0.6, structured=True))
     with (
         torch.no_grad()

@@ -311,7 +311,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
-def test_what_cannot_be_measured_is_said_before_a_model_is_loaded(
+def test_what_cannot_be_measured_is_reported_before_a_model_is_loaded(
     words: tuple[str, ...], message: str
 ) -> None:
     refused = run("no-such-model", *words)

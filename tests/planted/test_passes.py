@@ -21,7 +21,7 @@ def test_sentences_alone_are_the_corpus_too_and_a_limit_concerns_the_corpus_only
     assert set(both.heads.query("statistic == 'entropy'")["count"]) == {1}
 
 
-def test_the_control_is_the_best_head_of_a_twin_with_random_weights() -> None:
+def test_the_control_is_the_best_head_of_a_copy_with_random_weights() -> None:
     texts = sentences(60)
     study = headscope.analyze(
         planted(roles=PLANTED), sentences=texts, control=True, statistics=["entropy"]

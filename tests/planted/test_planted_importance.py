@@ -89,7 +89,7 @@ def test_a_silent_head_changes_exactly_nothing_and_has_no_gradient(tmp_path: Pat
     assert not silent["is_significant"].any()
 
 
-def test_a_head_that_is_split_into_twins_has_two_halves_of_its_terms(tmp_path: Path) -> None:
+def test_a_head_that_is_split_into_duplicates_has_two_halves_of_its_terms(tmp_path: Path) -> None:
     """To the last bit: halving is exact, and nothing else in the planted layer is."""
     from headscope.ablation.estimates.gradient import gradient_terms
     from headscope.tasks import get_task
@@ -111,7 +111,7 @@ def test_a_head_that_is_split_into_twins_has_two_halves_of_its_terms(tmp_path: P
     assert halves[1][actual[1].heads.index(first)] == halves[0][actual[0].heads.index(first)] / 4
 
 
-def test_of_twins_each_alone_costs_less_than_both(tmp_path: Path) -> None:
+def test_of_duplicate_heads_each_alone_costs_less_than_both(tmp_path: Path) -> None:
     """Exact removal sees what a first look cannot: one of them does for both."""
     model = classifier(noise=0.0, duplicate="1.0")
     result = importance(

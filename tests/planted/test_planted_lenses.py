@@ -111,7 +111,7 @@ def test_effective_attention_leaves_outputs_unchanged(
 
 
 @pytest.mark.parametrize("keys", [20, 200])
-def test_the_rank_is_told_at_the_stated_tolerance(keys: int) -> None:
+def test_the_rank_is_reported_at_the_stated_tolerance(keys: int) -> None:
     """A singular value a hundred times above the tolerance counts, one a hundred times below does not."""
     noise = np.random.default_rng(0)
     left = np.linalg.qr(noise.normal(size=(keys, 4)))[0]

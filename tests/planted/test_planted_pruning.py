@@ -114,7 +114,7 @@ def test_heads_that_write_nothing_cost_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["beam", "greedy"])
-def test_of_twins_one_stays(how: str, tmp_path: Path) -> None:
+def test_of_duplicate_heads_one_stays(how: str, tmp_path: Path) -> None:
     selection = selection_of(classifier(duplicate="0.1"), tmp_path)
     removed = selection.heads(last(paths_of(how, selection)[0], 7).removed)
     assert len({"encoder.0.1", "encoder.1.2"} - {str(head) for head in removed}) == 1
@@ -325,7 +325,7 @@ def test_only_the_heads_that_may_go_go(tmp_path: Path) -> None:
         assert str(selection.heads(list(path)[-1].removed)) == "0.1-3"
 
 
-def test_a_choice_that_fits_its_own_examples_is_told() -> None:
+def test_a_choice_that_overfits_its_examples_is_reported() -> None:
     def row(removed: int, metric: float, repair: str = "") -> dict[str, Any]:
         return {
             "removed": removed,

@@ -290,7 +290,7 @@ def assert_agrees(result: Answers, expected: dict[tuple[Head, str], list[float |
 
 
 @pytest.mark.parametrize("coarse", [0, 2, 5], ids=["no ties", "some ties", "many ties"])
-def test_any_weights_give_what_the_slow_twin_gives(coarse: int) -> None:
+def test_any_weights_give_what_the_slow_reference_gives(coarse: int) -> None:
     chance = random.Random(coarse)
     generator = torch.Generator().manual_seed(coarse)
     attentions, expected = [], {}

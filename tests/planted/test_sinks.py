@@ -126,7 +126,7 @@ def test_a_decoder_s_sink_that_carries_information_is_no_no_op() -> None:
     assert "attention to it is not a no-op" in verdict.sentence
 
 
-def test_a_decoder_whose_heads_have_no_sink_is_said_to_have_none() -> None:
+def test_a_decoder_whose_heads_have_no_sink_is_reported_to_have_none() -> None:
     model = planted_decoder(dict.fromkeys(LAST, "previous"))
     study = headscope.analyze(model, texts=texts(20), lens="gradient")
     (verdict,) = verdicts(study.tables["gradients"])

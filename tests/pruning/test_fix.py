@@ -110,7 +110,7 @@ def test_what_is_reported_is_the_edited_model_on_the_other_half(fixed_folder: Pa
         assert alone[head.layer, head.head] == pytest.approx(result, abs=1e-6), head
 
 
-def test_its_number_is_found_again_and_the_page_tells_of_it(
+def test_its_number_is_found_again_and_shown_on_the_page(
     fixed_folder: Path, ran: tuple[Path, Result]
 ) -> None:
     directory, message = ran

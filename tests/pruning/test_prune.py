@@ -302,7 +302,7 @@ def test_training_between_the_steps_of_iterative(directory: Path) -> None:
 
 
 @pytest.mark.slow
-def test_steps_with_training_are_told_as_any_search_is(directory: Path) -> None:
+def test_steps_with_training_are_reported_like_any_search(directory: Path) -> None:
     """The row of the first step is what a run that ends there saves; the last row is what this one saves."""
     glue(directory / "glue")
     words = (
@@ -609,7 +609,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
-def test_what_cannot_be_done_is_said_in_a_line_and_nothing_is_written(
+def test_what_cannot_be_done_is_reported_in_a_line_and_nothing_is_written(
     directory: Path, words: tuple[str, ...], message: str
 ) -> None:
     glue(directory / "glue")
@@ -677,7 +677,7 @@ def test_a_tokenizer_is_saved_as_it_was_loaded_whatever_it_was_used_for(
         assert json.loads((directory / out / "tokenizer.json").read_text("utf-8")) == wanted, out
 
 
-def test_what_is_mended_or_missed_is_told_on_the_card_and_the_page(directory: Path) -> None:
+def test_repairs_and_losses_are_shown_on_the_card_and_the_page(directory: Path) -> None:
     done(*SEARCH, "--search", "rank", "--repair", "fold", "--out", "small")
     record = manifest(directory / "small")["chosen"]
     page = (directory / "small" / "study" / "index.html").read_text("utf-8")
@@ -790,7 +790,7 @@ def test_an_edited_plan_is_refused(directory: Path) -> None:
     assert str(refused.exception).startswith("plan.json: was edited: its checksum differs.")
 
 
-def test_a_cut_model_that_is_cut_again_tells_its_history(directory: Path) -> None:
+def test_a_cut_model_that_is_cut_again_records_its_history(directory: Path) -> None:
     done(*SEARCH, "--search", "rank", "--remove", "1", "--repair", "fold", "--out", "small")
     first = manifest(directory / "small")["removed"]
     left = str(headscope.load("small").heads[0]).removeprefix("encoder.")

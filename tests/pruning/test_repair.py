@@ -87,7 +87,7 @@ def test_folding_is_mean_ablation(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["llama", "t5"])
-def test_without_a_bias_there_is_nothing_to_fold_into_and_that_is_said(family: str) -> None:
+def test_without_a_bias_there_is_nothing_to_fold_into_and_that_is_reported(family: str) -> None:
     model = tiny(family)
     cut = prune(model, first_unit(model))
     before, output = says(cut, family), list[str]()
@@ -141,7 +141,7 @@ def test_of_a_layer_without_heads_the_bias_is_fitted(family: str) -> None:
     )
 
 
-def test_where_nothing_is_called_that_is_said() -> None:
+def test_where_nothing_is_called_that_is_reported() -> None:
     messages: list[str] = []
     model = tiny("gpt2")
     assert refit(model, prune(model, "0.*"), Means(), means_of("gpt2"), say=messages.append) == {}

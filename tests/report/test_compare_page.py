@@ -161,7 +161,9 @@ def test_one_statistic_is_enough() -> None:
     ]
 
 
-def test_a_comparison_is_not_written_over_unless_told(comparison: Comparison, folder: Path) -> None:
+def test_a_comparison_is_not_overwritten_unless_requested(
+    comparison: Comparison, folder: Path
+) -> None:
     with pytest.raises(HeadscopeError, match="a study is already there"):
         write(comparison, folder)
 

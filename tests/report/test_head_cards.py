@@ -212,7 +212,7 @@ def test_examples_are_left_out_where_the_page_would_grow_too_heavy(
     assert result["heads"][0][7]["examples"] == []
 
 
-def test_relations_are_listed_with_everything_beside_them() -> None:
+def test_relations_are_listed_with_all_their_columns() -> None:
     part = next(part for part in parts_of(full()) if part.name == "relations")
     texts = [[cell.text for cell in row] for row in part.rows]
     assert texts[0] == [
@@ -241,7 +241,7 @@ def test_the_gain_is_over_the_control_where_that_is_larger() -> None:
     assert order == ["obj", "nsubj", "list"]
 
 
-def test_findings_tell_relations_antecedents_rare_words_and_twins() -> None:
+def test_findings_name_relations_antecedents_rare_words_and_similar_heads() -> None:
     actual = [str(finding) for finding in findings_of(full())]
     assert (
         "Head 3 of layer 1 links subjects (nsubj) to the words they depend on in 70.0\u00a0% of the word pairs. "

@@ -214,7 +214,7 @@ def test_gradients_without_exact_removal_keep_their_heat_maps() -> None:
 # The model without one head
 
 
-def test_the_histogram_counts_every_head_once_beside_the_intact_model() -> None:
+def test_the_histogram_counts_every_head_once_and_marks_the_intact_model() -> None:
     study = study_of(("encoder", "cross"))
     figure = masking.Masking().draw(study)
     assert (
@@ -480,7 +480,7 @@ def test_a_correlation_above_the_ceiling_is_not_among_the_first(
 
 
 @pytest.mark.parametrize("ceiling", [math.nan, 0.0])
-def test_where_removal_is_noise_no_ceiling_is_told_and_no_importance_is_among_the_first(
+def test_where_removal_is_noise_no_ceiling_is_shown_and_no_importance_is_among_the_first(
     ceiling: float,
 ) -> None:
     study = study_of()
@@ -548,7 +548,7 @@ def test_where_nothing_is_significant_that_is_the_finding() -> None:
     )
 
 
-def test_what_could_have_been_significant_is_told_and_would_have_been() -> None:
+def test_the_smallest_significant_change_is_shown_and_would_be_significant() -> None:
     random = np.random.default_rng(0)
     changes = random.normal(size=(16, 72))  # example, head
     changes = (changes - changes.mean(axis=0)) / changes.std(axis=0, ddof=1)  # of one spread
@@ -564,7 +564,7 @@ def test_what_could_have_been_significant_is_told_and_would_have_been() -> None:
 @pytest.mark.parametrize(
     ("count", "loss", "expected"), [(16, 10.0, True), (50, 0.1, True), (50, 10.0, False)]
 )
-def test_too_few_examples_are_called_so(count: int, loss: float, expected: bool) -> None:
+def test_too_few_examples_are_reported_as_such(count: int, loss: float, expected: bool) -> None:
     study = study_of()
     study.tables["significance"] = study.tables["significance"].assign(count=count)
     study.record["importance"] |= {"intact": {"loss": {"value": loss}}}

@@ -169,7 +169,7 @@ def test_a_page_without_heads_speaks_of_none() -> None:
     assert "Brackets are 95 % intervals." in body
 
 
-def test_the_cheapest_mask_is_told_with_its_metric_and_signs() -> None:
+def test_the_cheapest_mask_is_reported_with_its_metric_and_signs() -> None:
     [lines] = [str(one) for one in findings_of(without_heads())]
     assert (
         "Accuracy is 0.8000; change of +0.0220 [−0.0100, +0.0500]: too few examples to tell whether"

@@ -387,7 +387,7 @@ def test_a_full_disk_leaves_the_old_page_and_no_rest(
     assert list(tmp_path.iterdir()) == [goal]
 
 
-def test_a_missing_directory_is_said_and_none_is_made(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported_and_none_is_made(tmp_path: Path) -> None:
     look = look_at(softmax_maps(1, 1, 5, 5))
     with pytest.raises(
         HeadscopeError,
@@ -423,7 +423,7 @@ def test_a_look_is_one_line_in_python() -> None:
     assert len(repr(look.stacks[0])) < 500
 
 
-def test_a_folder_as_goal_and_a_file_as_folder_are_said(tmp_path: Path) -> None:
+def test_a_folder_as_output_and_a_file_as_folder_are_reported(tmp_path: Path) -> None:
     look = look_at(softmax_maps(1, 1, 5, 5))
     with pytest.raises(HeadscopeError, match=r"this is a folder\. Expected the name of a file"):
         look.save(tmp_path)
@@ -435,13 +435,13 @@ def test_a_folder_as_goal_and_a_file_as_folder_are_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to any folder")
-def test_a_folder_one_may_not_write_to_is_said(tmp_path: Path) -> None:
+def test_a_folder_without_write_permission_is_reported(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(HeadscopeError, match="cannot be written: Permission denied"):
         look_at(softmax_maps(1, 1, 5, 5)).save(tmp_path / "look.html")
 
 
-def test_a_refused_folder_is_said_for_root_too(
+def test_a_refused_folder_is_reported_for_root_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(self: Path, mode: str) -> None:

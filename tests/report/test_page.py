@@ -75,7 +75,7 @@ def test_the_page_loads_nothing_and_names_its_one_script(page: str) -> None:
     assert not re.search(r"@import|url\((?!#)", page)
 
 
-def test_model_corpus_and_counts_are_told(page: str) -> None:
+def test_model_corpus_and_counts_are_shown(page: str) -> None:
     for words in (
         "tiny",
         "8 heads: encoder 2 layers × 4 heads",

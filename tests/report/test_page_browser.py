@@ -299,7 +299,7 @@ def _small(browser: sync_api.Browser, folder: Path, width: int) -> Iterator[Visi
 
 
 @pytest.mark.parametrize("width", [1200, 390])
-def test_strips_have_room_beside_small_numbers(
+def test_strips_have_space_next_to_small_numbers(
     browser: sync_api.Browser, tmp_path: Path, width: int
 ) -> None:
     for visit in _small(browser, tmp_path, width):

@@ -73,7 +73,7 @@ def test_every_bar_is_the_mean_share_of_its_heads() -> None:
     ]
 
 
-def test_a_share_is_written_where_there_is_room_for_it() -> None:
+def test_a_share_is_written_where_there_is_space_for_it() -> None:
     study = with_patterns()
     (drawing,) = patterns.Patterns.for_study(study)
     labels = texts_of(drawing.draw(study))

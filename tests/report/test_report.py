@@ -254,7 +254,7 @@ def test_the_finding_and_the_map_say_what_their_counts_of_roles_are_of() -> None
     )
 
 
-def test_an_unreliable_order_of_heads_is_told_without_importance_scores() -> None:
+def test_an_unreliable_order_of_heads_is_reported_without_importance_scores() -> None:
     """Ceiling 0.504 on 24 examples: by Spearman and Brown 24 * (0.64 / 0.36) * ((1 - r) / r), r = 0.504 ** 2."""
     study = made_up(statistics=["previous"])
     row = {"stack": "encoder", "ceiling": 0.504, "heads": 8, "count": 24}
@@ -289,7 +289,9 @@ def test_a_relation_is_clear_only_where_its_interval_is_above_the_baseline() -> 
     assert [one.is_clear for one in _relation(0.39)] == [False]
 
 
-def test_the_cut_is_told_with_what_the_whole_model_has_and_what_goes_for_nothing() -> None:
+def test_the_cut_is_reported_with_the_score_of_the_whole_model_and_heads_that_cost_nothing() -> (
+    None
+):
     study = every_table()
     row = study.tables["front"].iloc[1].to_dict()
     free = row | {
@@ -368,7 +370,7 @@ def test_a_drop_that_few_examples_cannot_rule_out_is_no_recommendation() -> None
     assert "no evidence" not in record
 
 
-def test_a_set_that_is_shown_to_lose_nothing_beyond_the_margin_is_said_to() -> None:
+def test_a_set_shown_to_lose_nothing_beyond_the_margin_is_reported_as_such() -> None:
     assert "[−0.0080, +0.0040]: within the allowed loss of 0.0085 (1 % of 0.8500)" in reported(
         -0.008, 0.004
     )
@@ -378,7 +380,7 @@ def test_a_set_that_is_shown_to_lose_nothing_beyond_the_margin_is_said_to() -> N
     )
 
 
-def test_of_other_sets_the_largest_that_stays_within_the_allowed_loss_is_told_of() -> None:
+def test_of_other_sets_the_largest_within_the_allowed_loss_is_reported() -> None:
     kept = {"metric_change": -0.001, "change_low": -0.004, "change_high": 0.002}
     smaller, larger = {"removed": 3, "left": 5} | kept, {"removed": 5, "left": 3} | kept
     assert (
@@ -393,7 +395,7 @@ def test_of_other_sets_the_largest_that_stays_within_the_allowed_loss_is_told_of
     )
 
 
-def test_a_card_tells_importance_and_the_fixed_pattern_in_the_heads_place() -> None:
+def test_a_card_shows_importance_and_the_fixed_pattern_that_replaces_the_head() -> None:
     study = every_table()
     where = {"stack": "encoder", "layer": 0, "head": 1, "task": "mnli"}
     row = where | {"pattern": "previous", "loss_change": 0.03, "low": 0.01, "high": 0.05}

@@ -98,7 +98,7 @@ def test_the_finding_about_the_first_token_counts_heads_of_a_decoder() -> None:
     )
 
 
-def test_the_first_token_is_not_told_twice_where_it_is_the_classification_token() -> None:
+def test_the_first_token_is_not_listed_twice_where_it_is_the_classification_token() -> None:
     rows = [Row("encoder", 0, 0, name, 0.9, 0.8, 1.0, 99) for name in ("cls", "first")]
     assert not about(Study(to_frame(rows)), "first")
 
@@ -137,7 +137,7 @@ def test_studies_of_different_lengths_are_noted() -> None:
     assert length_note([("a", {}), ("b", {"data": {"mean_length": 10}})]) == ""
 
 
-def test_a_report_of_different_lengths_says_so_beside_its_findings() -> None:
+def test_a_report_of_different_lengths_says_so_next_to_its_findings() -> None:
     first, other = made_up(statistics=["cls"]), made_up(statistics=["sep"])
     first.record = {**first.record, "data": {**first.record["data"], "mean_length": 104.0}}
     other.record = {**other.record, "data": {**other.record["data"], "mean_length": 17.2}}
@@ -152,7 +152,7 @@ def test_a_report_of_different_lengths_says_so_beside_its_findings() -> None:
 
 
 @pytest.mark.parametrize(("is_natural", "expected"), [(True, 1), (False, 0), (None, 1)])
-def test_punctuation_is_told_of_natural_language_only(
+def test_punctuation_is_reported_for_natural_language_only(
     is_natural: bool | None, expected: int
 ) -> None:
     record = {} if is_natural is None else {"natural_language": is_natural}
@@ -169,7 +169,7 @@ def test_no_head_of_a_model_of_symbols_has_the_role_punctuation() -> None:
     assert set(roles_of(study)["role"]) == {"undetermined"}
 
 
-def test_special_tokens_of_a_model_of_symbols_are_still_told() -> None:
+def test_special_tokens_of_a_model_of_symbols_are_still_reported() -> None:
     study = attending("sep", {(0, 0): 0.7, (0, 1): 0.1}, model={"natural_language": False})
     assert len(about(study, "sep")) == 1
 

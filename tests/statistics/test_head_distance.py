@@ -155,7 +155,7 @@ def distances(layers: Sequence[Sequence[Tensor]], ids: Tensor, **options: object
 WORDS = torch.arange(10, 20)[None]
 
 
-def test_twins_are_found_across_layers_and_strangers_are_ln_2_apart() -> None:
+def test_duplicates_are_found_across_layers_and_disjoint_heads_are_ln_2_apart() -> None:
     previous, following, uniform = pointing(10, -1), pointing(10, 1), torch.full((10, 10), 0.1)
     statistic = distances([[previous, uniform], [following, previous]], WORDS)
     matrix = statistic.maps()["js/encoder"]
@@ -175,7 +175,7 @@ def test_twins_are_found_across_layers_and_strangers_are_ln_2_apart() -> None:
     assert {row.count for row in rows.values()} == {1}
 
 
-def test_random_heads_have_no_twin() -> None:
+def test_random_heads_have_no_duplicate() -> None:
     noise = torch.Generator().manual_seed(0)
     maps = torch.softmax(4 * torch.randn(3, 4, 10, 10, generator=noise), dim=-1)
     statistic = distances([list(layer) for layer in maps], WORDS, rows=None)
@@ -206,7 +206,7 @@ def test_a_pair_without_a_row_to_compare_is_not_a_number() -> None:
     assert content[1, 2] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_one_head_has_no_twin() -> None:
+def test_one_head_has_no_duplicate() -> None:
     statistic = distances([[pointing(10, 1)]], WORDS)
     assert statistic.table() == []
     np.testing.assert_array_equal(statistic.maps()["js/encoder"], [[0.0]])

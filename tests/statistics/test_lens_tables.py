@@ -125,7 +125,7 @@ def test_what_is_compared_with_raw(lens: str) -> None:
     assert any(name == "rank" for _, _, name in table) == lens.startswith("effective")
 
 
-def test_correlations_with_raw_are_told_by_length() -> None:
+def test_correlations_with_raw_are_reported_by_length() -> None:
     statistic = EffectiveLengths()
     result: dict[tuple[int, int], list[float]] = defaultdict(list)
     for site, item in through("bert", "effective", [statistic]):

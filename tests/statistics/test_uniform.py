@@ -88,7 +88,7 @@ class Hidden(Edit):
         return allowed
 
 
-def test_masks_that_differ_between_heads_are_told_apart() -> None:
+def test_masks_that_differ_between_heads_are_distinguished() -> None:
     """The sink of the head that sees one key is that key; what the others see does not change for them."""
     model, batch = shared("bert"), batch_for(shared("bert"), examples("bert", lengths=((12, 3),)))
     shapes = []

@@ -74,7 +74,7 @@ def test_a_decoder_of_few_positions_translates_as_far_as_it_can(
     assert 0 < len(ids) <= 12
 
 
-def test_what_is_said_well_has_a_high_score(tmp_path: Path) -> None:
+def test_a_good_translation_has_a_high_score(tmp_path: Path) -> None:
     model, task = translator(), get_task("bleu")
     output = translate(model)
     (tmp_path / "dev.tsv").write_text(

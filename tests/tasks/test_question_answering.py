@@ -143,7 +143,7 @@ def test_the_best_span_of_all_windows_is_the_answer_and_the_empty_one_must_win_i
     assert task.scores(logits, prepared, [which]).tolist() == [[1, 1]]
 
 
-def test_a_question_without_an_answer_is_right_when_nothing_is_said(
+def test_a_question_without_an_answer_is_right_when_nothing_is_predicted(
     model_and_items: tuple[AttentionModel, list[Item]],
 ) -> None:
     model, items = model_and_items
