@@ -37,7 +37,7 @@ ROOMS += [
 ]
 
 
-def rooms_imported_by(source: str, parts: tuple[str, ...]) -> set[str]:
+def subpackages_imported_by(source: str, parts: tuple[str, ...]) -> set[str]:
     """The rooms a file reaches for: at its top, inside its functions, relative or not."""
     package = ("headscope", *parts)
     result = set()
@@ -62,7 +62,7 @@ def test_a_subpackage_imports_only_those_above_it() -> None:
         if subpackage in ROOMS:
             looked_at.add(subpackage)
             below = ROOMS[ROOMS.index(subpackage) + 1 :]
-            reached = rooms_imported_by(file.read_text("utf-8"), parts)
+            reached = subpackages_imported_by(file.read_text("utf-8"), parts)
             wrong += [
                 f"{file}: {subpackage} reaches down into {it}"
                 for it in sorted(reached)
@@ -83,7 +83,7 @@ def test_the_diagram_of_the_packages_shows_what_they_import() -> None:
         parts = file.relative_to(PACKAGE).parts
         subpackage = parts[0].removesuffix(".py")
         for other in (
-            rooms_imported_by(file.read_text("utf-8"), parts) if subpackage in ROOMS else ()
+            subpackages_imported_by(file.read_text("utf-8"), parts) if subpackage in ROOMS else ()
         ):
             pair = tuple("core" if name in core else name for name in (other, subpackage))
             imports |= {pair} if pair[0] != pair[1] else set()
@@ -111,8 +111,12 @@ def test_no_subpackage_hides_a_public_name() -> None:
 
 def test_the_rule_sees_every_way_of_importing() -> None:
     inside = ("model", "seam.py")
-    assert rooms_imported_by("import headscope.study.study", inside) == {"study"}
-    assert rooms_imported_by("def f():\n    from headscope import report", inside) == {"report"}
-    assert rooms_imported_by("from ..data import batches", inside) == {"data"}
-    assert rooms_imported_by("from . import tokens\nfrom .edits import Gate", inside) == {"model"}
-    assert rooms_imported_by("import torch\nfrom pathlib import Path", inside) == set()
+    assert subpackages_imported_by("import headscope.study.study", inside) == {"study"}
+    assert subpackages_imported_by("def f():\n    from headscope import report", inside) == {
+        "report"
+    }
+    assert subpackages_imported_by("from ..data import batches", inside) == {"data"}
+    assert subpackages_imported_by("from . import tokens\nfrom .edits import Gate", inside) == {
+        "model"
+    }
+    assert subpackages_imported_by("import torch\nfrom pathlib import Path", inside) == set()

@@ -388,7 +388,7 @@ def in_double(model: AttentionModel) -> AttentionModel:
 # What the library itself says
 
 
-def eager_twin(model: AttentionModel) -> PreTrainedModel:
+def eager_copy(model: AttentionModel) -> PreTrainedModel:
     """A copy of the transformers model underneath, with textbook attention."""
     duplicate = copy.deepcopy(model.model)
     if model.model.config.model_type not in TAPPED:
@@ -399,7 +399,7 @@ def eager_twin(model: AttentionModel) -> PreTrainedModel:
 @torch.no_grad()
 def library_attentions(model: AttentionModel, inputs: dict[str, Tensor]) -> dict[Site, Tensor]:
     """The weights [batch, head, query, key] of every site, from `output_attentions=True` under eager attention."""
-    output = eager_twin(model)(**inputs, output_attentions=True)
+    output = eager_copy(model)(**inputs, output_attentions=True)
     return attentions_in(output, model.model.config.model_type, inputs)
 
 

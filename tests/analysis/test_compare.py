@@ -27,7 +27,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.tables import Row, to_frame
-from tiny import eager_twin, excited
+from tiny import eager_copy, excited
 
 STATISTICS = ("entropy", "confidence", "previous", "special", "argmax-offset")
 Heads = NDArray[np.float64]  # [layer, head, statistic]
@@ -325,7 +325,7 @@ def two() -> list[Study]:
 
 def eager(model: AttentionModel, ids: list[int]) -> list[NDArray[np.float64]]:
     with torch.no_grad():
-        layers = eager_twin(model)(input_ids=torch.tensor([ids]), output_attentions=True).attentions
+        layers = eager_copy(model)(input_ids=torch.tensor([ids]), output_attentions=True).attentions
     return [layer[0].double().numpy() for layer in layers]
 
 

@@ -31,7 +31,7 @@ from headscope.tables import to_frame
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "planted"))
 from planted import planted
-from tiny import eager_twin, excited
+from tiny import eager_copy, excited
 
 TEXTS = [
     "the cat sat on the mat .",
@@ -157,7 +157,7 @@ def slow(model: Any, sentences: list[Sentence], direction: str) -> dict[str, lis
     for sentence in sentences:
         inputs = model.tokenizer(" ".join(sentence.words), return_tensors="pt")
         with torch.no_grad():
-            weights = eager_twin(model)(**inputs, output_attentions=True).attentions[0][
+            weights = eager_copy(model)(**inputs, output_attentions=True).attentions[0][
                 0, 1, 1:-1, 1:-1
             ]
         best: dict[str, Any] = {}

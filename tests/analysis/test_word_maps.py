@@ -11,7 +11,7 @@ from headscope.analysis.parsed_sentences import SPECIAL, Trees
 from headscope.analysis.word_maps import WordMaps, control_with_embeddings, reading_heads
 from headscope.data.encode import Encoder
 from headscope.data.examples import Example
-from tiny import eager_twin
+from tiny import eager_copy
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
@@ -23,7 +23,7 @@ def test_maps_are_the_library_s_between_words_and_special_tokens(family: str) ->
     trees = Trees(governors, governors >= 0, torch.zeros_like(governors), sequences, (0, 1, 2))
     maps = WordMaps(model, reading_heads(model))(trees)
     assert maps.shape == (3, 4, 6, 6)
-    reference = eager_twin(model)
+    reference = eager_copy(model)
     for s, sequence in enumerate(sequences):
         with torch.no_grad():
             layers = reference(

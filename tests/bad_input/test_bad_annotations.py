@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from said import Run
+from command_result import Run
 
 import headscope
 from headscope.errors import HeadscopeError

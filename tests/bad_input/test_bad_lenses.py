@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from said import Run
+from command_result import Run
 
 from headscope.analysis.lens_maps import LENSES
 from headscope.analysis.token_maps import TOKEN_LENSES

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 import torch
+from command_result import WORDS, Run, save_tokenizer
 from safetensors.torch import load_file, save_file
-from said import WORDS, Run, save_tokenizer
 
 from headscope.model.families import families
 from headscope.model.resolve_spec import HUB_IDS, find_folder

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from said import Run
+from command_result import Run
 
 from headscope import Study
 from headscope import atomic_dir as drafts

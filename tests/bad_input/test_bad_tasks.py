@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from said import Run, Said, save_tokenizer
+from command_result import CommandResult, Run, save_tokenizer
 from transformers import BertConfig, BertForQuestionAnswering, BertForSequenceClassification
 
 from headscope.config.names import IMPORTANCES
@@ -57,7 +57,7 @@ def files(work_folder: Path) -> Path:
 def importance(files: Path, run: Run) -> Run:
     """`importance(*words)` on the classifier and dev.tsv unless they say otherwise, into `study`."""
 
-    def call(*words: str) -> Said:
+    def call(*words: str) -> CommandResult:
         usual = {"--task": "sst2", "--data": "dev.tsv", "--out": "study"}
         model = () if words and not words[0].startswith("--") else ("classifier",)
         rest = [
@@ -68,7 +68,7 @@ def importance(files: Path, run: Run) -> Run:
     return call
 
 
-def one_line(outcome: Said, message: str) -> None:
+def one_line(outcome: CommandResult, message: str) -> None:
     assert (outcome.status, outcome.error) == (2, message)
     beside = ("note: ", "headscope: warning: ")  # how the model was loaded and is pooled
     notes = [line for line in outcome.err.splitlines() if line.startswith(beside)]

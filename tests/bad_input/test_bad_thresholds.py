@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
-from said import Run
+from command_result import Run
 
 from headscope.config.thresholds import Thresholds
 from headscope.errors import HeadscopeError

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from said import Run
+from command_result import Run
 
 from headscope.config.names import TASKS
 from waiting import LONGEST

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from said import MALICE, WORDS, Run, save_tokenizer
+from command_result import MALICE, WORDS, Run, save_tokenizer
 
 from headscope.report.write import write_report
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from said import Run
+from command_result import Run
 
 from headscope import progress
 from headscope.api import analyze as api

@@ -27,7 +27,7 @@ from tiny import (
     CASES,
     attentions_in,
     batch_for,
-    eager_twin,
+    eager_copy,
     examples,
     family_of_case,
     in_double,
@@ -201,7 +201,7 @@ def test_the_gradient_lens_is_the_gradient_by_the_weights_of_the_library(case: s
     lengths = LONGER[:2] if case in ("mistral", "modernbert") else LONGER
     inputs = dict(batch_for(model, examples(case, lengths=lengths)).inputs)
     seen = gradients(model, inputs)
-    eager = eager_twin(model)
+    eager = eager_copy(model)
     output = eager(**inputs, output_attentions=True)
     weights = attentions_in(output, family_of_case(case), inputs)
     expected = dict(

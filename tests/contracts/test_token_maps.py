@@ -207,14 +207,14 @@ class Nudge(Edit):
     """One weight of one head a little larger."""
 
     def __init__(self, site: Site, position: tuple[int, int, int], by: float) -> None:
-        self.site, self.place, self.by = site, position, by
+        self.site, self.position, self.by = site, position, by
 
     def changes_weights(self, site: Site) -> bool:
         return site == self.site
 
     def weights(self, site: Site, weights: Tensor) -> Tensor:
         weights = weights.clone()
-        weights[(0, *self.place)] += self.by
+        weights[(0, *self.position)] += self.by
         return weights
 
 

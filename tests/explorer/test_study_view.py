@@ -165,7 +165,7 @@ def with_examples(*rows: dict[str, object]) -> StudyView:
     return StudyView(study, model())
 
 
-def told_of(view: StudyView) -> list[dict[str, Any]]:
+def listed_examples(view: StudyView) -> list[dict[str, Any]]:
     return view.examples.of(Head("encoder", 0, 1))
 
 
@@ -185,7 +185,7 @@ def test_an_example_is_the_text_that_was_read_both_of_a_pair() -> None:
         "text": KEPT,
         "starts": "[7]",
     }
-    (record,) = told_of(with_examples({"role": "next token", **shown}))
+    (record,) = listed_examples(with_examples({"role": "next token", **shown}))
     assert (record["text"], record["second"]) == ("the old cat sat on the mat .", "a dog ran .")
     assert (record["token"], record["level"], record["is_whole"]) == (11, "tokens", True)
     assert record["words"][record["query"]] == "dog"
@@ -201,7 +201,7 @@ def test_words_of_a_text_are_found_by_their_letters() -> None:
         "text": json.dumps([words]),
         "starts": "[0]",
     }
-    (record,) = told_of(with_examples({"role": "nsubj", **shown}))
+    (record,) = listed_examples(with_examples({"role": "nsubj", **shown}))
     side = encode_input(model(), words, None).layout.sides("encoder")
     assert side is not None
     labels = axis_of(model(), side[0]).token_labels()
@@ -212,7 +212,7 @@ def test_words_of_a_text_are_found_by_their_letters() -> None:
 
 def test_a_text_put_together_has_its_words_whole_and_its_segments_apart() -> None:
     shown = {"words": listed("… the ca ##t sat . [SEP] a do ##g ran [SEP]"), "query": 8, "key": 3}
-    (record,) = told_of(with_examples({"role": "next token", **shown}))
+    (record,) = listed_examples(with_examples({"role": "next token", **shown}))
     assert (record["text"], record["second"], record["is_whole"]) == (
         "the cat sat .",
         "a dog ran",
@@ -232,7 +232,7 @@ def test_two_pieces_of_one_word_stay_two() -> None:
         "weight": 0.83,
     }
     for kept in ({}, {"text": json.dumps(["the cat sat"]), "starts": "[0]"}):
-        (record,) = told_of(with_examples({"role": "next token", **shown, **kept}))
+        (record,) = listed_examples(with_examples({"role": "next token", **shown, **kept}))
         assert record["words"] == ["the", "ca", "##t", "sat"]
         assert (record["query"], record["key"], record["expected"], record["weight"]) == (
             2,
@@ -245,7 +245,7 @@ def test_two_pieces_of_one_word_stay_two() -> None:
 def test_an_offset_to_the_left_has_its_examples() -> None:
     """Its name has a minus sign on the page, and a hyphen in the table."""
     shown = {"words": listed("the cat sat"), "query": 1, "key": 0}
-    (record,) = told_of(with_examples({"role": "positional -1", **shown}))
+    (record,) = listed_examples(with_examples({"role": "positional -1", **shown}))
     assert record["roles"] == ["positional −1"]
 
 
@@ -257,7 +257,7 @@ def test_an_example_of_two_roles_is_listed_once() -> None:
         {"role": "next token", **shown},
         {"role": "next token", **other},
     ]
-    record = told_of(with_examples(*rows))
+    record = listed_examples(with_examples(*rows))
     assert [(one["text"], one["roles"]) for one in record] == [
         ("the cat sat", ["nsubj", "next token"]),
         ("a dog ran", ["next token"]),
@@ -273,7 +273,7 @@ def test_a_text_that_is_too_long_to_be_asked_is_put_together() -> None:
         "text": long,
         "starts": "[81]",
     }
-    (record,) = told_of(with_examples({"role": "next token", **shown}))
+    (record,) = listed_examples(with_examples({"role": "next token", **shown}))
     assert (record["text"], record["token"], record["is_whole"]) == ("the cat sat", 2, False)
 
 

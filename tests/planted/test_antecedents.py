@@ -61,7 +61,7 @@ def some(tmp_path: Path) -> dict[int, Window]:
     return cut_of(tmp_path, reader(), [random_document(chance) for _ in range(12)])
 
 
-# The slow twin
+# The slow reference
 
 
 def by_hand(model: AttentionModel, cut: dict[int, Window]) -> dict[tuple[str, str], dict]:

@@ -268,10 +268,10 @@ def test_words_that_are_not_those_given_are_refused() -> None:
     )
 
 
-# Against the slow twin
+# Against the slow reference
 
 
-def of_twin(words: tuple[str, ...], word_of: list[int | None]) -> slow.Sentence:
+def of_reference(words: tuple[str, ...], word_of: list[int | None]) -> slow.Sentence:
     return slow.Sentence(list(words), word_of, FREQUENCY, NOT_COUNTED, COMMON)
 
 
@@ -305,7 +305,9 @@ def test_any_weights_give_what_the_slow_reference_gives(coarse: int) -> None:
         weights = weights / weights.sum(dim=-1, keepdim=True).clamp_min(1e-9)
         attentions.append(seen(weights, [word_of], [example]))
         for head in range(3):
-            answers = slow.answers(weights[0, head].tolist(), of_twin(SENTENCES[example], word_of))
+            answers = slow.answers(
+                weights[0, head].tolist(), of_reference(SENTENCES[example], word_of)
+            )
             for name, answer in answers.items():
                 expected.setdefault((Head("encoder", 0, head), name), []).append(answer)
     whole = statistic()
@@ -361,7 +363,9 @@ def test_a_model_streamed_gives_what_its_eager_attentions_give(batch_size: int) 
                 size = len(words) + 2
                 for head in range(weights.shape[1]):
                     rows = weights[row, head, :size, :size].tolist()
-                    answers = slow.answers(rows, of_twin(words, [None, *range(len(words)), None]))
+                    answers = slow.answers(
+                        rows, of_reference(words, [None, *range(len(words)), None])
+                    )
                     for name, answer in answers.items():
                         expected.setdefault((Head(site.stack, site.layer, head), name), []).append(
                             answer
@@ -400,7 +404,8 @@ def test_baselines_are_what_a_guess_without_attention_gets() -> None:
     rows = {(row["kind"], row["baseline"]): row for row in result.tables()["rare_words"]}
     for different, kind in [(1, "rarest"), (2, "two-rarest")]:
         guesses = [
-            slow.baselines(of_twin(words, [*range(len(words))]), different) for words in SENTENCES
+            slow.baselines(of_reference(words, [*range(len(words))]), different)
+            for words in SENTENCES
         ]
         present = [guess for guess in guesses if guess is not None]
         for baseline in present[0]:

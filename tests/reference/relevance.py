@@ -32,7 +32,7 @@ class Gates(TorchFunctionMode):
     def __init__(self, width: int | None, *, attnlrp: bool = False) -> None:
         super().__init__()
         self.width, self.attnlrp = width, attnlrp
-        self.known: list[Any] = []
+        self.values: list[Any] = []
         self.turn: int | None = None
         self.inside = False
 
@@ -41,10 +41,10 @@ class Gates(TorchFunctionMode):
 
     def gate(self, value: Any) -> Any:
         if self.turn is None:
-            self.known.append(value)
+            self.values.append(value)
             return value
         self.turn += 1
-        return self.known[self.turn - 1]
+        return self.values[self.turn - 1]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -94,7 +94,7 @@ def test_windows_cover_the_paragraph_and_name_the_answer_s_tokens(
         assert len(held) >= len(wanted)
 
 
-def said_by(spans: dict[tuple[int, int], float], empty: float = -5.0) -> list[float]:
+def predictions_for(spans: dict[tuple[int, int], float], empty: float = -5.0) -> list[float]:
     """F1 and exact match of a question over "the old cat sat on a mat" when these spans of words have these scores."""
     context = "the old cat sat on a mat"
     question = Question("1", "who sat", context, (("old cat", 4), ("the cat", 0)), "x")
@@ -110,13 +110,16 @@ def said_by(spans: dict[tuple[int, int], float], empty: float = -5.0) -> list[fl
 
 
 def test_f1_and_exact_match_are_squad_s() -> None:
-    assert said_by({(1, 2): 4.0}) == [1, 1]  # old cat
-    assert said_by({(0, 2): 4.0}) == [1, 1]  # the old cat: articles do not count
-    assert said_by({(2, 2): 4.0}) == [1, 1]  # cat, against the annotator who said "the cat"
-    assert said_by({(1, 3): 4.0}) == [pytest.approx(0.8), 0]  # old cat sat: 2 of 3 and 2 of 2 words
-    assert said_by({(3, 4): 4.0}) == [0, 0]
-    assert said_by({(1, 2): 4.0}, empty=5.0) == [0, 0]  # no answer is better
-    assert said_by({(2, 1): 4.0}) != [1, 1]  # an answer does not end before it begins
+    assert predictions_for({(1, 2): 4.0}) == [1, 1]  # old cat
+    assert predictions_for({(0, 2): 4.0}) == [1, 1]  # the old cat: articles do not count
+    assert predictions_for({(2, 2): 4.0}) == [1, 1]  # cat, against the annotator who said "the cat"
+    assert predictions_for({(1, 3): 4.0}) == [
+        pytest.approx(0.8),
+        0,
+    ]  # old cat sat: 2 of 3 and 2 of 2 words
+    assert predictions_for({(3, 4): 4.0}) == [0, 0]
+    assert predictions_for({(1, 2): 4.0}, empty=5.0) == [0, 0]  # no answer is better
+    assert predictions_for({(2, 1): 4.0}) != [1, 1]  # an answer does not end before it begins
 
 
 def test_the_best_span_of_all_windows_is_the_answer_and_the_empty_one_must_win_in_each(

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from headscope.heads import Site
 from headscope.model.attention_model import AttentionModel
-from tiny import DECODERS, eager_twin
+from tiny import DECODERS, eager_copy
 
 Array = Any
 LENSES = sorted(path.stem.replace("_", "-") for path in Path(__file__).parent.glob("[a-z]*.py"))
@@ -48,7 +48,7 @@ def values_and_projections(
     model: AttentionModel, inputs: dict[str, Tensor]
 ) -> dict[Site, tuple[Tensor, Tensor]]:
     """Of each site: values [batch, head, key, width] and the blocks [head, out, width] of the output projection."""
-    reference, family = eager_twin(model), model.model.config.model_type
+    reference, family = eager_copy(model), model.model.config.model_type
     if family == "xlnet":
         return _of_xlnet(reference, inputs)
     value, output = NAMES.get(ALIKE.get(family, family), LIKE_BERT)
