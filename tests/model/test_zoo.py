@@ -498,7 +498,7 @@ def test_verify_names_the_damaged_file_and_says_to_fetch_again(tiny, file, damag
     assert str(refusal.value).endswith("Fetch it again: headscope models fetch NAME.")
 
 
-def test_a_damaged_model_is_not_loaded_and_fetching_mends_it(tiny):
+def test_a_damaged_model_is_not_loaded_and_fetching_repairs_it(tiny):
     path = zoo.fetch("tiny")
     whole = (path / "config.json").read_bytes()
     (path / "config.json").write_bytes(b"{}")
