@@ -41,7 +41,7 @@ def models_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def directory(models_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_folder(models_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory a test stands in, with copies of the models that it may spoil, and a good corpus."""
     for model in models_folder.iterdir():
         shutil.copytree(model, tmp_path / model.name)
@@ -55,21 +55,21 @@ def directory(models_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def run(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    work_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Run]:
     """The command line in this process, without the figures, which take longer than all the rest."""
     monkeypatch.setattr(writer, "write_report", _write_no_report)
     before = signal.getsignal(signal.SIGTERM)
 
     def call(*words: str | Path) -> CommandResult:
-        before_call = _listing(directory)
+        before_call = _listing(work_folder)
         monkeypatch.setattr(sys, "argv", ["headscope", *map(str, words)])
         capfd.readouterr()
         with pytest.raises(SystemExit) as stop:
             commands.main()
         output = CommandResult(int(stop.value.code or 0), *capfd.readouterr())
         if output.status:
-            assert _listing(directory) == before_call, "a failed command left something behind"
+            assert _listing(work_folder) == before_call, "a failed command left something behind"
         return output
 
     yield call
