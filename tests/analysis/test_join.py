@@ -102,9 +102,9 @@ def test_other_values_keep_both_and_the_second_has_its_study_behind(tmp_path: Pa
 def test_a_table_of_the_same_name_that_differs_is_kept_with_its_own_record() -> None:
     same = pd.DataFrame({"form": ["a", None], "value": [1.0, 2.0]})
     other = pd.DataFrame({"form": ["a", None], "value": [1.0, 2.5]})
-    single = study({"next": [0, 0, 1]}, {"mixing": same, "ranks": same}, lens="raw")
-    two = study({"next": [0, 0, 1]}, {"mixing": same.copy(), "ranks": other}, lens="norm")
-    (chapter,) = join([single, two]).chapters
+    first = study({"next": [0, 0, 1]}, {"mixing": same, "ranks": same}, lens="raw")
+    second = study({"next": [0, 0, 1]}, {"mixing": same.copy(), "ranks": other}, lens="norm")
+    (chapter,) = join([first, second]).chapters
     (left,) = chapter.others
     assert chapter.study.tables["ranks"] is same
     assert list(left.study.tables) == ["ranks"]
@@ -126,11 +126,11 @@ def test_searches_of_one_task_are_on_the_same_axes_and_those_of_another_are_not(
 
 
 def test_models_are_chapters_of_their_own_and_are_compared() -> None:
-    first, two = (
+    first, second = (
         study({"entropy": [1, 2, 3], "cut": [0, 1, 0]}),
         study({"entropy": [3, 1, 2]}, sha256="cd" * 32),
     )
-    result = join([first, two])
+    result = join([first, second])
     assert [chapter.name for chapter in result.chapters] == ["tiny (study 1)", "tiny (study 2)"]
     (comparison,) = result.comparisons
     assert list(comparison.layers["statistic"]) == ["entropy", "entropy"]
@@ -151,11 +151,11 @@ def test_the_same_weights_under_other_edits_are_another_model() -> None:
 
 
 def test_a_comparison_that_was_written_takes_the_place_of_a_new_one(tmp_path: Path) -> None:
-    first, two = study({"entropy": [1, 2, 3]}), study({"entropy": [3, 1, 2]}, sha256="cd" * 32)
-    headscope.compare([first, two]).write(tmp_path / "compared")
+    first, second = study({"entropy": [1, 2, 3]}), study({"entropy": [3, 1, 2]}, sha256="cd" * 32)
+    headscope.compare([first, second]).write(tmp_path / "compared")
     (alone,) = join([tmp_path / "compared"]).comparisons
     assert alone.names == ["tiny (1)", "tiny (2)"]
-    (beside,) = join([first, two, tmp_path / "compared"]).comparisons
+    (beside,) = join([first, second, tmp_path / "compared"]).comparisons
     assert beside.names == alone.names
     assert [len(of.heads) for of in beside.studies] == [3, 3]
 

@@ -227,11 +227,13 @@ def test_vectors_of_two_encoders_are_compared(start: Start) -> None:
     states = [asking.attend("the cat sat", "a dog", model=name)["id"] for name in "ab"]
     cosines = asking.get(f"/api/alike/{states[0]}/{states[1]}").json["cosines"]
     for text, cosine in zip(("the cat sat", "a dog"), cosines, strict=True):
-        first, two = (
+        first, second = (
             m.model(**m.tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(dim=0)  # type: ignore[misc]
             for m in (model, other)
         )
-        assert cosine == pytest.approx(float((first @ two) / (first.norm() * two.norm())), abs=1e-5)
+        assert cosine == pytest.approx(
+            float((first @ second) / (first.norm() * second.norm())), abs=1e-5
+        )
     alone = asking.attend("the cat sat", model="b")["id"]
     assert asking.get(f"/api/alike/{states[0]}/{alone}").status == 422, "of other texts"
     asking = Asking(start(model, compare=wide), model)

@@ -149,8 +149,10 @@ def gradient_rollout(
         if across is not None:
             above, below = scaled(own["decoder"]), scaled(own["encoder"])
             cells = mean(("cross", layer))
-            for first, two in np.ndindex(*across.shape):
+            for first, second in np.ndindex(*across.shape):
                 for query, key in np.ndindex(*cells.shape):
-                    across[first][two] += above[query][first] * cells[query][key] * below[key][two]
+                    across[first][second] += (
+                        above[query][first] * cells[query][key] * below[key][second]
+                    )
             collected["cross", layer] = across.copy()
     return collected
