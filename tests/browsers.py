@@ -28,16 +28,16 @@ PATIENCE = 120_000  # ms: a limit against hanging on a busy machine; how fast it
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A running Chromium, or the test is skipped."""
-    there = (
+    candidates = (
         shutil.which("chromium")
         or shutil.which("chromium-browser")
         or shutil.which("google-chrome")
     )
-    if there is None:
+    if candidates is None:
         pytest.skip("no chromium on this machine")
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=there, args=FLAGS)
+        running = playwright.chromium.launch(executable_path=candidates, args=FLAGS)
         yield running
         running.close()
 
@@ -47,8 +47,8 @@ def serious(page: Page) -> list[tuple[str, list[str]]]:
     if not AXE.is_file():
         pytest.skip("axe-core is not installed: make web")
     page.add_script_tag(path=str(AXE))
-    found = page.evaluate("axe.run().then(found => found.violations)")
-    grave = [one for one in found if one["impact"] in ("serious", "critical")]
+    result = page.evaluate("axe.run().then(found => found.violations)")
+    grave = [one for one in result if one["impact"] in ("serious", "critical")]
     return [(one["id"], [node["html"][:160] for node in one["nodes"][:3]]) for one in grave]
 
 

@@ -48,11 +48,11 @@ def _die_after(changes: int) -> None:
     """Kill this process at the change after these: a file opened for writing, renamed or removed in OUT.partial."""
     made = 0
 
-    def watch(event: str, given: tuple[Any, ...]) -> None:
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal made
-        if event not in ("open", "os.rename", "os.remove") or ".partial" not in str(given[0]):
+        if event not in ("open", "os.rename", "os.remove") or ".partial" not in str(arguments[0]):
             return
-        if event == "open" and not given[2] & (os.O_WRONLY | os.O_RDWR):
+        if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR):
             return
         made += 1
         if made > changes:
@@ -64,9 +64,9 @@ def _die_after(changes: int) -> None:
 def _command(folder: str, words: tuple[str, ...], after: int | None) -> None:
     """What the child does. Sweeps go in many small blocks and training saves its state every step."""
     os.chdir(folder)
-    said = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(said, 1)
-    os.dup2(said, 2)
+    log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
     os.environ |= {"HF_HUB_OFFLINE": "1", "HEADSCOPE_OFFLINE": "1"}
     import torch
 

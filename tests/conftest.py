@@ -48,8 +48,8 @@ def zoo_model() -> Callable[..., Path]:
     """Finds a zoo model, and fetches it when it is small; a large one must already be in the cache."""
 
     def directory_of(name: str, large: bool = False) -> Path:
-        if (there := zoo.find(name)) is not None:
-            return there
+        if (cached := zoo.find(name)) is not None:
+            return cached
         if large:
             pytest.skip(
                 f"{name} is not in the cache, and {zoo.MODELS[name].download_mb} MB is much for a test"

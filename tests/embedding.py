@@ -129,8 +129,8 @@ def write(path: Path, content: Any) -> None:
 
 def vectors_of(model: AttentionModel, texts: list[str], role: str | None = None) -> torch.Tensor:
     """[text, width]: as tasks prepare and pool them, before they are scaled to length 1; one padded batch."""
-    found, _, skipped = encode_texts(model, [(text, "", role) for text in texts], None)
-    batch = collate(model, [sequence for sequence in found if sequence is not None])
+    result, _, skipped = encode_texts(model, [(text, "", role) for text in texts], None)
+    batch = collate(model, [sequence for sequence in result if sequence is not None])
     with torch.inference_mode():
         states = model(batch)[0]
         return model.reading.vectors(states, batch.inputs["attention_mask"], torch.tensor(skipped))

@@ -12,11 +12,11 @@ def poisoned(monkeypatch: pytest.MonkeyPatch, at: int, *, gradient: bool = False
     """From this step on the loss is NaN, or its gradient alone."""
     plain, steps = Classification.losses, [0]
 
-    def losses(self: Classification, answers: torch.Tensor, *given: object) -> torch.Tensor:
-        found = plain(self, answers, *given)  # type: ignore[arg-type]
+    def losses(self: Classification, answers: torch.Tensor, *args: object) -> torch.Tensor:
+        result = plain(self, answers, *args)  # type: ignore[arg-type]
         steps[0] += torch.is_grad_enabled()
         if steps[0] < at or not torch.is_grad_enabled():
-            return found
-        return found + (answers.sum() * 0).sqrt() if gradient else found * float("nan")
+            return result
+        return result + (answers.sum() * 0).sqrt() if gradient else result * float("nan")
 
     monkeypatch.setattr(Classification, "losses", losses)

@@ -59,13 +59,13 @@ def test_every_column_of_heads_csv_is_documented(column: str) -> None:
 
 
 def test_the_columns_of_every_table_are_those_of_the_schema() -> None:
-    found = re.search(
+    match = re.search(
         r"<!-- tables: .* -->\n(.*?)\n<!-- end of tables -->",
         page("docs/reference/tables.md"),
         re.DOTALL,
     )
-    assert found is not None
-    assert found[1] == reference(), (
+    assert match is not None
+    assert match[1] == reference(), (
         "insert the output of python -m headscope.study.schema.reference"
     )
 
@@ -96,7 +96,7 @@ def test_the_families_page_lists_exactly_the_supported_model_types() -> None:
 
 def test_every_command_in_the_docs_exists_with_its_options() -> None:
     group = typer.main.get_command(app)
-    found = 0
+    result = 0
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         shells = "".join(re.findall(r"```shell\n(.*?)```", path.read_text("utf-8"), re.DOTALL))
         for line in re.findall(r"^(headscope .+)$", shells, re.MULTILINE):
@@ -112,8 +112,8 @@ def test_every_command_in_the_docs_exists_with_its_options() -> None:
             assert {word for word in words if word.startswith("--")} <= options, (
                 f"{path.name}: {line}"
             )
-            found += 1
-    assert found >= 5
+            result += 1
+    assert result >= 5
 
 
 def test_every_command_is_in_the_readme() -> None:
@@ -156,10 +156,10 @@ WRITTEN_HERE = {
 def test_results_begin_with_what_was_asked_and_what_was_found(name: str) -> None:
     lines = page(f"docs/results/{name}").splitlines()
     summary = next(line for line in lines[1:] if line)
-    found = list(sentences(summary))
-    assert len(found) == 2
-    assert found[0].startswith("We asked")
-    assert re.search(r"\d", found[1]) is not None
+    result = list(sentences(summary))
+    assert len(result) == 2
+    assert result[0].startswith("We asked")
+    assert re.search(r"\d", result[1]) is not None
     assert name in WITHOUT_DATA or "](data.md)" in page(f"docs/results/{name}")
 
 

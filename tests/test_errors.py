@@ -43,12 +43,12 @@ def test_an_error_survives_pickling() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "known", "line"),
+    ("wrong", "options", "line"),
     [
         ("entropi", ["self", "entropy", "next"], 'entropy, next or self; did you mean "entropy"?'),
         ("zzz", ["b", "a"], "a or b"),
         ("zzz", ["only"], "only"),
     ],
 )
-def test_choices_are_listed_with_the_nearest(wrong: str, known: list[str], line: str) -> None:
-    assert choices(wrong, known) == line
+def test_choices_are_listed_with_the_nearest(wrong: str, options: list[str], line: str) -> None:
+    assert choices(wrong, options) == line

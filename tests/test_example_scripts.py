@@ -116,16 +116,16 @@ def test_correlations_of_heads_are_with_removal_within_layers_and_with_confidenc
         ]
         rows.append(Row("decoder", 0, 0, "relevance", 99.0, 99.0, 99.0, 9))
         studies.append(Study(to_frame(rows), record={"importance": {"rules": rules}}))
-    found = example.correlations(example.combine_importances(studies, "encoder"))
-    assert list(found.index) == ["relevance, voita", "confidence", "relevance, attnlrp"]
+    result = example.correlations(example.combine_importances(studies, "encoder"))
+    assert list(result.index) == ["relevance, voita", "confidence", "relevance, attnlrp"]
     across = 1 - 6 * 16 / (6 * 35)  # ranks 3 2 1 6 5 4 against 1 to 6
-    assert found.loc["relevance, voita", "change of loss"] == pytest.approx(across)
-    assert found.loc["relevance, voita", "within a layer"] == pytest.approx(-1)
-    assert found.loc["relevance, voita", "confidence"] == pytest.approx(-across)
-    assert found.loc[
+    assert result.loc["relevance, voita", "change of loss"] == pytest.approx(across)
+    assert result.loc["relevance, voita", "within a layer"] == pytest.approx(-1)
+    assert result.loc["relevance, voita", "confidence"] == pytest.approx(-across)
+    assert result.loc[
         "relevance, attnlrp", ["change of loss", "low", "high"]
     ].tolist() == pytest.approx([1, 1, 1])
-    assert found.loc["relevance, voita", "low"] < across < found.loc["relevance, voita", "high"]
+    assert result.loc["relevance, voita", "low"] < across < result.loc["relevance, voita", "high"]
 
 
 def test_effective_attention_by_length_is_the_raw_one_up_to_the_width_of_heads(

@@ -44,16 +44,16 @@ def test_heads_and_sites_print_as_addresses_and_sort_by_them() -> None:
     ],
 )
 def test_sets_are_read_from_text(text: str, expected: set[tuple[int, int]]) -> None:
-    found = HeadSet(text, among=ONE)
-    assert {(head.layer, head.head) for head in found} == expected
-    assert len(found) == len(expected)
-    assert all(head in found for head in found)
+    result = HeadSet(text, among=ONE)
+    assert {(head.layer, head.head) for head in result} == expected
+    assert len(result) == len(expected)
+    assert all(head in result for head in result)
 
 
 def test_a_stack_in_front_chooses_among_several() -> None:
-    found = HeadSet("cross.2.0-1,encoder.0.3", among=THREE)
-    assert set(found) == {Head("cross", 2, 0), Head("cross", 2, 1), Head("encoder", 0, 3)}
-    assert found.by_site() == {Site("cross", 2): [0, 1], Site("encoder", 0): [3]}
+    result = HeadSet("cross.2.0-1,encoder.0.3", among=THREE)
+    assert set(result) == {Head("cross", 2, 0), Head("cross", 2, 1), Head("encoder", 0, 3)}
+    assert result.by_site() == {Site("cross", 2): [0, 1], Site("encoder", 0): [3]}
 
 
 @pytest.mark.parametrize("among", [ONE, THREE], ids=["one stack", "three stacks"])
@@ -61,11 +61,11 @@ def test_a_stack_in_front_chooses_among_several() -> None:
 @settings(max_examples=30, deadline=None, derandomize=True, database=None)
 def test_a_set_prints_itself_back(among: tuple[Head, ...], data: st.DataObject) -> None:
     heads = data.draw(st.sets(st.sampled_from(among), min_size=1))
-    found = HeadSet(heads, among=among)
-    again = HeadSet(str(found), among=among)
-    assert again == found
-    assert hash(again) == hash(found)
-    assert list(found) == sorted(heads)
+    result = HeadSet(heads, among=among)
+    again = HeadSet(str(result), among=among)
+    assert again == result
+    assert hash(again) == hash(result)
+    assert list(result) == sorted(heads)
 
 
 def test_whole_layers_and_runs_are_printed_short() -> None:

@@ -13,8 +13,9 @@ import headscope
 from sentences import paragraphs, sentences, words
 
 PACKAGE = Path(next(iter(headscope.__path__)))
-EMPTY_NAMES = "one found told place known given asked said here there"
-ROOT = Path(__file__).parent.parent
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+EMPTY_NAMES = "one found told place known given asked said here there canary door worn"
 PAGES = [
     "README.md",
     *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md")),
@@ -28,11 +29,13 @@ DIALECT_OF_PAGES = (
 )
 DIALECT = r"\b(canary|foretold|twin|mend(s|ed|ing)?|worn|[Ss]o (many|much) of)\b"
 
+DIALECT_OF_TESTS = r"_(told|foretold|mend(s|ed|ing)?|twins?|rooms?|doors?|canary|worn|said)(_|$)"
 
-def modules() -> Iterator[tuple[str, str, ast.Module]]:
-    for file in sorted(PACKAGE.rglob("*.py")):
+
+def modules(folder: Path = PACKAGE) -> Iterator[tuple[str, str, ast.Module]]:
+    for file in sorted(folder.rglob("*.py")):
         text = file.read_text("utf-8")
-        yield file.relative_to(PACKAGE).as_posix(), text, ast.parse(text)
+        yield file.relative_to(folder).as_posix(), text, ast.parse(text)
 
 
 def bound_names(module: ast.Module) -> Iterator[tuple[int, str]]:
@@ -53,13 +56,28 @@ def bound_names(module: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.name
 
 
-def test_names_say_what_a_value_is():
-    empty = set(EMPTY_NAMES.split())
+@pytest.mark.parametrize(
+    ("folder", "names"),
+    [(PACKAGE, EMPTY_NAMES), (TESTS, f"{EMPTY_NAMES} twin room")],
+    ids=["package", "tests"],
+)
+def test_names_say_what_a_value_is(folder: Path, names: str):
+    empty = set(names.split())
     bad = [
         f"{file}:{line} {name}"
-        for file, _, module in modules()
+        for file, _, module in modules(folder)
         for line, name in bound_names(module)
         if name.strip("_") in empty
+    ]
+    assert bad == []
+
+
+def test_names_of_tests_are_plain_english():
+    bad = [
+        f"{file}:{line} {name}"
+        for file, _, module in modules(TESTS)
+        for line, name in bound_names(module)
+        if name.startswith("test_") and re.search(DIALECT_OF_TESTS, name)
     ]
     assert bad == []
 
@@ -123,8 +141,8 @@ def test_prose_is_found_in_paragraphs_items_and_tables_and_not_in_code():
     long = "Word" + " word" * 41 + "."
     code, end = f"```python\n{long}\n```", "And [a](link.md) `b c`\nmore."
     page = f"# {long}\n\n{code}\n\nShort. {long}\n{end}\n\n- {long}\n\n| a | {long} |\n"
-    found = [
+    actual = [
         (paragraph.line, [words(sentence) for sentence in sentences(paragraph.text)])
         for paragraph in paragraphs(page)
     ]
-    assert found == [(7, [1, 42, 4]), (11, [42]), (13, [1]), (13, [42])]
+    assert actual == [(7, [1, 42, 4]), (11, [42]), (13, [1]), (13, [42])]

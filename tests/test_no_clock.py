@@ -27,14 +27,14 @@ CLOCKS = {
 def test_no_test_reads_a_clock_or_sleeps(what: str) -> None:
     files = [file for file in sorted(TESTS.rglob("*.py")) if file.name not in ALLOWED]
     assert len(files) > 100
-    found = [
+    actual = [
         f"{file.relative_to(TESTS)}:{number}: {line.strip()}"
         for file in files
         for number, line in enumerate(file.read_text("utf-8").splitlines(), start=1)
         if re.search(CLOCKS[what], line)
     ]
-    assert not found, (
-        f"{what}: wait for an event (tests/waiting.py) and assert work done\n" + "\n".join(found)
+    assert not actual, (
+        f"{what}: wait for an event (tests/waiting.py) and assert work done\n" + "\n".join(actual)
     )
 
 

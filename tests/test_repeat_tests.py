@@ -56,7 +56,7 @@ def test_uncommitted_changes_are_refused_but_not_those_of_the_table(
 ) -> None:
     assert script.uncommitted(" M docs/results/test-runs.csv\n?? new.py\n") == ["new.py"]
     monkeypatch.setattr(script, "git", lambda *words: " M src/headscope/heads.py\n")
-    monkeypatch.setattr(script, "run_once", lambda *given: pytest.fail("it ran"))
+    monkeypatch.setattr(script, "run_once", lambda *args: pytest.fail("it ran"))
     assert script.main(["--runs", "1"]) == 2
     assert (
         capsys.readouterr().err
@@ -75,7 +75,7 @@ def test_busy_loops_end_with_the_run(script: ModuleType, monkeypatch: pytest.Mon
     started: list[script.subprocess.Popen[bytes]] = []
     real = script.subprocess.Popen
     monkeypatch.setattr(
-        script.subprocess, "Popen", lambda *given: started.append(real(*given)) or started[-1]
+        script.subprocess, "Popen", lambda *args: started.append(real(*args)) or started[-1]
     )
     with script.busy_loops(2):
         assert [loop.poll() for loop in started] == [None, None]

@@ -57,8 +57,8 @@ def collected(*options: str) -> list[str]:
         "tests/contracts",
         *options,
     ]
-    found = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
-    return [line for line in found.splitlines() if "::" in line]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    return [line for line in result.splitlines() if "::" in line]
 
 
 @pytest.mark.slow

@@ -68,24 +68,24 @@ def test_no_two_public_classes_have_one_name() -> None:
 
 def imports(file: str, tree: ast.AST) -> set[str]:
     """The modules of the package that a module imports, at its top or inside functions, as `package/module.py`."""
-    found = set()
+    result = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headscope"):
             base = (node.module or "").split(".")[1:]
             candidates = [[*base, alias.name] for alias in node.names] + [base]
             for parts in candidates:
                 path = "/".join(parts)
-                found |= {one for one in (f"{path}.py", f"{path}/__init__.py") if one in TREES}
+                result |= {one for one in (f"{path}.py", f"{path}/__init__.py") if one in TREES}
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_module":
             argument = node.args[0]
             if isinstance(argument, ast.Constant) and file != "__init__.py":
                 path = argument.value.removeprefix("headscope.").replace(".", "/")
-                found |= {one for one in (f"{path}.py", f"{path}/__init__.py") if one in TREES}
+                result |= {one for one in (f"{path}.py", f"{path}/__init__.py") if one in TREES}
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 path = "/".join(alias.name.split(".")[1:])
-                found |= {one for one in (f"{path}.py", f"{path}/__init__.py") if one in TREES}
-    return found - {file}
+                result |= {one for one in (f"{path}.py", f"{path}/__init__.py") if one in TREES}
+    return result - {file}
 
 
 def without_type_checking(tree: ast.Module) -> ast.Module:

@@ -20,18 +20,18 @@ VALUES = st.lists(st.floats(-100, 100), min_size=2, max_size=20)
 
 
 def moments(values: list[float]) -> Moments:
-    found = Moments((1,))
-    found.add(np.array(values, dtype=np.float64)[:, None])
-    return found
+    result = Moments((1,))
+    result.add(np.array(values, dtype=np.float64)[:, None])
+    return result
 
 
 @given(values=VALUES)
 @FEW
 def test_mean_and_interval_are_the_textbooks(values: list[float]) -> None:
-    found = moments(values)
+    result = moments(values)
     half = 1.96 * statistics.stdev(values) / math.sqrt(len(values))
-    low, high = found.interval()
-    assert found.mean()[0] == pytest.approx(statistics.fmean(values), abs=1e-9)
+    low, high = result.interval()
+    assert result.mean()[0] == pytest.approx(statistics.fmean(values), abs=1e-9)
     assert low[0] == pytest.approx(statistics.fmean(values) - half, abs=1e-4)
     assert high[0] == pytest.approx(statistics.fmean(values) + half, abs=1e-4)
 
@@ -57,16 +57,16 @@ SHARES = st.lists(
 
 @given(values=SHARES, data=st.data())
 @FEW
-def test_the_interval_of_shares_is_that_of_the_slow_twin_whole_or_in_parts(
+def test_the_interval_of_shares_is_that_of_the_slow_reference_whole_or_in_parts(
     values: list[float], data: st.DataObject
 ) -> None:
     where = data.draw(st.integers(0, len(values)))
-    found = moments(values[:where])
-    found.merge(moments(values[where:]))
-    low, high = found.interval(is_share=True)
+    result = moments(values[:where])
+    result.merge(moments(values[where:]))
+    low, high = result.interval(is_share=True)
     assert (low[0], high[0]) == pytest.approx(intervals.of_shares(values), abs=1e-6)
-    assert 0 <= low[0] <= found.mean()[0] + 1e-12
-    assert found.mean()[0] - 1e-12 <= high[0] <= 1
+    assert 0 <= low[0] <= result.mean()[0] + 1e-12
+    assert result.mean()[0] - 1e-12 <= high[0] <= 1
     assert high[0] - low[0] > 0.001, "a few texts are never certain"
 
 
@@ -93,8 +93,8 @@ def test_negative_weights_have_the_interval_of_a_mean() -> None:
 
 
 def test_nan_means_not_counted() -> None:
-    found = moments([1.0, math.nan, 3.0])
-    assert (found.count[0], found.mean()[0]) == (2, 2.0)
+    result = moments([1.0, math.nan, 3.0])
+    assert (result.count[0], result.mean()[0]) == (2, 2.0)
 
 
 def test_one_sequence_has_no_interval_and_equal_ones_a_narrow_one() -> None:
@@ -105,17 +105,17 @@ def test_one_sequence_has_no_interval_and_equal_ones_a_narrow_one() -> None:
 
 
 def test_a_head_with_no_answer_has_no_row() -> None:
-    found = Moments((2,))
-    found.add(np.array([[1.0, math.nan], [2.0, math.nan]]))
-    rows = rows_of([Head("encoder", 0, 0), Head("encoder", 0, 1)], "entropy", found)
+    result = Moments((2,))
+    result.add(np.array([[1.0, math.nan], [2.0, math.nan]]))
+    rows = rows_of([Head("encoder", 0, 0), Head("encoder", 0, 1)], "entropy", result)
     assert [(row.head, row.value, row.count) for row in rows] == [(0, 1.5, 2)]
 
 
 def test_a_column_of_moments_is_that_column() -> None:
-    found = Moments((1, 2))
-    found.add(np.array([[[1.0, 10.0]], [[3.0, 30.0]]]))
-    assert found.column(0).mean()[0] == 2.0
-    assert found.column(1).mean()[0] == 20.0
+    result = Moments((1, 2))
+    result.add(np.array([[[1.0, 10.0]], [[3.0, 30.0]]]))
+    assert result.column(0).mean()[0] == 2.0
+    assert result.column(1).mean()[0] == 20.0
 
 
 def test_a_frame_has_exactly_the_columns_in_order_of_stack_statistic_layer_and_head() -> None:

@@ -23,9 +23,12 @@ def by_hand(
         [(sequence[t] + [0.0] * width)[d] + at[t][d] for d in range(width)] for t in range(tokens)
     ]
     for block in stacks.blocks:  # type: ignore[attr-defined]
-        one = {name: tensor[number].tolist() for name, tensor in block.items()}
+        example = {name: tensor[number].tolist() for name, tensor in block.items()}
         made = [
-            [sum(state[d] * one["query, key, value"][d][k] for d in range(width)) for k in range(6)]
+            [
+                sum(state[d] * example["query, key, value"][d][k] for d in range(width))
+                for k in range(6)
+            ]
             for state in states
         ]
         after = [list(state) for state in states]
@@ -37,19 +40,20 @@ def by_hand(
                     sum(shares.values()) or 1.0
                 )
                 for d in range(width):
-                    after[t][d] += mixed * one["output"][head][d]
+                    after[t][d] += mixed * example["output"][head][d]
         states = after
         for state in states:
             inner = [
                 max(
                     0.0,
-                    one["inner bias"][0][f]
-                    + sum(state[d] * one["inner"][d][f] for d in range(width)),
+                    example["inner bias"][0][f]
+                    + sum(state[d] * example["inner"][d][f] for d in range(width)),
                 )
                 for f in range(4)
             ]
             moved = [
-                one["outer bias"][0][d] + sum(inner[f] * one["outer"][f][d] for f in range(4))
+                example["outer bias"][0][d]
+                + sum(inner[f] * example["outer"][f][d] for f in range(4))
                 for d in range(width)
             ]
             state[:] = [a + b for a, b in zip(state, moved, strict=True)]
@@ -63,13 +67,13 @@ def test_a_stack_is_its_formula_with_the_diagonal_without_it_and_without_attenti
     seeds = 2
     stacks = theorem.Stacks(length, 2, seeds)
     sequences = torch.rand(1, 3, length, 2, generator=torch.Generator().manual_seed(0))
-    found = stacks(sequences)
+    result = stacks(sequences)
     rules = [lambda t, u: True, lambda t, u: t != u, lambda t, u: False]
     for kind, rule in enumerate(rules):
         sees = [[rule(t, u) for u in range(length)] for t in range(length)]
         for seed in range(seeds):
             wanted = by_hand(stacks, kind * seeds + seed, sequences[0, 1].tolist(), sees)
-            assert torch.allclose(found[kind * seeds + seed, 1], torch.tensor(wanted), atol=1e-5)
+            assert torch.allclose(result[kind * seeds + seed, 1], torch.tensor(wanted), atol=1e-5)
 
 
 def test_the_three_kinds_start_from_the_same_weights_and_seeds_differ() -> None:
@@ -93,8 +97,8 @@ def test_the_least_error_without_attention_is_that_of_the_conditional_mean(lengt
     sequences = torch.rand(100_000, length, 2, generator=chance, dtype=torch.float64)
     right = theorem.target(sequences)
     first, second = sequences.unbind(dim=-1)
-    known = torch.cos(math.pi * first) * (second + (length - 1) / 2) / length
-    best = torch.stack([known, first**2 - first + 0.5], dim=-1)
+    expected = torch.cos(math.pi * first) * (second + (length - 1) / 2) / length
+    best = torch.stack([expected, first**2 - first + 0.5], dim=-1)
     error = (
         (right - best).square().mean() / (right - right.mean(dim=(0, 1))).square().mean()
     ).sqrt()
@@ -115,8 +119,8 @@ def test_a_single_token_without_its_diagonal_has_no_attention() -> None:
 
 def test_the_table_has_means_intervals_and_paired_differences() -> None:
     rows = [
-        (3, 1, kind, seed, 0.1 * (place + 1) + 0.02 * seed)
-        for place, kind in enumerate(theorem.KINDS)
+        (3, 1, kind, seed, 0.1 * (index + 1) + 0.02 * seed)
+        for index, kind in enumerate(theorem.KINDS)
         for seed in (0, 1)
     ]
     line = theorem.table(

@@ -274,9 +274,9 @@ def text(
 ) -> tuple[int, ...]:
     """A sequence of `length` ids with its special tokens where the family has them; `first`: the middle separator."""
     ids = [chance.choice(CONTENT) for _ in range(length)]
-    for place, token in ((1, STOP), (3, COMMA), (4, DOTS)):
+    for position, token in ((1, STOP), (3, COMMA), (4, DOTS)):
         if length > 6:
-            ids[(chance.randrange(length) + place) % length] = token
+            ids[(chance.randrange(length) + position) % length] = token
     if first is not None:
         ids[first] = SEP
     if length > 1:
@@ -388,18 +388,18 @@ def in_double(model: AttentionModel) -> AttentionModel:
 # What the library itself says
 
 
-def eager_twin(model: AttentionModel) -> PreTrainedModel:
+def eager_copy(model: AttentionModel) -> PreTrainedModel:
     """A copy of the transformers model underneath, with textbook attention."""
-    twin = copy.deepcopy(model.model)
+    duplicate = copy.deepcopy(model.model)
     if model.model.config.model_type not in TAPPED:
-        twin.set_attn_implementation("eager")
-    return twin
+        duplicate.set_attn_implementation("eager")
+    return duplicate
 
 
 @torch.no_grad()
 def library_attentions(model: AttentionModel, inputs: dict[str, Tensor]) -> dict[Site, Tensor]:
     """The weights [batch, head, query, key] of every site, from `output_attentions=True` under eager attention."""
-    output = eager_twin(model)(**inputs, output_attentions=True)
+    output = eager_copy(model)(**inputs, output_attentions=True)
     return attentions_in(output, model.model.config.model_type, inputs)
 
 

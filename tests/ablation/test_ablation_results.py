@@ -16,7 +16,7 @@ COUNT = 200
 def deltas(order: list[int]) -> Deltas:
     """Removal costs 1 nat for the first ten examples and helps all others, whatever is left."""
     chance = np.random.default_rng(0)
-    found = Deltas(get_task("sst2"), COUNT)
+    result = Deltas(get_task("sst2"), COUNT)
     variants = [
         INTACT,
         *(Variant("only", f"encoder.0.{h}", (Head("encoder", 0, 1 - h),)) for h in range(2)),
@@ -39,8 +39,8 @@ def deltas(order: list[int]) -> Deltas:
                 losses[i : i + 1],
                 scores[i : i + 1].astype(float),
             )
-            found.add(unit)
-    return found
+            result.add(unit)
+    return result
 
 
 def test_halves_are_drawn_by_lot_and_not_by_the_order_of_the_run() -> None:
@@ -55,6 +55,6 @@ def test_halves_are_drawn_by_lot_and_not_by_the_order_of_the_run() -> None:
 
 
 def test_the_order_is_of_what_was_run() -> None:
-    found = deltas(list(range(0, COUNT, 2)))
-    assert sorted(found.order) == list(range(0, COUNT, 2))
-    assert found.order != sorted(found.order)
+    result = deltas(list(range(0, COUNT, 2)))
+    assert sorted(result.order) == list(range(0, COUNT, 2))
+    assert result.order != sorted(result.order)

@@ -55,14 +55,14 @@ def test_the_ceiling_falls_with_the_noise_and_chance_is_far_below_it() -> None:
 
 def test_every_stack_has_the_ceiling_of_its_own_heads() -> None:
     heads = [Head("encoder", 0, i) for i in range(40)] + [Head("cross", 0, i) for i in range(40)]
-    told = ceilings(np.concatenate([exact(0.1), exact(8.0)], axis=1), heads)
+    record = ceilings(np.concatenate([exact(0.1), exact(8.0)], axis=1), heads)
     clear, noisy = (
         agreement({"any": np.arange(40.0)}, exact(noise))[0]["ceiling"] for noise in (0.1, 8.0)
     )
-    assert {row["stack"]: row["ceiling"] for row in told} == pytest.approx(
+    assert {row["stack"]: row["ceiling"] for row in record} == pytest.approx(
         {"encoder": clear, "cross": noisy}
     )
-    assert [(row["heads"], row["count"]) for row in told] == [(40, 200)] * 2
+    assert [(row["heads"], row["count"]) for row in record] == [(40, 200)] * 2
 
 
 def test_where_halves_say_nothing_of_each_other_there_is_no_ceiling() -> None:
@@ -88,31 +88,31 @@ def test_an_importance_that_is_no_mean_is_made_anew_from_every_resample() -> Non
               ("mean", "batch", "fixed")}  # fmt: skip
     assert min(np.mean(widths["mean"]), np.mean(widths["batch"])) > 3
     assert np.isnan(widths["fixed"]).all()
-    (found,) = agreement({"batch": by_batch}, truth)
-    assert found["rank_spread"] == pytest.approx(np.mean(widths["batch"]))
+    (result,) = agreement({"batch": by_batch}, truth)
+    assert result["rank_spread"] == pytest.approx(np.mean(widths["batch"]))
 
 
 def test_a_norm_is_the_mean_length_of_what_a_head_adds() -> None:
     model, prepared = shared("bert"), means_of("bert")
-    found = output_norms(model, Means(), prepared, model.heads, batch_size=3)
-    assert found is not None
-    assert found.shape == (len(prepared.items), len(model.heads))
+    result = output_norms(model, Means(), prepared, model.heads, batch_size=3)
+    assert result is not None
+    assert result.shape == (len(prepared.items), len(model.heads))
     dense = model.model.encoder.layer[1].attention.output.dense
     lengths: list[float] = []
-    for one in prepared.sequences:  # one by one: no padding anywhere
+    for sequence in prepared.sequences:  # one by one: no padding anywhere
         seen: list[torch.Tensor] = []
         handle = dense.register_forward_pre_hook(
             lambda module, args, seen=seen: seen.append(args[0])
         )
         with torch.inference_mode():
-            model.model(input_ids=torch.tensor([one.source.ids]))
+            model.model(input_ids=torch.tensor([sequence.source.ids]))
         handle.remove()
         width = dense.weight.shape[1] // 4
         part = slice(2 * width, 3 * width)
         lengths.append(
             float((seen[0][0][:, part] @ dense.weight.detach()[:, part].T).norm(dim=-1).mean())
         )
-    assert found[:, model.heads.index(Head("encoder", 1, 2))] == pytest.approx(
+    assert result[:, model.heads.index(Head("encoder", 1, 2))] == pytest.approx(
         np.array(lengths), rel=1e-5
     )
 

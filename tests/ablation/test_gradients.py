@@ -25,57 +25,57 @@ FAMILIES = ["albert", "bert", "deberta-v2", "gpt2", "llama", "marian", "mpnet", 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_term_is_the_slope_of_the_loss_as_the_gate_is_moved(family: str) -> None:
     model, task, prepared = in_double(tiny(family)), Means(), means_of(family)
-    found = gradient_terms(model, task, prepared, batch_size=3)
-    for head in (found.heads[0], found.heads[len(found.heads) // 2], found.heads[-1]):
+    result = gradient_terms(model, task, prepared, batch_size=3)
+    for head in (result.heads[0], result.heads[len(result.heads) // 2], result.heads[-1]):
         step, tolerance = (1e-3, 3e-3) if family in COARSE else (1e-5, 1e-6)
         moved = []
         for gate in (1 + step, 1 - step):
             with model.edited(Gate({head: gate})):
                 moved.append(evaluate(model, task, prepared, batch_size=3).losses)
         slope = (moved[0] - moved[1]) / (2 * step)
-        mine = found.signed[:, found.heads.index(head)]
+        mine = result.signed[:, result.heads.index(head)]
         assert np.abs(mine - slope).max() < tolerance * max(1.0, np.abs(slope).max()), str(head)
         assert np.abs(slope).max() > 1e-4, str(head)
 
 
 def test_batches_and_padding_change_no_term() -> None:
     model, task, prepared = shared("bert"), Means(), means_of("bert")
-    one, many = (gradient_terms(model, task, prepared, batch_size=size) for size in (1, 8))
-    assert np.abs(one.signed - many.signed).max() < 1e-4
-    assert np.abs(one.absolute - many.absolute).max() < 1e-4
-    assert np.array_equal(one.tokens, many.tokens)
+    single, many = (gradient_terms(model, task, prepared, batch_size=size) for size in (1, 8))
+    assert np.abs(single.signed - many.signed).max() < 1e-4
+    assert np.abs(single.absolute - many.absolute).max() < 1e-4
+    assert np.array_equal(single.tokens, many.tokens)
 
 
 def test_absolute_values_a_token_are_at_least_those_an_example() -> None:
-    found = gradient_terms(shared("bert"), Means(), means_of("bert"))
-    assert (found.absolute >= np.abs(found.signed) - 1e-9).all()
-    assert (found.absolute > np.abs(found.signed) + 1e-6).any()
+    result = gradient_terms(shared("bert"), Means(), means_of("bert"))
+    assert (result.absolute >= np.abs(result.signed) - 1e-9).all()
+    assert (result.absolute > np.abs(result.signed) + 1e-6).any()
 
 
 def test_a_silent_head_has_no_term_at_all() -> None:
     model = tiny("bert")
     with torch.no_grad():
         model.model.encoder.layer[0].attention.output.dense.weight[:, 8:16] = 0
-    found = gradient_terms(model, Means(), means_of("bert"))
-    (silent,) = [i for i, head in enumerate(found.heads) if (head.layer, head.head) == (0, 1)]
-    assert not found.signed[:, silent].any()
-    assert not found.absolute[:, silent].any()
-    everyone = np.arange(len(found.signed))
-    assert all(of_items(values, everyone)[silent] == 0 for values in found.importances().values())
-    assert np.abs(found.signed).sum(axis=0).astype(bool).sum() == len(found.heads) - 1
+    result = gradient_terms(model, Means(), means_of("bert"))
+    (silent,) = [i for i, head in enumerate(result.heads) if (head.layer, head.head) == (0, 1)]
+    assert not result.signed[:, silent].any()
+    assert not result.absolute[:, silent].any()
+    everyone = np.arange(len(result.signed))
+    assert all(of_items(values, everyone)[silent] == 0 for values in result.importances().values())
+    assert np.abs(result.signed).sum(axis=0).astype(bool).sum() == len(result.heads) - 1
 
 
 def test_the_variants_are_what_their_formulas_say() -> None:
-    found = gradient_terms(shared("bert"), Means(), means_of("bert"))
-    a = found.signed
+    result = gradient_terms(shared("bert"), Means(), means_of("bert"))
+    a = result.signed
     made = {
-        name: of_items(values, np.arange(len(a))) for name, values in found.importances().items()
+        name: of_items(values, np.arange(len(a))) for name, values in result.importances().items()
     }
     by_hand = {
         "gradient": [-sum(column) / len(a) for column in a.T],
         "gradient-absolute": [sum(map(abs, column)) / len(a) for column in a.T],
         "gradient-tokens": [
-            sum(found.absolute[:, h]) / sum(found.tokens[:, h]) for h in range(a.shape[1])
+            sum(result.absolute[:, h]) / sum(result.tokens[:, h]) for h in range(a.shape[1])
         ],
         "gradient-fisher": [sum(x * x for x in column) / (2 * len(a)) for column in a.T],
         "gradient-second": [sum(-x + x * x / 2 for x in column) / len(a) for column in a.T],
@@ -89,11 +89,11 @@ def test_the_variants_are_what_their_formulas_say() -> None:
 
 
 def test_normalized_importances_have_norm_one_in_every_layer() -> None:
-    found = gradient_terms(shared("bert"), Means(), means_of("bert"))
-    layers = np.array([head.layer for head in found.heads])
-    for name, values in found.importances(normalized=True).items():
+    result = gradient_terms(shared("bert"), Means(), means_of("bert"))
+    layers = np.array([head.layer for head in result.heads])
+    for name, values in result.importances(normalized=True).items():
         for layer in set(layers):
-            mine = of_items(values, np.arange(len(found.signed)))[layers == layer]
+            mine = of_items(values, np.arange(len(result.signed)))[layers == layer]
             assert np.linalg.norm(mine) == pytest.approx(1, abs=1e-9), (name, layer)
 
 
@@ -101,21 +101,21 @@ def test_a_token_is_counted_where_the_loss_depends_on_it() -> None:
     """A classifier reads the first token: in its last layer that is the only one, below it all of them."""
     model = tiny("bert", head=AutoModelForSequenceClassification, num_labels=3)
     task, prepared = classes_of("bert")
-    found = gradient_terms(model, task, prepared)
+    result = gradient_terms(model, task, prepared)
     lengths = np.array([len(one.source.ids) for one in prepared.sequences])
-    last = max(head.layer for head in found.heads)
-    for place, head in enumerate(found.heads):
+    last = max(head.layer for head in result.heads)
+    for index, head in enumerate(result.heads):
         assert np.array_equal(
-            found.tokens[:, place], np.ones(len(lengths)) if head.layer == last else lengths
+            result.tokens[:, index], np.ones(len(lengths)) if head.layer == last else lengths
         ), head
 
 
 def test_batches_are_what_gradient_batch_counts() -> None:
     signed = np.random.default_rng(0).normal(0.5, 1, size=(70, 3))
     heads = tuple(Head("encoder", 0, h) for h in range(3))
-    found = Terms(heads, signed, np.abs(signed), np.ones_like(signed))
+    result = Terms(heads, signed, np.abs(signed), np.ones_like(signed))
     wanted = np.stack([np.abs(signed[a:b].mean(axis=0)) for a, b in ((0, 32), (32, 64), (64, 70))])
-    rows = [row for row in found.rows() if row.statistic == "gradient-batch"]
+    rows = [row for row in result.rows() if row.statistic == "gradient-batch"]
     assert [row.count for row in rows] == [3, 3, 3]
     assert [row.value for row in rows] == pytest.approx(wanted.mean(axis=0))
     half = 1.96 * wanted.std(axis=0, ddof=1) / np.sqrt(3)
@@ -142,10 +142,10 @@ def test_an_example_of_two_sequences_has_the_terms_of_both() -> None:
 def test_without_labels_the_loss_is_against_what_the_model_says() -> None:
     model = tiny("bert", head=AutoModelForSequenceClassification, num_labels=3)
     task, prepared = classes_of("bert")
-    said = torch.tensor(evaluate(model, task, prepared).scores[:, 1]).long()
-    assert not torch.equal(said, prepared.targets)
+    output = torch.tensor(evaluate(model, task, prepared).scores[:, 1]).long()
+    assert not torch.equal(output, prepared.targets)
     free = gradient_terms(model, task, prepared, self_labels=True).signed
-    taught = gradient_terms(model, task, replace(prepared, targets=said)).signed
+    taught = gradient_terms(model, task, replace(prepared, targets=output)).signed
     assert np.array_equal(free, taught)
     assert np.abs(free - gradient_terms(model, task, prepared).signed).max() > 1e-3
 

@@ -38,7 +38,7 @@ WORDS = ("importance", "bert", "--task", "sst2", "--data", "dev.tsv", "--batch-s
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     saved(tmp_path / "bert", BertForSequenceClassification, num_labels=2)
@@ -63,18 +63,18 @@ def unpublished(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_terminal_says_what_was_found_and_whether_it_suffices(
-    here: Path, unpublished: None
+    work_folder: Path, unpublished: None
 ) -> None:
     result = command(*WORDS, "--limit", "12", "--out", "study")
     assert result.exit_code == 0, result.output
     lines = result.stderr.splitlines()
     assert "ablating 4 heads, one at a time, on 12 examples (mode zero)" in lines
     between = r"\[[+-]\d\.\d{4}, [+-]\d\.\d{4}\]"
-    told = [line for line in lines if "largest change of the loss" in line]
-    assert len(told) == 2
+    records = [line for line in lines if "largest change of the loss" in line]
+    assert len(records) == 2
     assert all(
         re.search(rf"largest change of the loss [+-]\d\.\d{{4}} {between}, by encoder\.", line)
-        for line in told
+        for line in records
     )
     study = Study("study")
     rows = study.tables["significance"].query("statistic == 'ablation-loss'")
@@ -90,7 +90,7 @@ def test_the_terminal_says_what_was_found_and_whether_it_suffices(
     )
 
 
-def test_progress_counts_the_heads_that_are_ablated(here: Path) -> None:
+def test_progress_counts_the_heads_that_are_ablated(work_folder: Path) -> None:
     seen: list[tuple[int, int]] = []
     importance("bert", task="sst2", data="dev.tsv", limit=8, progress=lambda *it: seen.append(it))
     assert seen[-1] == (4, 4)
@@ -100,12 +100,12 @@ def test_progress_counts_the_heads_that_are_ablated(here: Path) -> None:
 
 
 @pytest.mark.parametrize("kills", [slow(3), slow(20)])
-def test_kills_change_no_byte(here: Path, kills: int) -> None:
+def test_kills_change_no_byte(work_folder: Path, kills: int) -> None:
     """An uninterrupted run in one directory, one that is killed in another: the same words, the same study."""
-    places = [here / "whole", here / "killed"]
-    for place in places:
-        saved(place / "bert", BertForSequenceClassification, num_labels=2)
-        table(place / "dev.tsv", ("sentence", "label"), sentiments(160))
+    places = [work_folder / "whole", work_folder / "killed"]
+    for position in places:
+        saved(position / "bert", BertForSequenceClassification, num_labels=2)
+        table(position / "dev.tsv", ("sentence", "label"), sentiments(160))
     words = (*WORDS, "--by", "ablation,random", "--kind", "head,site", "--out", "study", "--resume")
     finished(places[0], *words)
     journal = places[1] / "study.partial" / NAME
@@ -128,23 +128,23 @@ def lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def assert_same_study(one: Path, other: Path) -> None:
-    files = [bytes_of(folder) for folder in (one, other)]
+def assert_same_study(first: Path, other: Path) -> None:
+    files = [bytes_of(folder) for folder in (first, other)]
     assert set(files[0]) == set(files[1])
-    records = [json.loads(found.pop("run.json")) for found in files]
+    records = [json.loads(match.pop("run.json")) for match in files]
     for record in records:
         del record["command"], record["durations"]
     assert records[0] == records[1]
-    for found in files:  # the page tells how long it took
-        found["index.html"] = re.sub(rb"\b\d+\.\d s\b", b"", found["index.html"])
+    for match in files:  # the page tells how long it took
+        match["index.html"] = re.sub(rb"\b\d+\.\d s\b", b"", match["index.html"])
     for name, content in files[0].items():
         assert content == files[1][name], name
 
 
 def test_a_race_that_was_stopped_ends_with_the_same_study(
-    here: Path, unpublished: None, monkeypatch: Any
+    work_folder: Path, unpublished: None, monkeypatch: Any
 ) -> None:
-    table(here / "dev.tsv", ("sentence", "label"), sentiments(200))
+    table(work_folder / "dev.tsv", ("sentence", "label"), sentiments(200))
     words = (*WORDS, "--sequential-test", "0.05")
     assert command(*words, "--out", "whole").exit_code == 0
     real, calls = Journal.add, []
@@ -160,12 +160,12 @@ def test_a_race_that_was_stopped_ends_with_the_same_study(
     monkeypatch.setattr(Journal, "add", real)
     assert lines(Path("made.partial") / NAME) == 3
     assert command(*words, "--out", "made", "--resume").exit_code == 0
-    assert_same_study(here / "made", here / "whole")
+    assert_same_study(work_folder / "made", work_folder / "whole")
     assert set(Study("made").tables["significance"]["test"]) >= {"sequential"}
 
 
 def test_units_of_other_examples_are_refused(
-    here: Path, unpublished: None, monkeypatch: Any
+    work_folder: Path, unpublished: None, monkeypatch: Any
 ) -> None:
     """As they would be where another number of threads moved a race's gradients by a rounding."""
     real = Journal.add
@@ -184,10 +184,10 @@ def test_units_of_other_examples_are_refused(
 
 
 def test_what_is_in_the_journal_is_not_run_again(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    work_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = worded(BertForSequenceClassification, num_labels=2)
-    folder = here / "partial"
+    folder = work_folder / "partial"
     folder.mkdir()
 
     def run(resume: bool) -> Study:
@@ -203,7 +203,7 @@ def test_what_is_in_the_journal_is_not_run_again(
 
 
 def test_a_run_that_is_stopped_while_it_draws_keeps_its_journal(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    work_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(study: object, folder: Path, **options: object) -> None:
         (folder / "half.svg").write_text("half")
@@ -243,18 +243,18 @@ def refused(*words: str) -> str:
     result = command(*words, "--out", "study", "--resume")
     assert isinstance(result.exception, HeadscopeError), result.output
     assert bytes_of(Path("study.partial")) == before
-    told = str(result.exception)
+    message = str(result.exception)
     start, end = (
         f"study.partial/{NAME}:1: ",
         ". Give the same options again, or --overwrite instead of --resume to begin anew.",
     )
-    assert start in told
-    assert told.endswith(end)
-    return told.partition(start)[2].removesuffix(end)
+    assert start in message
+    assert message.endswith(end)
+    return message.partition(start)[2].removesuffix(end)
 
 
 def test_another_option_is_refused_by_name(
-    here: Path, unpublished: None, monkeypatch: pytest.MonkeyPatch
+    work_folder: Path, unpublished: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin(monkeypatch)
     for options, named in (
@@ -282,7 +282,7 @@ def test_another_option_is_refused_by_name(
 
 
 def test_another_model_data_code_and_version_are_refused_by_name(
-    here: Path, unpublished: None, monkeypatch: pytest.MonkeyPatch
+    work_folder: Path, unpublished: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin(monkeypatch)
     with monkeypatch.context() as patch:
@@ -292,10 +292,10 @@ def test_another_model_data_code_and_version_are_refused_by_name(
         patch.setattr(run_record, "versions", lambda: {"headscope": "0.0.0", "python": "3"})
         assert refused(*WORDS).startswith("`headscope` must be as in the run")
     rows = sentiments(40)
-    table(here / "dev.tsv", ("sentence", "label"), rows[::-1])
+    table(work_folder / "dev.tsv", ("sentence", "label"), rows[::-1])
     assert refused(*WORDS).startswith("--data must be as in the run")
-    table(here / "dev.tsv", ("sentence", "label"), rows)
-    saved(here / "other", BertForSequenceClassification, seed=1, num_labels=2)
+    table(work_folder / "dev.tsv", ("sentence", "label"), rows)
+    saved(work_folder / "other", BertForSequenceClassification, seed=1, num_labels=2)
     assert refused("importance", "other", *WORDS[2:]).startswith("`model` must be as in the run")
     assert command(*WORDS, "--out", "study", "--resume").exit_code == 0
 
@@ -303,7 +303,9 @@ def test_another_model_data_code_and_version_are_refused_by_name(
 # Added
 
 
-def test_importance_adds_to_the_study_of_the_same_model(here: Path, unpublished: None) -> None:
+def test_importance_adds_to_the_study_of_the_same_model(
+    work_folder: Path, unpublished: None
+) -> None:
     assert command("analyze", "bert", "--corpus", "corpus.txt", "--out", "study").exit_code == 0
     before = Study("study")
     assert command(*WORDS, "--out", "study").exit_code == 0
@@ -322,38 +324,38 @@ def test_importance_adds_to_the_study_of_the_same_model(here: Path, unpublished:
     assert "significance" in after.tables
 
 
-def test_a_second_time_needs_to_be_asked_for(here: Path, unpublished: None) -> None:
+def test_a_second_time_needs_to_be_asked_for(work_folder: Path, unpublished: None) -> None:
     assert command(*WORDS, "--out", "study").exit_code == 0
-    before = bytes_of(here / "study")
+    before = bytes_of(work_folder / "study")
     result = command(*WORDS, "--limit", "30", "--out", "study")
     assert str(result.exception) == (
         "study: the study already has results for importance. "
         "Add --overwrite to replace it, or choose another --out."
     )
-    assert bytes_of(here / "study") == before
+    assert bytes_of(work_folder / "study") == before
     assert command(*WORDS, "--limit", "30", "--out", "study", "--overwrite").exit_code == 0
     assert Study("study").record["importance"]["examples"] == 30
 
 
 def test_the_study_of_another_model_is_refused_and_left_as_it_is(
-    here: Path, unpublished: None
+    work_folder: Path, unpublished: None
 ) -> None:
-    saved(here / "other", BertForSequenceClassification, seed=1, num_labels=2)
+    saved(work_folder / "other", BertForSequenceClassification, seed=1, num_labels=2)
     assert command("analyze", "other", "--corpus", "corpus.txt", "--out", "study").exit_code == 0
-    before = bytes_of(here / "study")
+    before = bytes_of(work_folder / "study")
     result = command(*WORDS, "--out", "study")
     assert "study: the model must be that of the study (sha256 " in str(result.exception)
     assert str(result.exception).endswith("). Choose another --out.")
-    assert bytes_of(here / "study") == before
-    assert not (here / "study.partial").exists()
+    assert bytes_of(work_folder / "study") == before
+    assert not (work_folder / "study.partial").exists()
 
 
 # From Python
 
 
-def test_the_race_is_run_on_labels_whatever_the_gradients_are_of(here: Path) -> None:
+def test_the_race_is_run_on_labels_whatever_the_gradients_are_of(work_folder: Path) -> None:
     model = worded(BertForSequenceClassification, num_labels=2)
-    table(here / "dev.tsv", ("sentence", "label"), sentiments(120))
+    table(work_folder / "dev.tsv", ("sentence", "label"), sentiments(120))
     options: dict[str, Any] = {"task": "sst2", "data": "dev.tsv", "by": "ablation,gradient"}
     free = importance(model, **options, self_labels=True)
     raced = importance(model, **options, self_labels=True, sequential_test=0.05)
@@ -368,34 +370,36 @@ def test_the_race_is_run_on_labels_whatever_the_gradients_are_of(here: Path) -> 
     assert np.array_equal(of(raced, "ablation"), of(taught, "ablation"), equal_nan=True)
 
 
-def test_without_labels_what_the_model_says_stands_in_for_what_is_right(here: Path) -> None:
+def test_without_labels_what_the_model_says_stands_in_for_what_is_right(work_folder: Path) -> None:
     model = worded(BertForSequenceClassification, num_labels=2)
     rows = sentiments(24)
-    table(here / "bare.tsv", ("sentence",), [row[:1] for row in rows])
+    table(work_folder / "bare.tsv", ("sentence",), [row[:1] for row in rows])
     batch = next(headscope.encode(model, [row[0] for row in rows], batch_size=len(rows)))
     with torch.inference_mode():
-        said = model(batch).logits.argmax(dim=-1)
-    own = {batch.indices[i]: str(int(said[i])) for i in range(len(rows))}
+        predicted = model(batch).logits.argmax(dim=-1)
+    own = {batch.indices[i]: str(int(predicted[i])) for i in range(len(rows))}
     table(
-        here / "said.tsv", ("sentence", "label"), [(row[0], own[i]) for i, row in enumerate(rows)]
+        work_folder / "said.tsv",
+        ("sentence", "label"),
+        [(row[0], own[i]) for i, row in enumerate(rows)],
     )
     bare = importance(model, task="sst2", data="bare.tsv", by="gradient,ablation", self_labels=True)
-    told = importance(model, task="sst2", data="said.tsv", by="gradient,ablation")
-    assert np.allclose(bare.heads["value"], told.heads["value"], equal_nan=True)
+    summary = importance(model, task="sst2", data="said.tsv", by="gradient,ablation")
+    assert np.allclose(bare.heads["value"], summary.heads["value"], equal_nan=True)
     assert bare.record["importance"]["labels_by"] == "the model itself"
-    assert "labels_by" not in told.record["importance"]
+    assert "labels_by" not in summary.record["importance"]
     with pytest.raises(HeadscopeError, match=r"no column label among .*--self-labels"):
         importance(model, task="sst2", data="bare.tsv", by="gradient")
 
 
-def test_rules_are_refused_where_nothing_goes_by_them(here: Path) -> None:
+def test_rules_are_refused_where_nothing_goes_by_them(work_folder: Path) -> None:
     with pytest.raises(
         HeadscopeError, match=r'^`relevance_rules` requires `by="relevance"` \(or all\)'
     ):
         importance("bert", task="sst2", data="dev.tsv", by="gradient", relevance_rules="attnlrp")
 
 
-def test_all_importances_of_all_heads_are_in_the_study(here: Path) -> None:
+def test_all_importances_of_all_heads_are_in_the_study(work_folder: Path) -> None:
     model = worded(BertForSequenceClassification, num_labels=2)
     study = importance(model, task="sst2", data="dev.tsv", by="all", kind="head,only,site,layer")
     counts = study.heads.groupby("statistic").size()
@@ -424,10 +428,12 @@ def test_all_importances_of_all_heads_are_in_the_study(here: Path) -> None:
     assert others["site", "encoder.1"] == pytest.approx(others["layer", "encoder.1"], abs=1e-6)
 
 
-def test_fixed_patterns_agree_with_the_gradient_on_the_heads_that_have_one(here: Path) -> None:
+def test_fixed_patterns_agree_with_the_gradient_on_the_heads_that_have_one(
+    work_folder: Path,
+) -> None:
     """Cross-attention has no fixed pattern: its heads have gradients, but no exact ablation to compare with."""
     for name in ("a.en", "a.fr"):
-        (here / name).write_text("\n".join(text for text, _ in sentiments(8)), "utf-8")
+        (work_folder / name).write_text("\n".join(text for text, _ in sentiments(8)), "utf-8")
     options: dict[str, Any] = {"task": "translation", "data": "a.en,a.fr"}
     study = importance(translator(), **options, by="ablation,gradient", mode="fixed")
     stacks = study.heads.groupby("statistic")["stack"].unique()
@@ -443,26 +449,26 @@ def test_fixed_patterns_agree_with_the_gradient_on_the_heads_that_have_one(here:
     assert table.loc["gradient", "correlation"] == pytest.approx(expected)
 
 
-def test_heads_that_are_named_are_run_alone_and_as_among_all(here: Path) -> None:
+def test_heads_that_are_named_are_run_alone_and_as_among_all(work_folder: Path) -> None:
     common = {"task": "sst2", "data": "dev.tsv", "batch_size": 8}
     whole, some = importance("bert", **common), importance("bert", heads="0.1,1.*", **common)
-    found = some.heads.query("statistic == 'ablation-loss'")
-    assert [(row.layer, row.head) for row in found.itertuples()] == [(0, 1), (1, 0), (1, 1)]
-    merged = found.merge(whole.heads, on=["stack", "layer", "head", "statistic"])
+    rows = some.heads.query("statistic == 'ablation-loss'")
+    assert [(row.layer, row.head) for row in rows.itertuples()] == [(0, 1), (1, 0), (1, 1)]
+    merged = rows.merge(whole.heads, on=["stack", "layer", "head", "statistic"])
     assert np.allclose(merged["value_x"], merged["value_y"], atol=1e-7)
     tests = [
         study.tables["significance"].query("statistic == 'ablation-loss'")
         for study in (whole, some)
     ]
-    one, all_heads = (table.query("layer == 0 and head == 1") for table in reversed(tests))
-    assert one["p"].item() == pytest.approx(all_heads["p"].item())
+    first, all_heads = (table.query("layer == 0 and head == 1") for table in reversed(tests))
+    assert first["p"].item() == pytest.approx(all_heads["p"].item())
     assert (
-        one["p_adjusted"].item() <= all_heads["p_adjusted"].item()
+        first["p_adjusted"].item() <= all_heads["p_adjusted"].item()
     )  # over three heads, not over four
 
 
-def test_a_comma_in_the_path_of_the_data_is_only_a_letter(here: Path) -> None:
-    (here / "a,b").mkdir()
-    data = table(here / "a,b" / "dev.tsv", ("sentence", "label"), sentiments(12))
+def test_a_comma_in_the_path_of_the_data_is_only_a_letter(work_folder: Path) -> None:
+    (work_folder / "a,b").mkdir()
+    data = table(work_folder / "a,b" / "dev.tsv", ("sentence", "label"), sentiments(12))
     study = importance(worded(BertForSequenceClassification, num_labels=2), task="sst2", data=data)
     assert [file["path"] for file in study.record["importance"]["data"]] == [str(data)]

@@ -27,11 +27,11 @@ def inputs(family: str, model: AttentionModel) -> list[Batch]:
 def measured(
     model: AttentionModel, batches: list[Batch], to: str = "special", seed: int = 0
 ) -> dict[tuple[Head, str], float]:
-    found = KnockOuts(model, to, select_statistics(["special", "self"], LENSES["raw"]), seed)
+    result = KnockOuts(model, to, select_statistics(["special", "self"], LENSES["raw"]), seed)
     for batch in batches:
-        found.add(batch)
+        result.add(batch)
     return {
-        (Head(row.stack, row.layer, row.head), row.statistic): row.value for row in found.rows()
+        (Head(row.stack, row.layer, row.head), row.statistic): row.value for row in result.rows()
     }
 
 
@@ -54,19 +54,19 @@ def mean_turn(model: AttentionModel, batch: Batch, edit: KnockOut) -> float:
 def test_a_head_s_knock_out_is_that_of_the_edit(family: str) -> None:
     model = in_double(shared(family))
     batches = inputs(family, model)
-    found = measured(model, batches)
+    result = measured(model, batches)
     for head in model.heads:
         for form, renormalise in (("knock-out", True), ("knock-out-gone", False)):
             edit = KnockOut("special", heads=[head], renormalise=renormalise)
             wanted = np.mean([mean_turn(model, batch, edit) for batch in batches])
-            assert found[head, form] == pytest.approx(wanted, abs=1e-6), f"{head} {form}"
-        assert found[head, "knock-out-random"] > 0
+            assert result[head, form] == pytest.approx(wanted, abs=1e-6), f"{head} {form}"
+        assert result[head, "knock-out-random"] > 0
 
 
 def test_value_zeroing_s_rows_are_means_of_its_maps() -> None:
     model = shared("bert")
     batches = inputs("bert", model)
-    found = measured(model, batches)
+    result = measured(model, batches)
     for head in model.heads:
         turns, specials, selves = [], [], []
         for batch in batches:
@@ -80,29 +80,31 @@ def test_value_zeroing_s_rows_are_means_of_its_maps() -> None:
                 )
             )
             selves.append(np.mean([row[at] for at, row in enumerate(rows)]))
-        assert found[head, "value-zeroing"] == pytest.approx(np.mean(turns), rel=1e-6)
-        assert found[head, "special@value-zeroing"] == pytest.approx(np.mean(specials), rel=1e-5)
-        assert found[head, "self@value-zeroing"] == pytest.approx(np.mean(selves), rel=1e-5)
+        assert result[head, "value-zeroing"] == pytest.approx(np.mean(turns), rel=1e-6)
+        assert result[head, "special@value-zeroing"] == pytest.approx(np.mean(specials), rel=1e-5)
+        assert result[head, "self@value-zeroing"] == pytest.approx(np.mean(selves), rel=1e-5)
 
 
 def test_a_head_that_says_nothing_is_missed_by_nobody() -> None:
     model = tiny("bert")
     batches = inputs("bert", model)
     with model.edited(Ablate("1.2")):
-        found = measured(model, batches)
+        result = measured(model, batches)
     silent, other = Head("encoder", 1, 2), Head("encoder", 1, 1)
     for form in ("value-zeroing", *FORMS):
-        assert found[silent, form] == 0
-        assert found[other, form] > 0
+        assert result[silent, form] == 0
+        assert result[other, form] > 0
 
 
 def test_tokens_for_comparison_follow_the_seed_and_are_as_many() -> None:
     model = shared("bert")
     batches = inputs("bert", model)
-    one, again, other = (measured(model, batches, seed=seed) for seed in (0, 0, 1))
-    assert one == again
-    assert any(one[key] != other[key] for key in one if key[1].startswith("knock-out-random"))
-    assert all(one[key] == other[key] for key in one if not key[1].startswith("knock-out-random"))
+    first, again, other = (measured(model, batches, seed=seed) for seed in (0, 0, 1))
+    assert first == again
+    assert any(first[key] != other[key] for key in first if key[1].startswith("knock-out-random"))
+    assert all(
+        first[key] == other[key] for key in first if not key[1].startswith("knock-out-random")
+    )
     counting = KnockOuts(model, "special", [])
     for batch in batches:
         cuts = counting._cuts(batch, "encoder", np.random.default_rng(0))
@@ -114,8 +116,8 @@ def test_tokens_for_comparison_follow_the_seed_and_are_as_many() -> None:
 
 def test_without_such_tokens_there_are_no_rows() -> None:
     model = shared("gpt2")
-    found = measured(model, inputs("gpt2", model)[:1], to="classification")
-    assert {name for _, name in found} == {
+    result = measured(model, inputs("gpt2", model)[:1], to="classification")
+    assert {name for _, name in result} == {
         "value-zeroing",
         "special@value-zeroing",
         "self@value-zeroing",
@@ -124,6 +126,6 @@ def test_without_such_tokens_there_are_no_rows() -> None:
 
 def test_an_encoder_decoder_has_rows_for_every_stack() -> None:
     model = shared("marian")
-    found = measured(model, inputs("marian", model))
-    assert {head for head, name in found if name == "knock-out"} == set(model.heads)
-    assert {head for head, name in found if name == "value-zeroing"} == set(model.heads)
+    result = measured(model, inputs("marian", model))
+    assert {head for head, name in result if name == "knock-out"} == set(model.heads)
+    assert {head for head, name in result if name == "value-zeroing"} == set(model.heads)

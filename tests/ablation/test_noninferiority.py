@@ -25,8 +25,8 @@ FEW = (
 
 
 def row(removed: int, change: float, low: float, high: float, **more: Any) -> dict[str, Any]:
-    told = {"removed": removed, "metric_change": change, "change_low": low, "change_high": high}
-    return {**told, "repair": "", "is_chosen": False, **more}
+    record = {"removed": removed, "metric_change": change, "change_low": low, "change_high": high}
+    return {**record, "repair": "", "is_chosen": False, **more}
 
 
 def test_the_margin_is_one_percent_of_the_metric_or_what_keep_metric_leaves() -> None:
@@ -55,9 +55,9 @@ def test_only_an_interval_above_the_allowed_loss_is_kept(
 
 
 def test_too_few_examples_are_named_with_how_many_would_do() -> None:
-    said = verdict_of(*FEW, MARGIN, 150).sentence
-    told = "150 examples are too few to tell whether that is within the allowed loss of 0.0085 (1 % of 0.8496)"
-    assert said == f"{told}; about 1,600 would do"
+    message = verdict_of(*FEW, MARGIN, 150).sentence
+    text = "150 examples are too few to tell whether that is within the allowed loss of 0.0085 (1 % of 0.8496)"
+    assert message == f"{text}; about 1,600 would do"
     assert "would do" not in verdict_of(*FEW, Margin.of(0.8496, 1.0), 150).sentence, (
         "nothing may be lost: no number"
     )
@@ -88,18 +88,18 @@ def test_that_no_answer_changed_in_a_few_examples_shows_nothing() -> None:
 
 
 def test_an_undefined_interval_is_not_called_too_few_examples() -> None:
-    said = verdict_of(math.nan, math.nan, math.nan, MARGIN, 150).sentence
-    assert said.startswith("without an interval")
-    assert "too few" not in said
+    message = verdict_of(math.nan, math.nan, math.nan, MARGIN, 150).sentence
+    assert message.startswith("without an interval")
+    assert "too few" not in message
 
 
 def test_a_set_without_an_interval_is_named_only_if_there_is_no_other() -> None:
     whole, none, few = row(0, 0.0, 0.0, 0.0), row(1, math.nan, math.nan, math.nan), row(3, *FEW)
-    said = [
+    message = [
         advice_of([whole, *rows], MARGIN, 150, "dev:half-b") for rows in ([none, few], [few, none])
     ]
-    assert said[0] == said[1]
-    assert "removing 3 heads" in said[0]
+    assert message[0] == message[1]
+    assert "removing 3 heads" in message[0]
 
 
 def test_without_a_recommendation_the_set_that_is_cut_has_the_words_of_its_verdict() -> None:
@@ -109,19 +109,19 @@ def test_without_a_recommendation_the_set_that_is_cut_has_the_words_of_its_verdi
         row(8, *FEW, is_chosen=True),
         row(2, -0.003, -0.01, 0.004),
     )
-    said = advice_of([whole, narrow, few], MARGIN, 150, "dev:half-b")
-    assert said == (
+    message = advice_of([whole, narrow, few], MARGIN, 150, "dev:half-b")
+    assert message == (
         "no set is recommended: removing 8 heads changes the metric on dev:half-b by -0.0192 [-0.0386, +0.0002]: "
         f"{verdict_of(*FEW, MARGIN, 150).sentence}"
     )
     lost = row(8, -0.1, -0.12, -0.08, is_chosen=True)
-    said = advice_of([whole, narrow, row(1, *FEW), lost], MARGIN, 150, "dev:half-b")
-    assert "removing 2 heads" in said
-    assert said.endswith(verdict_of(-0.003, -0.01, 0.004, MARGIN, 150).sentence)
+    message = advice_of([whole, narrow, row(1, *FEW), lost], MARGIN, 150, "dev:half-b")
+    assert "removing 2 heads" in message
+    assert message.endswith(verdict_of(-0.003, -0.01, 0.004, MARGIN, 150).sentence)
     close = row(1, -0.008, -0.009, -0.007, is_chosen=True)
-    said = advice_of([whole, close], MARGIN, 5000, "dev:half-b")
-    assert "removing 1 head changes" in said
-    assert said.endswith(
+    message = advice_of([whole, close], MARGIN, 5000, "dev:half-b")
+    assert "removing 1 head changes" in message
+    assert message.endswith(
         "too close to the allowed loss of 0.0085 (1 % of 0.8496) to tell on 5000 examples"
     )
 
@@ -131,11 +131,11 @@ def test_the_largest_set_within_the_margin_is_recommended_and_none_where_none_is
     clear = row(4, -0.001, -0.005, 0.003)
     assert largest_kept([whole, few], MARGIN, 150) is None
     assert largest_kept([whole, clear, few], MARGIN, 150) == clear
-    said = advice_of([whole, clear, few], MARGIN, 150, "dev:half-b")
-    assert said.startswith(
+    message = advice_of([whole, clear, few], MARGIN, 150, "dev:half-b")
+    assert message.startswith(
         "recommended: removing 4 heads changes the metric on dev:half-b by -0.0010 [-0.0050, +0.0030]"
     )
-    assert said.endswith("this set was picked on dev:half-b, so judge it on a third split")
+    assert message.endswith("this set was picked on dev:half-b, so judge it on a third split")
     assert "third split" not in advice_of(
         [whole, clear | {"is_chosen": True}], MARGIN, 150, "dev:half-b"
     )

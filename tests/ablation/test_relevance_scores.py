@@ -54,21 +54,25 @@ def made(family: str) -> tuple[AttentionModel, Task, Prepared]:
     if HEADS[family] is AutoModelForSequenceClassification:
         return in_double(tiny(family, head=HEADS[family], num_labels=3)), *classes_of(family)
     model = in_double(tiny(family, head=HEADS[family]))
-    asked = labelled(family)
-    assert asked.labels is not None
-    asked.labels = [[labels[0], *([IGNORED] * (len(labels) - 1))] for labels in asked.labels]
+    labelled_task = labelled(family)
+    assert labelled_task.labels is not None
+    labelled_task.labels = [
+        [labels[0], *([IGNORED] * (len(labels) - 1))] for labels in labelled_task.labels
+    ]
     if family == "mistral":  # its first token sees nothing but itself
-        asked.labels = [[*labels[1:], labels[0]] for labels in asked.labels]
-    return model, get_task("causal" if family == "mistral" else "translation"), asked
+        labelled_task.labels = [[*labels[1:], labels[0]] for labels in labelled_task.labels]
+    return model, get_task("causal" if family == "mistral" else "translation"), labelled_task
 
 
 def logits_of(model: AttentionModel, prepared: Prepared, number: int) -> torch.Tensor:
     """The logits of the one thing that is asked of a sequence."""
-    found: torch.Tensor = model(batch_of(model, prepared, [number])).logits[0]
+    result: torch.Tensor = model(batch_of(model, prepared, [number])).logits[0]
     if prepared.labels is None:
-        return found
-    (place,) = (place for place, label in enumerate(prepared.labels[number]) if label != IGNORED)
-    return found[place]
+        return result
+    (position,) = (
+        position for position, label in enumerate(prepared.labels[number]) if label != IGNORED
+    )
+    return result[position]
 
 
 def by_hand(
@@ -79,18 +83,18 @@ def by_hand(
     gone = selection.heads(removed)
     left = [head for head in model.heads if head not in gone]
     count = len(prepared.sequences)
-    missing, said = np.zeros((count, len(left))), np.zeros(count)
+    missing, output = np.zeros((count, len(left))), np.zeros(count)
     for number in range(count):
         with model.edited(Ablate(gone)):
             with torch.no_grad():
                 logits = logits_of(model, prepared, number)
-            top, said[number] = int(logits.argmax()), float(logits.max())
+            top, output[number] = int(logits.argmax()), float(logits.max())
 
             def say(number: int = number, top: int = top) -> torch.Tensor:
                 return logits_of(model, prepared, number)[None, top]
 
             missing[number] = by_removal(model, say, left, wide)[0]
-    found = {
+    result = {
         "relevance": np.zeros(len(selection.units)),
         "relevance-signed": np.zeros(len(selection.units)),
     }
@@ -107,11 +111,11 @@ def by_hand(
                     sums[u] = sum(mine)
             whole = sum(abs(value) for value in sums.values())
             for u, value in sums.items():
-                found["relevance"][u] += (abs(value) / whole if whole else 0.0) / count
-                found["relevance-signed"][u] += (
-                    value * np.sign(said[number]) / np.abs(said).mean() / count
+                result["relevance"][u] += (abs(value) / whole if whole else 0.0) / count
+                result["relevance-signed"][u] += (
+                    value * np.sign(output[number]) / np.abs(output).mean() / count
                 )
-    return found
+    return result
 
 
 @pytest.mark.parametrize("family", HEADS)
@@ -160,9 +164,9 @@ def test_a_backward_pass_is_paid_for_once_a_scoring(tmp_path: Path) -> None:
         model, task, task.prepare(model, task.items(examples(tmp_path, 20), "dev"))
     )
     before = selection.spent
-    one = scores_by(selection, "relevance", "voita")(frozenset())
+    single = scores_by(selection, "relevance", "voita")(frozenset())
     assert selection.spent - before == 3
-    assert not np.array_equal(one, scores_by(selection, "relevance", "attnlrp")(frozenset()))
+    assert not np.array_equal(single, scores_by(selection, "relevance", "attnlrp")(frozenset()))
 
 
 @pytest.mark.parametrize(

@@ -39,22 +39,22 @@ from carrier import CARRIER, classifier, examples
 
 def labelled(family: str) -> Prepared:
     """Examples with a label at some places of each, the last one of the target always."""
-    found = means_of(family)
+    result = means_of(family)
     labels = []
-    for sequence in found.sequences:
+    for sequence in result.sequences:
         ids = (sequence.target or sequence.source).ids
-        labels.append([token if place % 3 == 0 else IGNORED for place, token in enumerate(ids)])
-    return replace(found, labels=labels)
+        labels.append([token if index % 3 == 0 else IGNORED for index, token in enumerate(ids)])
+    return replace(result, labels=labels)
 
 
 def pairs(family: str, reading: TextReading | None = None, skipped: int = 0) -> Prepared:
-    found = means_of(family)
-    pooling = Pooling(reading or TextReading(), (skipped,) * len(found.sequences))
+    result = means_of(family)
+    pooling = Pooling(reading or TextReading(), (skipped,) * len(result.sequences))
     targets = np.array([1.0, 2.0, 3.0])
     return replace(
-        found,
+        result,
         parts=[(0, 1), (2, 3), (4, 7)],
-        items=found.items[:3],
+        items=result.items[:3],
         targets=targets,
         extras=pooling,
     )
@@ -71,11 +71,11 @@ def dense(activation: str) -> Dense:
 
 
 def choices(family: str) -> Prepared:
-    found = means_of(family)
+    result = means_of(family)
     return replace(
-        found,
+        result,
         parts=[(0, 1), (2, 3), (4, 5)],
-        items=found.items[:3],
+        items=result.items[:3],
         targets=torch.tensor([0, 1, 0]),
     )
 
@@ -138,26 +138,26 @@ def made(case: str) -> tuple[Any, Task, Prepared]:
 @pytest.mark.parametrize("case", CASES)
 def test_all_that_a_task_says_is_shared_out(case: str) -> None:
     model, task, prepared = made(case)
-    found = compute_relevances(model, task, prepared, batch_size=3)
-    stacks = {stack for stack, _, _ in found.layers}
-    said = np.abs(found.outputs).mean()
+    result = compute_relevances(model, task, prepared, batch_size=3)
+    stacks = {stack for stack, _, _ in result.layers}
+    output = np.abs(result.outputs).mean()
     sources = sum(
-        found.layers[stack, -1, part] for stack in stacks for part in ("enters", "biases")
+        result.layers[stack, -1, part] for stack in stacks for part in ("enters", "biases")
     )
     sources = sources + sum(
         values
-        for (_, layer, part), values in found.layers.items()
+        for (_, layer, part), values in result.layers.items()
         if part == "biases" and layer >= 0
     )
     used = sorted({number for part in prepared.parts for number in part})
-    assert np.abs(sources - found.outputs)[used].max() < 1e-4 * said
+    assert np.abs(sources - result.outputs)[used].max() < 1e-4 * output
     assert all(
-        np.abs(values).max() < 1e-4 * said
-        for (_, _, part), values in found.layers.items()
+        np.abs(values).max() < 1e-4 * output
+        for (_, _, part), values in result.layers.items()
         if part == "lost"
     )
-    assert len(found.importances()["relevance"]) == len(prepared.items)
-    assert np.abs(found.signed).max() > 1e-3 * said
+    assert len(result.importances()["relevance"]) == len(prepared.items)
+    assert np.abs(result.signed).max() > 1e-3 * output
 
 
 @pytest.mark.parametrize("rules", ["voita", "attnlrp"])
@@ -167,20 +167,20 @@ def test_all_that_a_task_says_is_shared_out(case: str) -> None:
 )
 def test_the_size_of_batches_changes_nothing(case: str, rules: Rules) -> None:
     model, task, prepared = made(case)
-    one, many = (
+    single, many = (
         compute_relevances(model, task, prepared, rules=rules, batch_size=size) for size in (1, 8)
     )
-    size = np.abs(one.outputs).mean()
-    assert np.abs(one.outputs - many.outputs).max() < 1e-4 * size
-    assert np.abs(one.signed - many.signed).max() < 1e-3 * size
-    assert one.layers.keys() == many.layers.keys()
+    size = np.abs(single.outputs).mean()
+    assert np.abs(single.outputs - many.outputs).max() < 1e-4 * size
+    assert np.abs(single.signed - many.signed).max() < 1e-3 * size
+    assert single.layers.keys() == many.layers.keys()
 
 
-def test_what_is_said_is_the_largest_logit_at_the_place_drawn() -> None:
+def test_the_output_is_the_largest_logit_at_the_drawn_position() -> None:
     """Marian's constant bias left out."""
     model, task, prepared = made("translation/marian")
     model.model.final_logits_bias = torch.randn(1, 99, generator=torch.Generator().manual_seed(0))
-    found = compute_relevances(model, task, prepared)
+    result = compute_relevances(model, task, prepared)
     other = compute_relevances(model, task, prepared, seed=1)
     for number in range(len(prepared.sequences)):
         with torch.no_grad():
@@ -188,46 +188,46 @@ def test_what_is_said_is_the_largest_logit_at_the_place_drawn() -> None:
         rows = [row for row, label in enumerate(prepared.labels[number]) if label != IGNORED]
         tops = logits[rows].argmax(dim=-1)
         wanted = (logits[rows, tops] - model.model.final_logits_bias[0, tops]).numpy()
-        assert np.abs(wanted - found.outputs[number]).min() < 1e-3
+        assert np.abs(wanted - result.outputs[number]).min() < 1e-3
         assert np.abs(wanted - other.outputs[number]).min() < 1e-3
-    assert not np.allclose(found.outputs, other.outputs)
+    assert not np.allclose(result.outputs, other.outputs)
 
 
 def test_a_text_is_held_against_the_other_of_its_pair() -> None:
     model, task, prepared = made("stsb/bert")
     vectors = answers(model, task, prepared)
-    found = compute_relevances(model, task, prepared).outputs
-    for one, other in prepared.parts:
-        assert found[one] == pytest.approx(float(vectors[one] @ vectors[other]), abs=1e-5)
-        assert found[other] == pytest.approx(found[one], abs=1e-5)
+    result = compute_relevances(model, task, prepared).outputs
+    for first, other in prepared.parts:
+        assert result[first] == pytest.approx(float(vectors[first] @ vectors[other]), abs=1e-5)
+        assert result[other] == pytest.approx(result[first], abs=1e-5)
 
 
-def test_shares_are_of_a_layer_and_signed_ones_of_what_is_said() -> None:
+def test_shares_are_of_a_layer_and_signed_ones_of_the_output() -> None:
     heads = tuple(Head("encoder", layer, head) for layer in range(2) for head in range(2))
     signed = np.array([[3.0, -1.0, 0.0, 0.0], [0.0, 2.0, 1.0, 1.0]])
-    found = Relevances(
+    result = Relevances(
         heads,
         np.array([4.0, -12.0]),
         signed,
         {("encoder", 0, "enters"): np.array([2.0, -9.0])},
         [(0,), (1,)],
     )
-    made = found.importances()
+    made = result.importances()
     assert np.allclose(made["relevance"], [[0.75, 0.25, 0, 0], [0, 1, 0.5, 0.5]])
     assert np.allclose(made["relevance-signed"], signed / [[8.0], [-8.0]])
-    (row,) = found.layer_rows()
+    (row,) = result.layer_rows()
     assert row["value"] == pytest.approx(11 / 16)
     spread = np.array([2 / 8 - 11 / 16 * 0.5, 9 / 8 - 11 / 16 * 1.5]).std(ddof=1)
     assert row["high"] - row["value"] == pytest.approx(1.96 * spread / 2**0.5)
-    rows = {(row.statistic, row.layer, row.head): row.value for row in found.rows()}
+    rows = {(row.statistic, row.layer, row.head): row.value for row in result.rows()}
     assert rows["relevance", 0, 0] == pytest.approx(0.375)
     assert rows["relevance-signed", 0, 1] == pytest.approx((-1 / 8 - 2 / 8) / 2)
 
 
 def test_one_item_of_two_sequences_has_the_mean_of_both() -> None:
     model, task, prepared = made("stsb/bert")
-    found = compute_relevances(model, task, prepared)
-    assert np.allclose(found.importances()["relevance"][2], found.shares()[[4, 7]].mean(axis=0))
+    result = compute_relevances(model, task, prepared)
+    assert np.allclose(result.importances()["relevance"][2], result.shares()[[4, 7]].mean(axis=0))
 
 
 # Planted
@@ -246,10 +246,10 @@ def test_the_head_that_carries_the_label_has_the_highest_relevance(
     )
     for statistic in ("relevance", "relevance-signed"):
         rows = study.heads[study.heads["statistic"] == statistic]
-        found = {f"{row.layer}.{row.head}": row.value for row in rows.itertuples()}
-        carrier = found.pop(CARRIER)
+        result = {f"{row.layer}.{row.head}": row.value for row in rows.itertuples()}
+        carrier = result.pop(CARRIER)
         assert carrier > 5 * max(
-            abs(value) for name, value in found.items() if name[0] == CARRIER[0]
+            abs(value) for name, value in result.items() if name[0] == CARRIER[0]
         ), statistic
     assert carrier > 0.8  # of what it says, signed
     assert study.record["importance"]["rules"] == rules
@@ -261,24 +261,24 @@ def test_a_head_that_nobody_hears_has_no_relevance(rules: Rules) -> None:
     with torch.no_grad():
         model.model.bert.encoder.layer[0].attention.output.dense.weight[:, 8:16] = 0
     task, prepared = classes_of("bert")
-    found = compute_relevances(model, task, prepared, rules=rules)
-    silent = found.heads.index(Head("encoder", 0, 1))
-    assert not found.signed[:, silent].any()
-    assert not found.importances()["relevance"][:, silent].any()
-    assert (np.abs(found.signed).sum(axis=0) > 0).sum() == len(found.heads) - 1
+    result = compute_relevances(model, task, prepared, rules=rules)
+    silent = result.heads.index(Head("encoder", 0, 1))
+    assert not result.signed[:, silent].any()
+    assert not result.importances()["relevance"][:, silent].any()
+    assert (np.abs(result.signed).sum(axis=0) > 0).sum() == len(result.heads) - 1
 
 
-def test_of_twins_each_has_half(tmp_path: Path) -> None:
+def test_of_duplicate_heads_each_has_half(tmp_path: Path) -> None:
     task = get_task("sst2")
     items = task.items(examples(tmp_path, 20))
-    found = []
-    for model in (classifier(noise=0.0), classifier(noise=0.0, twin="1.0")):
-        found.append(compute_relevances(model, task, task.prepare(model, items)))
-    one, other = (found[0].heads.index(Head("encoder", 1, head)) for head in (2, 0))
-    whole = found[0].signed[:, one]
+    actual = []
+    for model in (classifier(noise=0.0), classifier(noise=0.0, duplicate="1.0")):
+        actual.append(compute_relevances(model, task, task.prepare(model, items)))
+    first, other = (actual[0].heads.index(Head("encoder", 1, head)) for head in (2, 0))
+    whole = actual[0].signed[:, first]
     assert np.abs(whole).min() > 1e-3
-    assert np.allclose(found[1].signed[:, one], whole / 2, rtol=1e-5)
-    assert np.allclose(found[1].signed[:, other], whole / 2, rtol=1e-5)
+    assert np.allclose(actual[1].signed[:, first], whole / 2, rtol=1e-5)
+    assert np.allclose(actual[1].signed[:, other], whole / 2, rtol=1e-5)
 
 
 # Bad input

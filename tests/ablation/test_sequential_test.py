@@ -80,8 +80,8 @@ def test_examples_for_which_heads_matter_are_run_more_densely() -> None:
 
 def test_another_seed_takes_other_examples() -> None:
     size = np.random.default_rng(1).exponential(size=512)
-    one, same, other = (StratifiedSample(size, seed).blocks()[0] for seed in (0, 0, 1))
-    assert one == same != other
+    first, same, other = (StratifiedSample(size, seed).blocks()[0] for seed in (0, 0, 1))
+    assert first == same != other
 
 
 # Estimates
@@ -90,10 +90,10 @@ def test_another_seed_takes_other_examples() -> None:
 def test_the_estimate_after_all_examples_is_the_mean_and_certain() -> None:
     changes, terms = population(np.random.default_rng(0))
     sample = StratifiedSample(np.abs(terms).mean(axis=1))
-    found = estimate_means(changes, terms[:, :, None], sample, len(sample.counts) - 1)
-    assert np.allclose(found.value, changes.mean(axis=0))
-    assert np.allclose(found.error, 0)
-    assert np.allclose(found.spread, changes.std(axis=0), rtol=0.05)
+    result = estimate_means(changes, terms[:, :, None], sample, len(sample.counts) - 1)
+    assert np.allclose(result.value, changes.mean(axis=0))
+    assert np.allclose(result.error, 0)
+    assert np.allclose(result.spread, changes.std(axis=0), rtol=0.05)
 
 
 def test_the_standard_error_of_an_estimate_is_right() -> None:
@@ -102,21 +102,21 @@ def test_the_standard_error_of_an_estimate_is_right() -> None:
     truth, within = changes.mean(axis=0), []
     for seed in range(60):
         sample = StratifiedSample(np.sqrt((terms**2).mean(axis=1)), seed)
-        found = estimate_means(changes, np.stack([-terms, terms**2], axis=2), sample, 4)
-        within.append(np.abs(found.value - truth) < 1.96 * found.error)
+        result = estimate_means(changes, np.stack([-terms, terms**2], axis=2), sample, 4)
+        within.append(np.abs(result.value - truth) < 1.96 * result.error)
     assert 0.91 < np.mean(within) < 0.98
     run = int(sample.counts[4].sum())
     plain = changes.std(axis=0) * np.sqrt((1 - run / 512) / run)
-    assert (found.error < 0.3 * plain).mean() > 0.9  # what the gradient knows makes it better
+    assert (result.error < 0.3 * plain).mean() > 0.9  # what the gradient knows makes it better
 
 
 def test_without_predictors_it_is_the_mean_by_strata() -> None:
     changes, terms = population(np.random.default_rng(2))
     sample = StratifiedSample(np.abs(terms).mean(axis=1))
-    found = estimate_means(changes, np.empty((512, 40, 0)), sample, 3)
+    result = estimate_means(changes, np.empty((512, 40, 0)), sample, 3)
     means = [changes[items].mean(axis=0) for items in sample.examples(3)]
     shares = [len(part) / 512 for part in sample.strata]
-    assert np.allclose(found.value, np.average(means, axis=0, weights=shares))
+    assert np.allclose(result.value, np.average(means, axis=0, weights=shares))
 
 
 # Verdicts
@@ -139,9 +139,9 @@ def test_the_estimates_of_settled_heads_are_near_the_result() -> None:
     test, _ = run_test(changes, terms)
     half = 1.96 * changes.std(axis=0, ddof=1) / np.sqrt(len(changes))
     assert len(test.settled) > 10
-    for head, one in test.settled.items():
-        assert abs(one.value - changes[:, head.head].mean()) < 2 * half[head.head]
-        assert one.count < len(changes)
+    for head, item in test.settled.items():
+        assert abs(item.value - changes[:, head.head].mean()) < 2 * half[head.head]
+        assert item.count < len(changes)
 
 
 def test_a_stricter_rate_takes_more_examples() -> None:
@@ -154,12 +154,12 @@ def test_a_stricter_rate_takes_more_examples() -> None:
 
 
 def holm_by_hand(t: NDArray, count: int) -> set[int]:
-    found: set[int] = set()
+    result: set[int] = set()
     for step, head in enumerate(np.argsort(-np.abs(t))):
         if 2 * stats.t.sf(abs(t[head]), count - 1) >= 0.05 / (len(t) - step):
             break
-        found.add(int(head))
-    return found
+        result.add(int(head))
+    return result
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -194,9 +194,9 @@ def test_an_estimate_worse_than_the_result_s_own_interval_is_not_settled() -> No
     changes, terms = 30 + chance.normal(size=(512, 1)), chance.normal(size=(512, 1))
     test, _ = run_test(changes, terms)
     assert all(one.count > 200 for one in test.settled.values())
-    known, _ = run_test(changes, 30 - changes)
-    assert [one.count < 50 for one in known.settled.values()] == [True]
-    assert known.significant
+    partial, _ = run_test(changes, 30 - changes)
+    assert [one.count < 50 for one in partial.settled.values()] == [True]
+    assert partial.significant
 
 
 def test_a_head_that_changes_nothing_is_settled_as_not_significant() -> None:
@@ -212,18 +212,18 @@ def test_a_head_that_changes_nothing_is_settled_as_not_significant() -> None:
 def test_settled_heads_stand_in_the_tables_with_their_estimates() -> None:
     changes, terms = population(np.random.default_rng(4), heads=4)
     test, _ = run_test(changes, terms)
-    head, one = next(iter(test.settled.items()))
+    head, first = next(iter(test.settled.items()))
     rows = [
         Row("self", 0, h, name, 9.0, 8.0, 10.0, 512)
         for name in (LOSS, METRIC, "other")
         for h in range(4)
     ]
-    found = {(row.statistic, row.head): row for row in test.rows(rows)}
-    assert found["other", head.head].value == 9.0
-    told = found[LOSS, head.head]
-    assert (told.value, told.count) == (one.value, one.count)
-    assert told.high - told.low == pytest.approx(2 * one.half_width)
-    assert np.isnan(found[METRIC, head.head].value)  # a few examples hardly change it
+    result = {(row.statistic, row.head): row for row in test.rows(rows)}
+    assert result["other", head.head].value == 9.0
+    record = result[LOSS, head.head]
+    assert (record.value, record.count) == (first.value, first.count)
+    assert record.high - record.low == pytest.approx(2 * first.half_width)
+    assert np.isnan(result[METRIC, head.head].value)  # a few examples hardly change it
     table = [
         {
             "stack": "self",
@@ -239,8 +239,8 @@ def test_settled_heads_stand_in_the_tables_with_their_estimates() -> None:
     ]
     tests = {(row["statistic"], row["head"]): row for row in test.significance(table)}
     assert tests[LOSS, head.head]["test"] == "sequential"
-    assert tests[LOSS, head.head]["settled_at"] == one.count
-    assert tests[LOSS, head.head]["p"] == one.p
+    assert tests[LOSS, head.head]["settled_at"] == first.count
+    assert tests[LOSS, head.head]["p"] == first.p
     for name in (LOSS, METRIC):
         p_values = np.array([tests[name, h]["p"] for h in range(4)])
         adjusted = np.array([tests[name, h]["p_adjusted"] for h in range(4)])

@@ -19,10 +19,10 @@ from toys import Means
 def test_a_change_of_loss_is_tested_by_the_paired_t_test() -> None:
     chance = np.random.default_rng(0)
     intact, changed = chance.normal(size=50), chance.normal(size=50) + 0.3
-    found = delta_of_losses(intact, changed)
-    assert found.p == pytest.approx(stats.ttest_rel(changed, intact).pvalue, rel=1e-9)
-    assert found.value == pytest.approx((changed - intact).mean())
-    assert found.high - found.value == pytest.approx(
+    result = delta_of_losses(intact, changed)
+    assert result.p == pytest.approx(stats.ttest_rel(changed, intact).pvalue, rel=1e-9)
+    assert result.value == pytest.approx((changed - intact).mean())
+    assert result.high - result.value == pytest.approx(
         stats.t.ppf(0.975, 49) * stats.sem(changed - intact)
     )
 
@@ -35,13 +35,13 @@ def test_interval_and_p_of_a_mean_change_agree(count: int, ratio: float) -> None
     spread -= spread.mean()
     spread *= 0.1 / (stats.t.ppf(0.975, count - 1) * stats.sem(spread))
     changed = 0.5 + 0.1 * ratio + spread  # the mean change is `ratio` times the half-width
-    for found in (
+    for match in (
         delta_of_losses(np.full(count, 0.5), changed),
         delta_of_metric(Means(), np.full((count, 1), 0.5), changed[:, None]),
     ):
-        assert found.high - found.low == pytest.approx(0.2)
-        assert (found.low > 0 or found.high < 0) == (found.p < 0.05) == (abs(ratio) > 1)
-        assert found.p == pytest.approx(stats.ttest_1samp(changed - 0.5, 0).pvalue, rel=1e-6)
+        assert match.high - match.low == pytest.approx(0.2)
+        assert (match.low > 0 or match.high < 0) == (match.p < 0.05) == (abs(ratio) > 1)
+        assert match.p == pytest.approx(stats.ttest_1samp(changed - 0.5, 0).pvalue, rel=1e-6)
 
 
 def test_a_change_of_accuracy_is_tested_by_mcnemar() -> None:
@@ -49,11 +49,11 @@ def test_a_change_of_accuracy_is_tested_by_mcnemar() -> None:
     changed = intact.copy()
     changed[:9] = 0  # nine become wrong, two right
     changed[30:32] = 1
-    found = delta_of_metric(Means(), intact, changed)
-    assert found.test == "McNemar"
-    assert found.value == pytest.approx(-7 / 50)
+    result = delta_of_metric(Means(), intact, changed)
+    assert result.test == "McNemar"
+    assert result.value == pytest.approx(-7 / 50)
     below = sum(stats.binom.pmf(k, 11, 0.5) for k in range(3))
-    assert found.p == pytest.approx(2 * below)
+    assert result.p == pytest.approx(2 * below)
 
 
 def test_a_change_of_accuracy_is_never_certain() -> None:
@@ -69,10 +69,10 @@ def test_a_change_of_accuracy_is_never_certain() -> None:
     )
     worse = scores.copy()
     worse[:9] = 0
-    found = delta_of_metric(Means(), scores, worse)
+    result = delta_of_metric(Means(), scores, worse)
     down, up = 10 / 52, 1 / 52
     half = 1.96 * np.sqrt((down + up - (up - down) ** 2) / 52)
-    assert (found.low, found.high) == pytest.approx((up - down - half, up - down + half))
+    assert (result.low, result.high) == pytest.approx((up - down - half, up - down + half))
 
 
 def test_equal_losses_are_no_change() -> None:
@@ -94,12 +94,12 @@ def test_shares_that_do_not_change_are_not_certain() -> None:
 
 def swaps(scores: NDArray) -> list[float]:
     """By hand: how Spearman's correlation changes if two neighbours in the order of the cosines change places."""
-    order, found = sorted(range(len(scores)), key=lambda i: scores[i, 0]), []
+    order, actual = sorted(range(len(scores)), key=lambda i: scores[i, 0]), []
     for first, second in pairwise(order):
         after = scores.copy()
         after[[first, second], 0] = after[[second, first], 0]
-        found.append(stats.spearmanr(*after.T).statistic - stats.spearmanr(*scores.T).statistic)
-    return found
+        actual.append(stats.spearmanr(*after.T).statistic - stats.spearmanr(*scores.T).statistic)
+    return actual
 
 
 @pytest.mark.parametrize("step", [0.0, 1e-9])
@@ -109,9 +109,9 @@ def test_an_order_that_does_not_change_is_not_certain(step: float) -> None:
     gold = chance.integers(0, 11, 24) / 2  # with ties
     intact = np.stack([gold / 5 + 0.2 * chance.normal(size=24), gold], axis=1)
     changed = intact + np.array([step, 0.0])
-    found = delta_of_metric(Similarity("stsb"), intact, changed, resamples(24, 0))
+    result = delta_of_metric(Similarity("stsb"), intact, changed, resamples(24, 0))
     half = 1.96 * np.sqrt(2 * np.mean(np.square(swaps(intact))))
-    assert (found.value, found.low, found.high, found.p) == (
+    assert (result.value, result.low, result.high, result.p) == (
         0,
         pytest.approx(-half),
         pytest.approx(half),
@@ -133,8 +133,8 @@ def test_predictions_that_do_not_change_are_not_certain(name: str, right: int) -
         after[i, 1] = 1 - after[i, 1]
         flips.append(task.measure(after)[task.metrics[0]] - task.measure(scores)[task.metrics[0]])
     half = 1.96 * np.sqrt(2 * np.mean(np.square(flips)))
-    found = delta_of_metric(task, scores, scores.copy(), resamples(24, 0))
-    assert (found.value, found.low, found.high, found.p) == (
+    result = delta_of_metric(task, scores, scores.copy(), resamples(24, 0))
+    assert (result.value, result.low, result.high, result.p) == (
         0,
         pytest.approx(-half),
         pytest.approx(half),
@@ -154,8 +154,8 @@ def test_a_metric_of_another_task_changes_as_if_an_example_was_left_out() -> Non
     assert Median().change_of_one(scores) == pytest.approx(
         np.sqrt((1**2 + 0.5**2 + 0.5**2) / 3) / 10
     )
-    found = delta_of_metric(Median(), scores[:2], scores[:2], resamples(2, 0))
-    assert found.high == pytest.approx(1.96 * np.sqrt(2) * 0.05)
+    result = delta_of_metric(Median(), scores[:2], scores[:2], resamples(2, 0))
+    assert result.high == pytest.approx(1.96 * np.sqrt(2) * 0.05)
     assert np.isnan(delta_of_metric(Median(), scores[:1], scores[:1], resamples(1, 0)).high)
 
 
@@ -169,21 +169,21 @@ def test_one_prediction_of_a_task_on_tokens_is_one_token() -> None:
     task = get_task("causal")
     after = intact.copy()
     after[0, 0] += 1
-    one = task.measure(after)["accuracy"] - task.measure(intact)["accuracy"]
+    single = task.measure(after)["accuracy"] - task.measure(intact)["accuracy"]
     same = delta_of_metric(task, intact, intact.copy(), resamples(40, 0))
     assert (same.low, same.high) == (
-        pytest.approx(-1.96 * np.sqrt(2) * one),
-        pytest.approx(1.96 * np.sqrt(2) * one),
+        pytest.approx(-1.96 * np.sqrt(2) * single),
+        pytest.approx(1.96 * np.sqrt(2) * single),
     )
-    found = delta_of_metric(task, intact, changed, resamples(40, 0))
-    assert found.p == pytest.approx(stats.ttest_rel(changed[:, 0], intact[:, 0]).pvalue, abs=1e-3)
-    assert found.high < 0
+    result = delta_of_metric(task, intact, changed, resamples(40, 0))
+    assert result.p == pytest.approx(stats.ttest_rel(changed[:, 0], intact[:, 0]).pvalue, abs=1e-3)
+    assert result.high < 0
 
 
 def test_an_interval_of_a_change_stays_within_what_is_possible() -> None:
     pairs = np.array([[0.1, 0.0], [0.2, 1.0], [0.3, 0.5]])
-    found = delta_of_metric(Similarity("stsb"), pairs, pairs[:, [1, 1]], resamples(3, 0))
-    assert -2 <= found.low < found.value < found.high == 2
+    result = delta_of_metric(Similarity("stsb"), pairs, pairs[:, [1, 1]], resamples(3, 0))
+    assert -2 <= result.low < result.value < result.high == 2
 
 
 def test_other_metrics_are_tested_by_a_paired_bootstrap() -> None:
@@ -192,23 +192,23 @@ def test_other_metrics_are_tested_by_a_paired_bootstrap() -> None:
     intact = np.stack([gold + 0.3 * chance.normal(size=300), gold], axis=1)
     worse = np.stack([gold + 1.5 * chance.normal(size=300), gold], axis=1)
     task, draws = Similarity("stsb"), resamples(300, 0)
-    found = delta_of_metric(task, intact, worse, draws)
+    result = delta_of_metric(task, intact, worse, draws)
     by_hand = [
         task.measure(worse[d])["spearman"] - task.measure(intact[d])["spearman"] for d in draws
     ]
-    assert found.test == "bootstrap"
-    assert found.high - found.value == pytest.approx(1.96 * np.std(by_hand, ddof=1))
-    assert found.p < 1e-6
+    assert result.test == "bootstrap"
+    assert result.high - result.value == pytest.approx(1.96 * np.std(by_hand, ddof=1))
+    assert result.p < 1e-6
 
 
 def test_matthews_of_one_answer_to_all_has_no_interval() -> None:
     task = Classification("cola")
     right = np.array([0, 1] * 10)
     intact = np.stack([right == right, right, right], axis=1).astype(float)
-    one = np.stack([right == 1, np.ones(20), right], axis=1).astype(float)
-    found = delta_of_metric(task, intact, one, resamples(20, 0))
-    assert np.isnan(found.value)
-    assert np.isnan(found.p)
+    single = np.stack([right == 1, np.ones(20), right], axis=1).astype(float)
+    result = delta_of_metric(task, intact, single, resamples(20, 0))
+    assert np.isnan(result.value)
+    assert np.isnan(result.p)
 
 
 def test_holm_by_hand() -> None:
@@ -219,8 +219,8 @@ def test_holm_by_hand() -> None:
 
 def test_where_nothing_matters_holm_finds_something_in_about_five_of_a_hundred_runs() -> None:
     chance = np.random.default_rng(2)
-    found = 0
+    result = 0
     for _ in range(400):
         p_values = [delta_of_losses(np.zeros(60), chance.normal(size=60)).p for _ in range(20)]
-        found += bool((holm(np.array(p_values)) < 0.05).any())
-    assert 5 <= found <= 34  # 20 expected; beyond three standard errors of a binomial
+        result += bool((holm(np.array(p_values)) < 0.05).any())
+    assert 5 <= result <= 34  # 20 expected; beyond three standard errors of a binomial

@@ -16,8 +16,8 @@ def random_tree(draw: random.Random, size: int) -> list[int]:
     """Candidates that govern: 0 is the root, 1 + i word i."""
     order = draw.sample(range(size), size)
     governors = [0] * size
-    for place, word in enumerate(order[1:], start=1):
-        governors[word] = 1 + draw.choice(order[:place])
+    for index, word in enumerate(order[1:], start=1):
+        governors[word] = 1 + draw.choice(order[:index])
     return governors
 
 

@@ -36,7 +36,7 @@ def test_a_translation_is_judged_by_the_tokens_that_follow_and_its_end() -> None
             *batch.inputs["decoder_input_ids"][row, 1:count].tolist(),
             model.tokenizer.eos_token_id,
         ]
-        expected = -sum(float(logits[row, place, token]) for place, token in enumerate(ids)) / count
+        expected = -sum(float(logits[row, index, token]) for index, token in enumerate(ids)) / count
         assert float(losses[row]) == pytest.approx(expected, rel=1e-5)
 
 
@@ -46,7 +46,7 @@ def test_a_causal_model_is_judged_by_the_next_token() -> None:
     losses = loss_of(model, pairs=False).of(model, batch)
     logits = model(batch).logits.log_softmax(dim=-1)
     ids = batch.inputs["input_ids"]
-    expected = -sum(float(logits[1, place, ids[1, place + 1]]) for place in range(4)) / 4
+    expected = -sum(float(logits[1, position, ids[1, position + 1]]) for position in range(4)) / 4
     assert float(losses[1]) == pytest.approx(expected, rel=1e-5)
 
 
@@ -82,12 +82,12 @@ def test_without_a_head_two_texts_are_compared_with_their_lengths_held_fixed() -
     states = model(batch)[0]
     content = layout.encoder.content
     means = [states[0][(segments[0] == side) & content[0]].mean(dim=0) for side in (0, 1)]
-    found = loss.of(model, batch)[0]
-    assert float(found) == pytest.approx(-float(torch.cosine_similarity(*means, dim=0)), rel=1e-4)
+    result = loss.of(model, batch)[0]
+    assert float(result) == pytest.approx(-float(torch.cosine_similarity(*means, dim=0)), rel=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("family", "head", "pairs", "said"),
+    ("family", "head", "pairs", "message"),
     [
         ("bert", None, False, "needs pairs"),
         ("marian", AutoModelForSeq2SeqLM, False, "needs pairs"),
@@ -95,9 +95,9 @@ def test_without_a_head_two_texts_are_compared_with_their_lengths_held_fixed() -
     ],
 )
 def test_a_loss_that_is_not_there_is_refused(
-    family: str, head: type | None, pairs: bool, said: str
+    family: str, head: type | None, pairs: bool, message: str
 ) -> None:
-    with pytest.raises(HeadscopeError, match=said):
+    with pytest.raises(HeadscopeError, match=message):
         loss_of(tiny(family, head=head), pairs=pairs)
 
 
@@ -128,19 +128,19 @@ def gradients(attention: float, gradient: float, centred: float) -> pd.DataFrame
     for layer in range(3):
         for name, value in measures.items():
             value = 0.01 if name == "attention" and layer == 0 else value
-            place = {"stack": "encoder", "layer": layer, "class": "sep", "measure": name}
+            key = {"stack": "encoder", "layer": layer, "class": "sep", "measure": name}
             rows.append(
-                {**place, "value": value, "low": value * 0.9, "high": value * 1.1, "count": 9}
+                {**key, "value": value, "low": value * 0.9, "high": value * 1.1, "count": 9}
             )
     return pd.DataFrame(rows)
 
 
 @pytest.mark.parametrize(
-    ("gradient", "holds", "said"),
+    ("gradient", "holds", "message"),
     [(0.1, True, "a no-op only in part"), (0.9, False, "not a no-op")],
 )
 def test_the_verdict_follows_the_gradient_where_attention_is(
-    gradient: float, holds: bool, said: str
+    gradient: float, holds: bool, message: str
 ) -> None:
     (verdict,) = verdicts(gradients(0.4, gradient, 0.8))
     assert verdict.holds is holds
@@ -148,7 +148,7 @@ def test_the_verdict_follows_the_gradient_where_attention_is(
     lead, meaning = verdict.sentence.split(". ")
     assert (
         lead
-        == f"Separators draw much attention, and attention to them is {said} (40 % of attention in layers 1, 2)"
+        == f"Separators draw much attention, and attention to them is {message} (40 % of attention in layers 1, 2)"
     )
     assert meaning.endswith("changes the loss 80 % as much as for other tokens.")
     assert ("but moving that weight elsewhere still changes" in meaning) is holds
@@ -242,13 +242,13 @@ def test_every_stack_is_held_against_its_own_ceiling_and_relevance_takes_part() 
     ceilings = pd.DataFrame(
         [{"stack": "encoder", "ceiling": 0.9}, {"stack": "cross", "ceiling": np.nan}]
     )
-    told = lens_agreement(Study(to_frame(rows), {}, {}, {"ceilings": ceilings}))
-    assert {row["stack"]: row["ceiling"] for row in told} == pytest.approx(
+    record = lens_agreement(Study(to_frame(rows), {}, {}, {"ceilings": ceilings}))
+    assert {row["stack"]: row["ceiling"] for row in record} == pytest.approx(
         {"encoder": 0.9, "cross": np.nan}, nan_ok=True
     )
-    found = {
+    result = {
         (row["statistic"], row["lens"]): row["correlation"]
-        for row in told
+        for row in record
         if row["stack"] == "cross"
     }
     wanted = {
@@ -256,10 +256,10 @@ def test_every_stack_is_held_against_its_own_ceiling_and_relevance_takes_part() 
         ("relevance", "relevance"): 1.0,
         ("confidence", "raw"): -1.0,
     }  # an offset has none
-    assert found == pytest.approx(wanted)
+    assert result == pytest.approx(wanted)
 
 
-def test_the_head_that_is_ranked_most_unlike_raw_is_told() -> None:
+def test_the_head_that_is_ranked_most_unlike_raw_is_named() -> None:
     raw = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     (row,) = furthest_apart(study_with(raw, [0.9, *raw[1:]], None))
     assert (row["head"], row["lens"], row["through"]) == (0, "norm", 0.9)
@@ -275,13 +275,13 @@ def test_noise_and_numbers_that_are_all_alike_are_no_disagreement() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lens", "name", "said"),
+    ("lens", "name", "message"),
     [
         ("effective", "entropy", "lens effective"),
         ("norm", "rank", "lens norm"),
         ("raw", "rank", "lens raw"),
     ],
 )
-def test_a_lens_that_would_be_asked_nothing_is_refused(lens: str, name: str, said: str) -> None:
-    with pytest.raises(HeadscopeError, match=said):
+def test_a_lens_that_would_be_asked_nothing_is_refused(lens: str, name: str, message: str) -> None:
+    with pytest.raises(HeadscopeError, match=message):
         headscope.analyze("no model is loaded for this", texts=["a"], lens=lens, statistics=[name])

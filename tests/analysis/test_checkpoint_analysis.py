@@ -31,7 +31,7 @@ def analyze_all(trained: str, **options: Any) -> Study:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three models that differ, as the checkpoints of one training."""
     monkeypatch.chdir(tmp_path)
     for step in STEPS:
@@ -45,7 +45,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_step_has_the_numbers_of_an_analysis_of_its_own(here: Path) -> None:
+def test_every_step_has_the_numbers_of_an_analysis_of_its_own(folder: Path) -> None:
     words = [
         "analyze",
         "trained",
@@ -84,27 +84,27 @@ def test_every_step_has_the_numbers_of_an_analysis_of_its_own(here: Path) -> Non
     last = table[table["step"] == STEPS[-1]].drop(columns="step").reset_index(drop=True)
     pd.testing.assert_frame_equal(last, study.heads, check_dtype=False, rtol=1e-9)
     assert table.groupby("step")["value"].sum().nunique() == len(STEPS)
-    assert {path.name for path in (here / "study" / "figures").glob("film*.svg")} == {
+    assert {path.name for path in (folder / "study" / "figures").glob("film*.svg")} == {
         "film-encoder.svg",
         "film-roles-encoder.svg",
     }
-    page = (here / "study" / "index.html").read_text("utf-8")
+    page = (folder / "study" / "index.html").read_text("utf-8")
     assert "Heads over training" in page
     assert "Roles over training" in page
     assert study.record["film"]["steps"] == list(STEPS)
     assert [one["loss"] for one in study.record["film"]["losses"]] == [3.0, 2.8, 1.5]
-    assert not list((here / "study").glob("step-*"))
+    assert not list((folder / "study").glob("step-*"))
 
 
 def test_a_killed_run_goes_on_with_the_next_checkpoint_to_the_same_tables(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     analyze_all("trained", corpus="texts.txt", statistics=ASKED, out="whole")
-    told: list[str] = []
+    lines: list[str] = []
 
     def stop(line: str) -> None:
-        told.append(line)
-        if len(told) == 3:
+        lines.append(line)
+        if len(lines) == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -119,10 +119,10 @@ def test_a_killed_run_goes_on_with_the_next_checkpoint_to_the_same_tables(
     )
     assert [line for line in again if line.startswith("step")] == ["step 30 (3 of 3)"]
     for name in ("film.csv", "film_roles.csv", "heads.csv", "heads.parquet"):
-        assert (here / "whole" / name).read_bytes() == (here / "made" / name).read_bytes(), name
+        assert (folder / "whole" / name).read_bytes() == (folder / "made" / name).read_bytes(), name
 
 
-def test_thresholds_may_be_a_mapping(here: Path) -> None:
+def test_thresholds_may_be_a_mapping(folder: Path) -> None:
     options: dict[str, Any] = {"corpus": "texts.txt", "limit": 4, "statistics": ["sink"]}
     mapped = analyze_all("trained", out="mapped", thresholds={"sink": 0.01}, **options)
     whole = analyze_all(
@@ -131,19 +131,19 @@ def test_thresholds_may_be_a_mapping(here: Path) -> None:
     assert mapped.tables["film_roles"].equals(whole.tables["film_roles"])
 
 
-def trained_under(here: Path, edit: str) -> None:
-    record = json.loads((here / "trained" / "training.json").read_text("utf-8"))
+def trained_under(folder: Path, edit: str) -> None:
+    record = json.loads((folder / "trained" / "training.json").read_text("utf-8"))
     record["model"] = {"edits": [edit]}
-    (here / "trained" / "training.json").write_text(json.dumps(record), "utf-8")
+    (folder / "trained" / "training.json").write_text(json.dumps(record), "utf-8")
 
 
-def test_a_film_is_under_the_mask_of_the_training_unless_another_is_named(here: Path) -> None:
-    trained_under(here, repr(headscope.Masked("window:width=1", open_special=True)))
+def test_a_film_is_under_the_mask_of_the_training_unless_another_is_named(folder: Path) -> None:
+    trained_under(folder, repr(headscope.Masked("window:width=1", open_special=True)))
     options: dict[str, Any] = {"corpus": "texts.txt", "statistics": ASKED}
-    said: list[str] = []
-    own = analyze_all("trained", out="own", log=said.append, **options)
+    messages: list[str] = []
+    own = analyze_all("trained", out="own", log=messages.append, **options)
     assert (
-        said[0]
+        messages[0]
         == 'under the mask of its training: window:width=1 with special tokens open (without: `mask="dense"`)'
     )
     named = analyze_all("trained", out="named", mask="window:width=1", open_special=True, **options)
@@ -156,7 +156,7 @@ def test_a_film_is_under_the_mask_of_the_training_unless_another_is_named(here: 
         [{"kind": "Masked", "mask": "star", "open_special": False}],
         [],
     ]
-    page = (here / "own" / "index.html").read_text("utf-8")
+    page = (folder / "own" / "index.html").read_text("utf-8")
     assert "<dt>mask</dt><dd>window:width=1, special tokens open</dd>" in page
 
 
@@ -167,7 +167,7 @@ def test_other_edits_are_not_read_as_masks(edit: str) -> None:
     assert EditRecord.read(edit).mask is None
 
 
-def test_how_roles_changed_is_told_among_the_first(here: Path) -> None:
+def test_how_roles_changed_is_reported_among_the_first(folder: Path) -> None:
     """Two heads of four become positional, the first at step 4; one is broad all the while, one no longer for sure."""
     study = analyze_all("trained", corpus="texts.txt", statistics=ASKED, out="study")
     held = [
@@ -200,8 +200,8 @@ def test_how_roles_changed_is_told_among_the_first(here: Path) -> None:
     rows.append(rows[-1] | {"step": 30, "is_sure": False})
     study.tables["film_roles"] = pd.DataFrame(rows)
     first, _ = select_top([findings_of(study)])
-    [told] = [str(one) for one in first if one.kind == "training"]
-    assert told == (
+    [lines] = [str(one) for one in first if one.kind == "training"]
+    assert lines == (
         "From step 0 to step 30 of the training, the number of heads with a clear role went from 2 to 3 of 4. "
         "Positional 0 to 2, special-token 1 to 0, diffuse 1 to 1; the first positional head appeared at step 4."
     )
@@ -226,23 +226,23 @@ REFUSED = [
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
 def test_what_cannot_be_filmed_is_refused_in_a_line(
-    words: tuple[str, ...], message: str, here: Path
+    words: tuple[str, ...], message: str, folder: Path
 ) -> None:
     done = CliRunner().invoke(app, ["analyze", *words, "--checkpoints", "--out", "study"])
     assert isinstance(done.exception, HeadscopeError), done.output
     assert message in str(done.exception)
-    assert not list(here.glob("study*"))
+    assert not list(folder.glob("study*"))
 
 
-def test_nothing_is_written_without_a_directory(here: Path) -> None:
+def test_nothing_is_written_without_a_directory(folder: Path) -> None:
     options: dict[str, Any] = {"corpus": "texts.txt", "statistics": ASKED}
-    before = sorted(path.name for path in here.iterdir())
+    before = sorted(path.name for path in folder.iterdir())
     study = analyze_all("trained", **options)
-    assert sorted(path.name for path in here.iterdir()) == before
+    assert sorted(path.name for path in folder.iterdir()) == before
     pd.testing.assert_frame_equal(
         study.tables["film"], analyze_all("trained", out="study", **options).tables["film"]
     )
-    assert (here / "study" / "index.html").exists()
+    assert (folder / "study" / "index.html").exists()
     assert study.record["config"]["statistics"] == ASKED
     with pytest.raises(HeadscopeError, match=r"^`open_special` requires `mask=NAME`"):
         analyze_all("trained", open_special=True, **options)

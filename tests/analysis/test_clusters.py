@@ -47,10 +47,10 @@ def planted(seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 def test_planted_groups_are_found_and_numbered_by_size() -> None:
     js, kinds = planted()
-    found = clusters_of(js, heads(4, 6))
-    np.testing.assert_array_equal(found.cluster, kinds)
-    assert found.silhouette > 0.7
-    assert (kinds[found.nearest] == kinds).all()
+    result = clusters_of(js, heads(4, 6))
+    np.testing.assert_array_equal(result.cluster, kinds)
+    assert result.silhouette > 0.7
+    assert (kinds[result.nearest] == kinds).all()
     order = np.random.default_rng(0).permutation(24)
     shuffled = clusters_of(js[np.ix_(order, order)], heads(4, 6))
     np.testing.assert_array_equal(shuffled.cluster, kinds[order])
@@ -58,11 +58,11 @@ def test_planted_groups_are_found_and_numbered_by_size() -> None:
 
 def test_points_of_a_plane_come_back_up_to_a_turn() -> None:
     points = np.random.default_rng(1).normal(size=(15, 2))
-    found = clusters_of(squared(points), heads(3, 5))
-    np.testing.assert_allclose(squared(found.points), squared(points), atol=1e-6)
-    assert found.explained == pytest.approx(1.0)
-    assert found.stress == pytest.approx(0.0, abs=1e-6)
-    assert found.classical_stress == pytest.approx(0.0, abs=1e-6)
+    result = clusters_of(squared(points), heads(3, 5))
+    np.testing.assert_allclose(squared(result.points), squared(points), atol=1e-6)
+    assert result.explained == pytest.approx(1.0)
+    assert result.stress == pytest.approx(0.0, abs=1e-6)
+    assert result.classical_stress == pytest.approx(0.0, abs=1e-6)
 
 
 def test_the_classical_plane_is_the_textbooks() -> None:
@@ -82,13 +82,13 @@ def test_the_classical_plane_is_the_textbooks() -> None:
 def test_metric_scaling_is_never_worse_than_where_it_started() -> None:
     chance = np.random.default_rng(2)
     js = squared(chance.normal(size=(20, 6)))
-    found = clusters_of(js, heads(4, 5))
-    assert 0 < found.stress < found.classical_stress
-    drawn = np.sqrt(squared(found.points))
+    result = clusters_of(js, heads(4, 5))
+    assert 0 < result.stress < result.classical_stress
+    drawn = np.sqrt(squared(result.points))
     true = np.sqrt(js)
     pairs = [(i, j) for i in range(20) for j in range(i)]
     by_hand = sum((drawn[p] - true[p]) ** 2 for p in pairs) / sum(true[p] ** 2 for p in pairs)
-    assert found.stress == pytest.approx(math.sqrt(by_hand))
+    assert result.stress == pytest.approx(math.sqrt(by_hand))
 
 
 def test_the_same_distances_give_the_same_answer() -> None:
@@ -114,28 +114,28 @@ def test_heads_that_are_alike_within_layers_are_found_to_be() -> None:
 
 
 def test_without_a_layer_effect_small_probabilities_are_as_rare_as_they_say() -> None:
-    found = []
+    actual = []
     for seed in range(40):
         js = squared(np.random.default_rng(seed).normal(size=(12, 3)))
-        found.append(layer_effect(js, [i // 3 for i in range(12)], seed=seed)[2])
-    assert sum(p <= 0.05 for p in found) <= 6  # 2 expected of 40; 7 or more in 1 of 200 such tests
-    assert 0.3 < np.mean(found) < 0.7
+        actual.append(layer_effect(js, [i // 3 for i in range(12)], seed=seed)[2])
+    assert sum(p <= 0.05 for p in actual) <= 6  # 2 expected of 40; 7 or more in 1 of 200 such tests
+    assert 0.3 < np.mean(actual) < 0.7
 
 
 # Nothing to find
 
 
-def test_one_head_is_a_cluster_without_a_twin() -> None:
-    found = clusters_of(np.zeros((1, 1)), heads(1, 1))
-    (row,) = found.rows()
+def test_one_head_is_a_cluster_without_a_most_similar_head() -> None:
+    result = clusters_of(np.zeros((1, 1)), heads(1, 1))
+    (row,) = result.rows()
     assert (row["x"], row["y"], row["cluster"]) == (0.0, 0.0, 0)
     assert row["twin_layer"] is row["twin_head"] is row["twin_distance"] is None
-    assert found.summary()["ratio"] is None
+    assert result.summary()["ratio"] is None
 
 
-def test_two_heads_are_twins() -> None:
-    found = clusters_of(np.array([[0.0, 0.25], [0.25, 0.0]]), heads(2, 1))
-    rows = found.rows()
+def test_two_heads_are_most_similar_to_each_other() -> None:
+    result = clusters_of(np.array([[0.0, 0.25], [0.25, 0.0]]), heads(2, 1))
+    rows = result.rows()
     assert [(row["twin_layer"], row["twin_head"], row["twin_distance"]) for row in rows] == [
         (1, 0, 0.25),
         (0, 0, 0.25),
@@ -144,33 +144,33 @@ def test_two_heads_are_twins() -> None:
         [0.25, 0.25]
     )  # half a nat apart, by the root
     assert {row["cluster"] for row in rows} == {0}
-    assert math.isnan(found.within)
-    assert found.between == 0.25
+    assert math.isnan(result.within)
+    assert result.between == 0.25
 
 
 @pytest.mark.parametrize("count", [2, 3, 12])
 def test_identical_heads_are_one_cluster(count: int) -> None:
-    found = clusters_of(np.zeros((count, count)), heads(1, count))
-    assert not found.cluster.any()
-    assert not found.points.any()
-    assert (found.stress, found.classical_stress) == (0.0, 0.0)
-    assert (found.nearest_divergence == 0).all()
-    json.dumps(found.summary(), allow_nan=False)
+    result = clusters_of(np.zeros((count, count)), heads(1, count))
+    assert not result.cluster.any()
+    assert not result.points.any()
+    assert (result.stress, result.classical_stress) == (0.0, 0.0)
+    assert (result.nearest_divergence == 0).all()
+    json.dumps(result.summary(), allow_nan=False)
 
 
 def test_some_identical_heads_among_others() -> None:
     js = squared(np.repeat(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), 3, axis=0))
-    found = clusters_of(js, heads(3, 3))
-    np.testing.assert_array_equal(found.cluster, np.repeat([0, 1, 2], 3))
-    assert found.silhouette == pytest.approx(1.0)
-    assert np.isfinite(found.points).all()
+    result = clusters_of(js, heads(3, 3))
+    np.testing.assert_array_equal(result.cluster, np.repeat([0, 1, 2], 3))
+    assert result.silhouette == pytest.approx(1.0)
+    assert np.isfinite(result.points).all()
 
 
 # What is refused, and a study's stacks
 
 
 @pytest.mark.parametrize(
-    ("js", "said"),
+    ("js", "message"),
     [
         (np.zeros((2, 3)), "a matrix of 2 x 3 for 2 heads. Expected a row per head."),
         (np.array([[0.0, np.nan], [np.nan, 0.0]]), "these are not divergences between heads."),
@@ -179,11 +179,13 @@ def test_some_identical_heads_among_others() -> None:
         (np.array([[0.3, 0.1], [0.1, 0.3]]), "these are not divergences between heads."),
     ],
 )
-def test_what_is_not_a_matrix_of_divergences_is_refused(js: NDArray[np.float64], said: str) -> None:
+def test_what_is_not_a_matrix_of_divergences_is_refused(
+    js: NDArray[np.float64], message: str
+) -> None:
     with pytest.raises(HeadscopeError) as refusal:
         clusters_of(js, heads(1, 2))
     finite = " Expected finite numbers of 0 or more, the same on both sides of a diagonal of zeros."
-    assert str(refusal.value) == said + ("" if "matrix of" in said else finite)
+    assert str(refusal.value) == message + ("" if "matrix of" in message else finite)
 
 
 def test_every_stack_of_a_study_has_its_own_clusters() -> None:
@@ -196,10 +198,10 @@ def test_every_stack_of_a_study_has_its_own_clusters() -> None:
     )
     nothing = np.full((6, 6), np.nan)  # no row could be compared
     maps = {"js/encoder": js, "js/cross": js[:6, :6], "js/decoder": nothing, "offset/encoder": js}
-    found = clusters_in(table, maps)
-    assert set(found) == {"encoder", "cross"}
-    assert found["encoder"].heads == tuple(heads(4, 6))
-    rows = pd.DataFrame(found["encoder"].rows())
+    result = clusters_in(table, maps)
+    assert set(result) == {"encoder", "cross"}
+    assert result["encoder"].heads == tuple(heads(4, 6))
+    rows = pd.DataFrame(result["encoder"].rows())
     assert list(rows) == [
         "stack",
         "layer",

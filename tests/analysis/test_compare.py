@@ -27,7 +27,7 @@ from headscope.model.attention_model import AttentionModel
 from headscope.study.study import Study
 from headscope.study.study_dir import write_tables
 from headscope.tables import Row, to_frame
-from tiny import eager_twin, excited
+from tiny import eager_copy, excited
 
 STATISTICS = ("entropy", "confidence", "previous", "special", "argmax-offset")
 Heads = NDArray[np.float64]  # [layer, head, statistic]
@@ -100,18 +100,18 @@ def test_a_permutation_within_layers_is_found_among_heads_of_one_depth() -> None
 
 def test_independent_heads_match_no_closer_than_shuffled_ones() -> None:
     """Planted absence: at 5 % few of 40 may be found; more than 7 has a chance of 0.4 %."""
-    found = 0
+    result = 0
     for seed in range(40):
         left, right, _ = behaviours(
             made(some(seed=2 * seed)).heads, made(some(seed=2 * seed + 1)).heads
         )
-        found += match(left, right, "stack").probability < 0.05
-    assert found <= 7
+        result += match(left, right, "stack").probability < 0.05
+    assert result <= 7
 
 
 def test_the_assignment_is_the_best_of_all_and_its_distances_are_those_of_loops() -> None:
     left, right = made(some(1, 3, 0)), made(some(2, 2, 1), "b")
-    here, there, statistics = behaviours(left.heads, right.heads)
+    left_behaviours, right_behaviours, statistics = behaviours(left.heads, right.heads)
     assert statistics == ["entropy", "confidence", "previous", "special"]  # an offset is a mode
     flat = np.concatenate([some(1, 3, 0).reshape(3, -1), some(2, 2, 1).reshape(4, -1)])[:, :4]
     units = (flat - flat.mean(axis=0)) / flat.std(axis=0)
@@ -123,12 +123,12 @@ def test_the_assignment_is_the_best_of_all_and_its_distances_are_those_of_loops(
         itertools.permutations(range(4), 3),
         key=lambda to: sum(distance(i, j) for i, j in enumerate(to)),
     )
-    found = match(here, there, "stack")
-    assert found.pairs.tolist() == [[i, j] for i, j in enumerate(best)]
-    assert found.distances == pytest.approx([distance(i, j) for i, j in enumerate(best)])
+    result = match(left_behaviours, right_behaviours, "stack")
+    assert result.pairs.tolist() == [[i, j] for i, j in enumerate(best)]
+    assert result.distances == pytest.approx([distance(i, j) for i, j in enumerate(best)])
     error = 0.02 / 1.96
     noise = math.sqrt(np.mean(2 * (error / flat.std(axis=0)) ** 2))
-    assert found.noise == pytest.approx(np.full(3, noise))
+    assert result.noise == pytest.approx(np.full(3, noise))
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -173,8 +173,8 @@ def test_layers_are_means_over_heads() -> None:
 
 
 def test_roles_are_counted_by_layer() -> None:
-    one, other = made(some()), made(some(), "b")
-    one.tables["roles"] = pd.DataFrame(
+    first, other = made(some()), made(some(), "b")
+    first.tables["roles"] = pd.DataFrame(
         [
             ("encoder", 0, 1, "broad"),
             ("encoder", 0, 2, "broad"),
@@ -183,7 +183,7 @@ def test_roles_are_counted_by_layer() -> None:
         ],
         columns=["stack", "layer", "head", "role"],
     )
-    comparison = compare([one, other])
+    comparison = compare([first, other])
     assert comparison.roles.to_dict("records") == [
         {
             "study": "a",
@@ -232,23 +232,23 @@ def test_smoothness_is_that_of_loops() -> None:
         "means": float(np.corrcoef(means[:-1], means[1:])[0, 1]),
     }
     for form, value in expected.items():
-        found = smoothness_of(grid, form)  # type: ignore[arg-type]
-        assert found is not None
-        assert found.value == pytest.approx(value)
-        assert (found.pairs, found.heads) == (4, 6)
-        assert found.low <= found.value <= found.high
-        assert found.null_low < found.null < found.null_high
+        result = smoothness_of(grid, form)  # type: ignore[arg-type]
+        assert result is not None
+        assert result.value == pytest.approx(value)
+        assert (result.pairs, result.heads) == (4, 6)
+        assert result.low <= result.value <= result.high
+        assert result.null_low < result.null < result.null_high
 
 
 def test_layers_that_continue_each_other_are_smooth_in_every_form() -> None:
     random = np.random.default_rng(0)
     grid = random.random(8) + np.linspace(0, 1, 12)[:, None] * random.random(8)
     for form in ("heads", "sorted", "means"):
-        found = smoothness_of(grid, form)  # type: ignore[arg-type]
-        assert found is not None
-        assert found.value > 0.95
-        assert found.probability < 0.02
-        assert found.value > found.null_high
+        result = smoothness_of(grid, form)  # type: ignore[arg-type]
+        assert result is not None
+        assert result.value > 0.95
+        assert result.probability < 0.02
+        assert result.value > result.null_high
 
 
 def test_smooth_layers_whose_heads_are_numbered_anew_are_smooth_when_sorted_and_not_in_order() -> (
@@ -268,16 +268,16 @@ def test_smooth_layers_whose_heads_are_numbered_anew_are_smooth_when_sorted_and_
 def test_random_layers_are_called_smooth_no_more_often_than_stated(form: str) -> None:
     """At 5 % of 100, more than 12 has a chance of 0.2 %."""
     random = np.random.default_rng(5)
-    found = [smoothness_of(random.random((6, 5)), form) for _ in range(100)]  # type: ignore[arg-type]
-    assert sum(one is not None and one.probability < 0.05 for one in found) <= 12
+    actual = [smoothness_of(random.random((6, 5)), form) for _ in range(100)]  # type: ignore[arg-type]
+    assert sum(one is not None and one.probability < 0.05 for one in actual) <= 12
 
 
 def test_layers_of_equal_heads_have_no_correlation() -> None:
     grid = np.random.default_rng(0).random((4, 5))
     grid[0] = 0.1
-    found = smoothness_of(grid, "heads")
-    assert found is not None
-    assert found.pairs == 2
+    result = smoothness_of(grid, "heads")
+    assert result is not None
+    assert result.pairs == 2
     assert smoothness_of(np.ones((4, 5)), "heads") is None
     assert smoothness_of(np.ones((4, 5)), "means") is None
     assert (
@@ -325,7 +325,7 @@ def two() -> list[Study]:
 
 def eager(model: AttentionModel, ids: list[int]) -> list[NDArray[np.float64]]:
     with torch.no_grad():
-        layers = eager_twin(model)(input_ids=torch.tensor([ids]), output_attentions=True).attentions
+        layers = eager_copy(model)(input_ids=torch.tensor([ids]), output_attentions=True).attentions
     return [layer[0].double().numpy() for layer in layers]
 
 
@@ -365,11 +365,11 @@ def test_changes_are_those_of_loops_over_eager_attentions(batch_size: int) -> No
             (eager(before, one)[row.layer][row.head], eager(after, one)[row.layer][row.head])
             for one in ids
         ]
-        found = np.array([by_hand(*both) for both in maps])
-        assert (row.cosine, row.js) == pytest.approx(tuple(found.mean(axis=0)), abs=1e-6)
-        half = 1.96 * found.std(axis=0, ddof=1) / math.sqrt(5)
+        result = np.array([by_hand(*both) for both in maps])
+        assert (row.cosine, row.js) == pytest.approx(tuple(result.mean(axis=0)), abs=1e-6)
+        half = 1.96 * result.std(axis=0, ddof=1) / math.sqrt(5)
         assert (row.cosine_low, row.js_low) == pytest.approx(
-            tuple(found.mean(axis=0) - half), abs=1e-6
+            tuple(result.mean(axis=0) - half), abs=1e-6
         )
         floor = np.array(
             [by_hand(*(eager(before, one)[row.layer][row.head] for one in both)) for both in cut]
@@ -489,16 +489,16 @@ def test_the_command_says_it_in_one_line(
         monkeypatch.setattr(sys, "argv", ["headscope", "compare", *words, "--out", "out"])
         with pytest.raises(SystemExit) as stop:
             commands.main()
-        said = capfd.readouterr()
-        assert (stop.value.code, said.out, said.err) == (2, "", f"headscope: {line}\n")
+        output = capfd.readouterr()
+        assert (stop.value.code, output.out, output.err) == (2, "", f"headscope: {line}\n")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "one"]
 
 
 def test_studies_on_other_texts_are_noted() -> None:
-    one, other = made(some()), made(some(), "b")
-    one.record["data"] = {"files": [{"sha256": "x"}], "used": 9, "tokens": 900, "sequences": 9}
+    first, other = made(some()), made(some(), "b")
+    first.record["data"] = {"files": [{"sha256": "x"}], "used": 9, "tokens": 900, "sequences": 9}
     other.record["data"] = {"files": [{"sha256": "y"}], "used": 9, "tokens": 450, "sequences": 9}
-    assert compare([one, other]).notes[:2] == [
+    assert compare([first, other]).notes[:2] == [
         "The studies were made on different texts, which may cause part of any difference.",
         "The texts differ in length (tokens on average: a 100, b 50). As texts grow, entropy and distance grow, and "
         "shares of attention fall while their multiples of uniform attention rise: count heads above a threshold only "
@@ -507,5 +507,5 @@ def test_studies_on_other_texts_are_noted() -> None:
 
 
 def test_depth_of_a_single_layer_is_its_beginning() -> None:
-    one = Behaviour(np.array([[0, 0], [0, 1]]), np.zeros((2, 1)), np.zeros((2, 1)))
-    assert one.depth.tolist() == [0.0, 0.0]
+    single = Behaviour(np.array([[0, 0], [0, 1]]), np.zeros((2, 1)), np.zeros((2, 1)))
+    assert single.depth.tolist() == [0.0, 0.0]

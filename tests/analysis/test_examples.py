@@ -31,7 +31,7 @@ from headscope.tables import to_frame
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "planted"))
 from planted import planted
-from tiny import eager_twin, excited
+from tiny import eager_copy, excited
 
 TEXTS = [
     "the cat sat on the mat .",
@@ -58,8 +58,8 @@ def study_of(*roles: tuple[int, int, str], above: list[dict[str, Any]] | None = 
 
 
 def shows(layer: int, head: int, relation: str, direction: str) -> dict[str, Any]:
-    place = {"stack": "encoder", "layer": layer, "head": head}
-    return place | {"relation": relation, "direction": direction, "accuracy": 0.9, "is_above": True}
+    key = {"stack": "encoder", "layer": layer, "head": head}
+    return key | {"relation": relation, "direction": direction, "accuracy": 0.9, "is_above": True}
 
 
 def examples_in(model: Any, study: Study, texts: list[Text], batch_size: int = 2) -> pd.DataFrame:
@@ -80,11 +80,11 @@ def plain(texts: list[str]) -> list[Text]:
 
 def test_a_planted_head_has_typical_examples_and_no_counter_example() -> None:
     study = study_of((0, 1, "previous token"), (1, 0, "next token"), (2, 0, "separators"))
-    found = examples_in(planted(), study, plain(TEXTS))
-    assert list(found.columns) == TABLES["examples"].names
-    assert set(found["kind"]) == {"typical"}
-    assert len(found) == 3 * EACH
-    for row in found.to_dict("records"):
+    result = examples_in(planted(), study, plain(TEXTS))
+    assert list(result.columns) == TABLES["examples"].names
+    assert set(result["kind"]) == {"typical"}
+    assert len(result) == 3 * EACH
+    for row in result.to_dict("records"):
         words = json.loads(row["words"])
         wanted = {
             "previous token": row["query"] - 1,
@@ -107,9 +107,9 @@ def test_the_text_and_the_place_in_it_are_kept(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("headscope.analysis.examples._cases.MOST_WORDS", 8)
     monkeypatch.setattr("headscope.analysis.examples._cases.REACH", 2)
     study = study_of((2, 0, "separators"), (0, 1, "previous token"))
-    found = examples_in(model, study, [Text(pair, "encoder") for pair in pairs])
-    assert any(json.loads(row["words"]).count("…") == 2 for row in found.to_dict("records"))
-    for row in found.to_dict("records"):
+    result = examples_in(model, study, [Text(pair, "encoder") for pair in pairs])
+    assert any(json.loads(row["words"]).count("…") == 2 for row in result.to_dict("records"))
+    for row in result.to_dict("records"):
         texts, words, starts = (json.loads(row[name]) for name in ("text", "words", "starts"))
         assert Example(*texts) in pairs
         tokens = model.tokenizer.convert_ids_to_tokens(model.tokenizer(*texts)["input_ids"])
@@ -123,11 +123,11 @@ def test_the_text_and_the_place_in_it_are_kept(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_head_that_does_not_do_it_has_only_counter_examples() -> None:
-    found = examples_in(planted(), study_of((2, 0, "previous token")), plain(TEXTS))
-    separators = found["words"].map(lambda text: len(json.loads(text)) - 1)
-    assert set(found["kind"]) == {"counter"}
-    assert (found["key"] == separators).all()
-    assert (found["expected"] == found["query"] - 1).all()
+    result = examples_in(planted(), study_of((2, 0, "previous token")), plain(TEXTS))
+    separators = result["words"].map(lambda text: len(json.loads(text)) - 1)
+    assert set(result["kind"]) == {"counter"}
+    assert (result["key"] == separators).all()
+    assert (result["expected"] == result["query"] - 1).all()
 
 
 def test_relations_agree_with_a_slow_search_in_every_direction() -> None:
@@ -140,9 +140,9 @@ def test_relations_agree_with_a_slow_search_in_every_direction() -> None:
     for direction in ("dependent", "governor", "received"):
         study = study_of((0, 1, "syntactic: r"), above=[shows(0, 1, "r", direction)])
         texts = [Text(s.example(), "encoder", s) for s in sentences]
-        found = examples_in(model, study, texts)
+        result = examples_in(model, study, texts)
         for kind in ("typical", "counter"):
-            rows = found[found["kind"] == kind]
+            rows = result[result["kind"] == kind]
             shown = [
                 [json.loads(row.words), row.query, row.key, row.weight] for row in rows.itertuples()
             ]
@@ -153,11 +153,11 @@ def test_relations_agree_with_a_slow_search_in_every_direction() -> None:
 
 def slow(model: Any, sentences: list[Sentence], direction: str) -> dict[str, list[Any]]:
     """Every pair of every sentence, by loops over the library's own attention; each token is a word here."""
-    found: dict[str, list[Any]] = {"typical": [], "counter": []}
+    result: dict[str, list[Any]] = {"typical": [], "counter": []}
     for sentence in sentences:
         inputs = model.tokenizer(" ".join(sentence.words), return_tensors="pt")
         with torch.no_grad():
-            weights = eager_twin(model)(**inputs, output_attentions=True).attentions[0][
+            weights = eager_copy(model)(**inputs, output_attentions=True).attentions[0][
                 0, 1, 1:-1, 1:-1
             ]
         best: dict[str, Any] = {}
@@ -184,13 +184,13 @@ def slow(model: Any, sentences: list[Sentence], direction: str) -> dict[str, lis
                 else {right}
             )
             kind = "typical" if top in rights else "counter"
-            place = (top, fixed) if direction == "received" else (fixed, top)
-            case = [list(sentence.words), *place, value[top]]
+            position = (top, fixed) if direction == "received" else (fixed, top)
+            case = [list(sentence.words), *position, value[top]]
             if kind not in best or case[3] > best[kind][3]:
                 best[kind] = case
         for kind, case in best.items():
-            found[kind].append(case)
-    return {kind: sorted(cases, key=lambda one: -one[3]) for kind, cases in found.items()}
+            result[kind].append(case)
+    return {kind: sorted(cases, key=lambda item: -item[3]) for kind, cases in result.items()}
 
 
 def test_rare_words_are_pointed_at_by_other_words() -> None:
@@ -198,8 +198,8 @@ def test_rare_words_are_pointed_at_by_other_words() -> None:
         {"the": 9.0, "sat": 8.0, "on": 7.0} | {f"w{i}": 6.0 - i / 1000 for i in range(600)}
     )
     texts = [Text(Example(tuple(t.split())), "encoder", frequencies=frequencies) for t in TEXTS]
-    found = examples_in(planted(), study_of((0, 1, "rare words")), texts)
-    typical = found[found["kind"] == "typical"]
+    result = examples_in(planted(), study_of((0, 1, "rare words")), texts)
+    typical = result[result["kind"] == "typical"]
     assert len(typical)
     for row in typical.to_dict("records"):
         words = json.loads(row["words"])
@@ -211,11 +211,11 @@ def test_rare_words_are_pointed_at_by_other_words() -> None:
 def test_long_texts_are_cut_around_the_two_words() -> None:
     study = study_of((2, 0, "separators"))
     model = planted()
-    found = examples_in(model, study, plain(["the cat sat on the mat . " * 3]))
+    result = examples_in(model, study, plain(["the cat sat on the mat . " * 3]))
     kept = stretch(60, [3, 50])
     assert kept == [*range(12), -1, *range(42, 59), -1]
     assert stretch(20, [3, 15]) == list(range(20))
-    assert len(found) == 1
+    assert len(result) == 1
 
 
 # Tokens of two texts: [CLS] a . [SEP] b [SEP]
@@ -250,12 +250,12 @@ def test_where_a_role_of_tokens_wants_the_largest_weight_of_content_rows(
 ) -> None:
     question = question_among_tokens(role, TOKENS, TOKENS)
     assert question is not None
-    found = {
+    result = {
         query: set(np.flatnonzero(row).tolist())
         for query, row in enumerate(question.right)
         if row.any()
     }
-    assert found == wanted
+    assert result == wanted
     assert question.among_content == role.startswith("positional")
     assert question.is_broad == (role == "broad")
 
@@ -277,6 +277,6 @@ def test_every_file_of_examples_asks_among_words_or_among_tokens() -> None:
 
 
 def test_nothing_to_ask_gives_an_empty_table() -> None:
-    found = examples_in(planted(), study_of((0, 0, "undetermined")), plain(TEXTS[:1]))
-    assert list(found.columns) == TABLES["examples"].names
-    assert not len(found)
+    result = examples_in(planted(), study_of((0, 0, "undetermined")), plain(TEXTS[:1]))
+    assert list(result.columns) == TABLES["examples"].names
+    assert not len(result)

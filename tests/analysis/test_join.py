@@ -34,14 +34,14 @@ def study(
     return Study(to_frame(rows), {}, {"schema": 1, "model": model, **record}, tables or {})
 
 
-def written(folder: Path, one: Study) -> Path:
+def written(folder: Path, item: Study) -> Path:
     folder.mkdir(parents=True)
-    write_tables(one, folder)
+    write_tables(item, folder)
     return folder
 
 
-def values_of(one: Study, statistic: str) -> list[float]:
-    return list(one.heads[one.heads["statistic"] == statistic]["value"])
+def values_of(item: Study, statistic: str) -> list[float]:
+    return list(item.heads[item.heads["statistic"] == statistic]["value"])
 
 
 def front(metric: float) -> pd.DataFrame:
@@ -64,14 +64,14 @@ def front(metric: float) -> pd.DataFrame:
 
 
 def pruned(metric: float, search: str, task: str = "mnli") -> Study:
-    told = {
+    record = {
         "task": task,
         "search": search,
         "metric": "accuracy",
         "reported_on": {"split": "dev:half-b"},
         "data": [],
     }
-    return study({"cut": [0, 1, 0]}, {"front": front(metric)}, pruning=told)
+    return study({"cut": [0, 1, 0]}, {"front": front(metric)}, pruning=record)
 
 
 def test_rows_of_one_model_stand_side_by_side() -> None:
@@ -102,9 +102,9 @@ def test_other_values_keep_both_and_the_second_has_its_study_behind(tmp_path: Pa
 def test_a_table_of_the_same_name_that_differs_is_kept_with_its_own_record() -> None:
     same = pd.DataFrame({"form": ["a", None], "value": [1.0, 2.0]})
     other = pd.DataFrame({"form": ["a", None], "value": [1.0, 2.5]})
-    one = study({"next": [0, 0, 1]}, {"mixing": same, "ranks": same}, lens="raw")
-    two = study({"next": [0, 0, 1]}, {"mixing": same.copy(), "ranks": other}, lens="norm")
-    (chapter,) = join([one, two]).chapters
+    first = study({"next": [0, 0, 1]}, {"mixing": same, "ranks": same}, lens="raw")
+    second = study({"next": [0, 0, 1]}, {"mixing": same.copy(), "ranks": other}, lens="norm")
+    (chapter,) = join([first, second]).chapters
     (left,) = chapter.others
     assert chapter.study.tables["ranks"] is same
     assert list(left.study.tables) == ["ranks"]
@@ -126,20 +126,20 @@ def test_searches_of_one_task_are_on_the_same_axes_and_those_of_another_are_not(
 
 
 def test_models_are_chapters_of_their_own_and_are_compared() -> None:
-    one, two = (
+    first, second = (
         study({"entropy": [1, 2, 3], "cut": [0, 1, 0]}),
         study({"entropy": [3, 1, 2]}, sha256="cd" * 32),
     )
-    found = join([one, two])
-    assert [chapter.name for chapter in found.chapters] == ["tiny (study 1)", "tiny (study 2)"]
-    (comparison,) = found.comparisons
+    result = join([first, second])
+    assert [chapter.name for chapter in result.chapters] == ["tiny (study 1)", "tiny (study 2)"]
+    (comparison,) = result.comparisons
     assert list(comparison.layers["statistic"]) == ["entropy", "entropy"]
 
 
-def test_models_without_attention_in_common_are_not_compared_and_that_is_said() -> None:
-    found = join([study({"cut": [0, 1, 0]}), study({"cut": [1, 1, 0]}, sha256="cd" * 32)])
-    assert found.comparisons == []
-    assert found.notes == [
+def test_models_without_attention_in_common_are_not_compared_and_that_is_reported() -> None:
+    result = join([study({"cut": [0, 1, 0]}), study({"cut": [1, 1, 0]}, sha256="cd" * 32)])
+    assert result.comparisons == []
+    assert result.notes == [
         "The models are not compared: fewer than two of them have statistics of attention."
     ]
 
@@ -151,11 +151,11 @@ def test_the_same_weights_under_other_edits_are_another_model() -> None:
 
 
 def test_a_comparison_that_was_written_takes_the_place_of_a_new_one(tmp_path: Path) -> None:
-    one, two = study({"entropy": [1, 2, 3]}), study({"entropy": [3, 1, 2]}, sha256="cd" * 32)
-    headscope.compare([one, two]).write(tmp_path / "compared")
+    first, second = study({"entropy": [1, 2, 3]}), study({"entropy": [3, 1, 2]}, sha256="cd" * 32)
+    headscope.compare([first, second]).write(tmp_path / "compared")
     (alone,) = join([tmp_path / "compared"]).comparisons
     assert alone.names == ["tiny (1)", "tiny (2)"]
-    (beside,) = join([one, two, tmp_path / "compared"]).comparisons
+    (beside,) = join([first, second, tmp_path / "compared"]).comparisons
     assert beside.names == alone.names
     assert [len(of.heads) for of in beside.studies] == [3, 3]
 
@@ -173,7 +173,7 @@ def test_a_comparison_alone_is_a_report(tmp_path: Path) -> None:
     assert 'id="c1-matches"' in both.read_text("utf-8")
 
 
-def test_heads_fixed_alone_tell_their_substitutes_also_beside_other_importances() -> None:
+def test_heads_fixed_alone_name_their_substitutes_also_next_to_other_importances() -> None:
     plain = study({"ablation-loss": [0.5, 0.5, 0.5]}, importance={"task": "mnli", "mode": "zero"})
     patterns = {"0.0": "previous", "0.1": "next", "0.2": "uniform"}
     fixed = study(
@@ -199,43 +199,43 @@ def test_what_probes_found_is_a_study_without_rows(tmp_path: Path) -> None:
     assert list(chapter.study.tables["probes"]["uas"]) == [0.5]
 
 
-def _nothing(place: Path) -> list[Any]:
+def _nothing(path: Path) -> list[Any]:
     return []
 
 
-def _twice(place: Path) -> list[Any]:
-    return [written(place / "one", study({"next": [1, 2, 3]}))] * 2
+def _twice(path: Path) -> list[Any]:
+    return [written(path / "one", study({"next": [1, 2, 3]}))] * 2
 
 
-def _missing(place: Path) -> list[Any]:
-    return [place / "none"]
+def _missing(path: Path) -> list[Any]:
+    return [path / "none"]
 
 
-def _no_study(place: Path) -> list[Any]:
-    (place / "none").mkdir()
-    return [place / "none"]
+def _no_study(path: Path) -> list[Any]:
+    (path / "none").mkdir()
+    return [path / "none"]
 
 
-def _torn(place: Path) -> list[Any]:
-    folder = written(place / "one", study({"next": [1, 2, 3]}))
+def _torn(path: Path) -> list[Any]:
+    folder = written(path / "one", study({"next": [1, 2, 3]}))
     (folder / "heads.parquet").write_bytes(b"PAR1 torn")
     return [folder]
 
 
-def _contradicting(place: Path) -> list[Any]:
+def _contradicting(path: Path) -> list[Any]:
     other = study({"next": [1, 2, 3]})
     other.record["model"]["heads"] = {"encoder": 4}
-    return [written(place / "one", study({"next": [1, 2, 3]})), written(place / "two", other)]
+    return [written(path / "one", study({"next": [1, 2, 3]})), written(path / "two", other)]
 
 
-def _half_compared(place: Path) -> list[Any]:
-    (place / "one").mkdir()
-    (place / "one" / "run.json").write_text('{"schema": 1, "kind": "comparison"}', "utf-8")
-    return [place / "one"]
+def _half_compared(path: Path) -> list[Any]:
+    (path / "one").mkdir()
+    (path / "one" / "run.json").write_text('{"schema": 1, "kind": "comparison"}', "utf-8")
+    return [path / "one"]
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "message"),
     [
         (_nothing, "STUDY: no study was given. Expected one or more directories of studies."),
         (_twice, "one: given twice. Expected every study once."),
@@ -252,10 +252,10 @@ def _half_compared(place: Path) -> list[Any]:
         (_half_compared, "one: not a whole comparison. Expected what headscope compare wrote."),
     ],
 )
-def test_bad_input_is_one_line(made: Any, said: str, tmp_path: Path) -> None:
+def test_bad_input_is_one_line(made: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(headscope.HeadscopeError) as error:
         join(made(tmp_path))
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -282,7 +282,7 @@ def test_a_study_is_called_by_its_own_directory_and_that_of_a_cut_model_by_the_m
     assert [member.name for member in chapter.members] == ["study", "small"]
 
 
-def test_a_cut_by_named_heads_has_no_study_and_that_is_said(tmp_path: Path) -> None:
+def test_a_cut_by_named_heads_has_no_study_and_that_is_reported(tmp_path: Path) -> None:
     (tmp_path / "small").mkdir()
     (tmp_path / "small" / "cut.json").write_text("{}")
     with pytest.raises(headscope.HeadscopeError) as caught:

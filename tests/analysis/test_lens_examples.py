@@ -57,12 +57,12 @@ def by_hand(
 def test_examples_are_the_rows_that_are_furthest_apart(lens: str) -> None:
     model = worded(BertModel, num_attention_heads=4)  # four numbers a head: every text is longer
     furthest = [{"stack": "encoder", "layer": 1, "head": head, "lens": lens} for head in (2, 0)]
-    found = lens_examples(
+    result = lens_examples(
         model, furthest, [Example(text, None, "") for text in TEXTS], batch_size=2
     )
-    assert [row["head"] for row in found] == [2] * EACH + [0] * EACH
+    assert [row["head"] for row in result] == [2] * EACH + [0] * EACH
     for head in (2, 0):
-        mine = [row for row in found if row["head"] == head]
+        mine = [row for row in result if row["head"] == head]
         wanted = sorted((by_hand(model, text, lens, 1, head), text) for text in TEXTS)[::-1][:EACH]
         for row, ((_, apart, query, raw_key, lens_key), text) in zip(mine, wanted, strict=True):
             assert row["apart"] == pytest.approx(apart, abs=1e-5)

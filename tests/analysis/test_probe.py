@@ -62,27 +62,27 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_run_gives_every_probe_with_its_interval_and_the_weights_of_every_head(
     files: Path,
 ) -> None:
-    told: list[tuple[int, int]] = []
-    found = probe(
+    calls: list[tuple[int, int]] = []
+    result = probe(
         reader(),
         "train.conllu",
         test="test.conllu",
         dimensions=5,
         epochs=2,
-        progress=lambda *it: told.append(it),
+        progress=lambda *it: calls.append(it),
     )
-    assert list(found.table.columns) == TABLES["probes"].names
-    assert tuple(found.table["probe"]) == PROBES
+    assert list(result.table.columns) == TABLES["probes"].names
+    assert tuple(result.table["probe"]) == PROBES
     expected = [0, (2 * 5 + 8) * 256 + 512, 8 * 11 + 2, 8 + 2, 8 * 11 + 2]
-    assert found.table["parameters"].tolist() == expected
+    assert result.table["parameters"].tolist() == expected
     scored = sum(
         not (i == len(words) and governor > 0)
         for words, governors in sentences(30, 1)
         for i, governor in enumerate(governors, start=1)
     )
-    assert found.table["count"].tolist() == [scored] * 5
+    assert result.table["count"].tolist() == [scored] * 5
     assert (
-        (found.table["low"] <= found.table["uas"]) & (found.table["uas"] <= found.table["high"])
+        (result.table["low"] <= result.table["uas"]) & (result.table["uas"] <= result.table["high"])
     ).all()
     branching = sum(
         governor == (i + 1 if i < len(words) else 0)
@@ -90,21 +90,21 @@ def test_a_run_gives_every_probe_with_its_interval_and_the_weights_of_every_head
         for i, governor in enumerate(governors, start=1)
         if not (i == len(words) and governor > 0)
     )
-    assert found.table["uas"][0] == pytest.approx(branching / scored)
-    assert list(found.weights.columns) == ["stack", "layer", "head", "dependent", "governor"]
-    assert len(found.weights) == 4
-    assert told[-1] == (240, 240)
-    assert found.record["test"]["used"] == 30
-    assert found.record["vectors"] == {"files": [], "dimensions": 5, "known": 1.0}
+    assert result.table["uas"][0] == pytest.approx(branching / scored)
+    assert list(result.weights.columns) == ["stack", "layer", "head", "dependent", "governor"]
+    assert len(result.weights) == 4
+    assert calls[-1] == (240, 240)
+    assert result.record["test"]["used"] == 30
+    assert result.record["vectors"] == {"files": [], "dimensions": 5, "known": 1.0}
 
 
 def test_the_same_seed_gives_the_same_numbers_whatever_is_kept(files: Path) -> None:
-    one, other = (
+    first, other = (
         probe(reader(), "train.conllu", test="test.conllu", epochs=2, memory=memory)
         for memory in (0, 1024)
     )
-    pd.testing.assert_frame_equal(one.table, other.table, check_exact=True)
-    pd.testing.assert_frame_equal(one.weights, other.weights, check_exact=True)
+    pd.testing.assert_frame_equal(first.table, other.table, check_exact=True)
+    pd.testing.assert_frame_equal(first.weights, other.weights, check_exact=True)
 
 
 def test_how_sentences_are_batched_does_not_change_what_a_probe_says(files: Path) -> None:
@@ -141,17 +141,17 @@ def test_how_sentences_are_batched_does_not_change_what_a_probe_says(files: Path
 
 
 def test_one_treebank_is_cut_into_halves(files: Path) -> None:
-    found = probe(reader(), "train.conllu", epochs=1)
-    train, test = found.record["train"], found.record["test"]
+    result = probe(reader(), "train.conllu", epochs=1)
+    train, test = result.record["train"], result.record["test"]
     assert (train["half"], test["half"]) == ("train", "test")
     assert train["used"] + test["used"] == 40
     assert min(train["used"], test["used"]) > 8
 
 
 def test_a_model_without_special_tokens_is_probed_too(files: Path) -> None:
-    found = probe(reader("gpt2"), "train.conllu", test="test.conllu", epochs=1)
-    assert found.table["uas"].between(0, 1).all()
-    assert set(found.weights["stack"]) == {"decoder"}
+    result = probe(reader("gpt2"), "train.conllu", test="test.conllu", epochs=1)
+    assert result.table["uas"].between(0, 1).all()
+    assert set(result.weights["stack"]) == {"decoder"}
 
 
 NONE = "Expected sentences in CoNLL-U that the model can read."
@@ -180,7 +180,7 @@ NONE = "Expected sentences in CoNLL-U that the model can read."
         ({"dimensions": 0}, "`dimensions` must be at least 1, got 0."),
     ],
 )
-def test_what_leaves_nothing_to_probe_is_said(
+def test_what_leaves_nothing_to_probe_is_reported(
     options: dict[str, object], message: str, files: Path
 ) -> None:
     Path("punctuation.conllu").write_text("1\t.\t_\tPUNCT\t_\t_\t0\troot\t_\t_\n\n", "utf-8")
@@ -198,9 +198,9 @@ def test_the_command_writes_tables_and_record(files: Path) -> None:
         "".join(f"{letter} {i} {i * i}\n" for i, letter in enumerate(LETTERS)), "utf-8"
     )
     command = "probe model --treebank train.conllu --test test.conllu --vectors v.txt --epochs 1 --out out"
-    said = CliRunner().invoke(app, command.split(), catch_exceptions=False)
-    assert said.exit_code == 0
-    assert [line.split()[0] for line in said.stdout.splitlines()] == ["probe", *PROBES]
+    output = CliRunner().invoke(app, command.split(), catch_exceptions=False)
+    assert output.exit_code == 0
+    assert [line.split()[0] for line in output.stdout.splitlines()] == ["probe", *PROBES]
     assert tuple(pd.read_csv("out/probes.csv")["probe"]) == PROBES
     assert len(pd.read_csv("out/probe_weights.csv")) == 4
     record = json.loads(Path("out/run.json").read_text("utf-8"))
@@ -212,20 +212,20 @@ def test_a_directory_of_probes_is_written_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, weights = pd.DataFrame({"probe": ["right-branching"]}), pd.DataFrame({"head": [0]})
-    found = Probes(table, weights, {"schema": 1})
+    result = Probes(table, weights, {"schema": 1})
     with monkeypatch.context() as broken:
         broken.setattr(weights, "to_csv", lambda *_, **__: 1 / 0)  # after probes.csv was written
         with pytest.raises(ZeroDivisionError):
-            found.write(tmp_path / "probes")
+            result.write(tmp_path / "probes")
     assert list(tmp_path.iterdir()) == [], "neither the directory nor a part of it"
-    assert found.write(tmp_path / "probes") == tmp_path / "probes"
+    assert result.write(tmp_path / "probes") == tmp_path / "probes"
     assert {file.name for file in (tmp_path / "probes").iterdir()} == {
         "probes.csv",
         "probe_weights.csv",
         "run.json",
     }
     with pytest.raises(HeadscopeError, match="already there"):
-        found.write(tmp_path / "probes")
+        result.write(tmp_path / "probes")
 
 
 def test_probes_that_cannot_be_written_leave_the_earlier_ones(

@@ -43,8 +43,8 @@ def gold_maps(trees: Trees, shuffled: bool = False) -> Tensor:
 
 
 def accuracy(probes: dict[str, Probe], test: list[Trees], maps: Maps | None) -> dict[str, float]:
-    found = score(probes, test, maps, NO_VECTORS)
-    return {name: sum(one.right.values()) / sum(one.words.values()) for name, one in found.items()}
+    result = score(probes, test, maps, NO_VECTORS)
+    return {name: sum(one.right.values()) / sum(one.words.values()) for name, one in result.items()}
 
 
 def best_offset(trees: list[Trees]) -> float:
@@ -63,9 +63,9 @@ def test_a_head_that_holds_the_arcs_gets_the_weight_and_parses() -> None:
     train, test = forest(400, 1), forest(120, 2, first=1000)
     probes: dict[str, Probe] = {"only": AttentionOnly(HEADS), "words": AttentionAndWords(HEADS, 1)}
     fit(probes, train, gold_maps, NO_VECTORS)
-    found = accuracy(probes, test, gold_maps)
-    assert found["only"] > 0.97
-    assert found["words"] > 0.97
+    result = accuracy(probes, test, gold_maps)
+    assert result["only"] > 0.97
+    assert result["words"] > 0.97
     weight = probes["only"].weight.detach().reshape(2, HEADS).abs()  # type: ignore[union-attr,operator]
     strongest = weight[1, PLANTED].item()
     weight[1, PLANTED] = 0.0
@@ -76,8 +76,8 @@ def test_maps_of_other_trees_are_worth_no_more_than_a_fixed_offset() -> None:
     train, test = forest(400, 1), forest(200, 2, first=1000)
     probes: dict[str, Probe] = {"only": AttentionOnly(HEADS)}
     fit(probes, train, lambda trees: gold_maps(trees, shuffled=True), NO_VECTORS)
-    found = accuracy(probes, test, lambda trees: gold_maps(trees, shuffled=True))
-    assert found["only"] < best_offset(test) + 0.05
+    result = accuracy(probes, test, lambda trees: gold_maps(trees, shuffled=True))
+    assert result["only"] < best_offset(test) + 0.05
 
 
 # Against loops
@@ -93,17 +93,17 @@ def random_trees(seed: int = 0) -> tuple[Trees, Tensor, Tensor]:
 
 
 def loop_scores(
-    one: nn.Module, trees: Trees, maps: Tensor, vectors: Tensor, s: int, j: int
+    probe: nn.Module, trees: Trees, maps: Tensor, vectors: Tensor, s: int, j: int
 ) -> list[float]:
     """The formulas of the paper and its code, candidate by candidate: the root, then the words."""
-    parameters = {name: value.detach().double().numpy() for name, value in one.named_parameters()}
+    parameters = {name: value.detach().double().numpy() for name, value in probe.named_parameters()}
     a, v = maps[s].double().numpy(), vectors[s].double().numpy()
     size = int(trees.present[s].sum())
     width = v.shape[1]
     scores = []
     for i in range(-1, size):
         pair = np.zeros(2 * width) if i < 0 else np.concatenate([v[i], v[j]])
-        if isinstance(one, DistanceAndWords):
+        if isinstance(probe, DistanceAndWords):
             ahead, behind = (0, 0) if i < 0 else (max(i - j, 0) / size, max(j - i, 0) / size)
             near = [float(i >= 0 and i - j == offset) for offset in NEAR]
             inputs = np.concatenate([pair, [ahead, behind, *near, float(i < 0)]])
@@ -114,11 +114,11 @@ def loop_scores(
             continue
         total = 0.0
         for k in range(2 * HEADS):
-            head, place = k % HEADS, SPECIAL + j
-            looks = a[head, place] if k < HEADS else a[head, :, place]
+            head, position = k % HEADS, SPECIAL + j
+            looks = a[head, position] if k < HEADS else a[head, :, position]
             start, end = parameters["root"]
             value = start * looks[0] + end * looks[1] if i < 0 else looks[SPECIAL + i]
-            if isinstance(one, AttentionOnly):
+            if isinstance(probe, AttentionOnly):
                 total += parameters["weight"][k] * value
             else:
                 matrix = np.concatenate([parameters["governor"], parameters["dependent"]])[:, k]
@@ -128,22 +128,22 @@ def loop_scores(
 
 
 @pytest.mark.parametrize(
-    "one",
+    "probe",
     [AttentionOnly(HEADS), AttentionAndWords(HEADS, 3), DistanceAndWords(3)],
-    ids=lambda one: type(one).__name__,
+    ids=lambda probe: type(probe).__name__,
 )
-def test_scores_are_those_of_the_formulas(one: nn.Module) -> None:
+def test_scores_are_those_of_the_formulas(probe: nn.Module) -> None:
     trees, maps, vectors = random_trees()
     noise = torch.Generator().manual_seed(5)
     with torch.no_grad():
-        for parameter in one.parameters():
+        for parameter in probe.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=noise))
-        scores = one(trees, maps, vectors)
+        scores = probe(trees, maps, vectors)
     assert scores.shape == (4, trees.governors.shape[1], trees.governors.shape[1] + 1)
     for s in range(4):
         size = int(trees.present[s].sum())
         for j in range(size):
-            expected = loop_scores(one, trees, maps, vectors, s, j)
+            expected = loop_scores(probe, trees, maps, vectors, s, j)
             np.testing.assert_allclose(scores[s, j, : size + 1].numpy(), expected, atol=1e-3)
 
 
@@ -169,6 +169,6 @@ def test_credit_is_shared_and_only_scored_words_and_a_sentence_s_own_candidates_
                 ]
             )
 
-    found = score({"fixed": Fixed()}, [trees], None, NO_VECTORS)["fixed"]
-    assert found.right == {7: 1.5, 3: 1.0}
-    assert found.words == {7: 2, 3: 2}
+    result = score({"fixed": Fixed()}, [trees], None, NO_VECTORS)["fixed"]
+    assert result.right == {7: 1.5, 3: 1.0}
+    assert result.words == {7: 2, 3: 2}

@@ -74,12 +74,12 @@ def test_a_block_must_also_exceed_what_nearness_gives() -> None:
 @pytest.fixture
 def related() -> Study:
     """One head that gains 25 points over the best offset; no twin was asked."""
-    place = {"stack": "encoder", "layer": 0, "head": 0, "relation": "obj", "direction": "dependent"}
-    one = {**place, "accuracy": 0.65, "low": 0.6, "high": 0.7, "baseline": 0.4, "count": 300}
-    one |= {"chosen_gain": 0.25, "least_gain": 0.1, "is_above": True}
+    key = {"stack": "encoder", "layer": 0, "head": 0, "relation": "obj", "direction": "dependent"}
+    single = {**key, "accuracy": 0.65, "low": 0.6, "high": 0.7, "baseline": 0.4, "count": 300}
+    single |= {"chosen_gain": 0.25, "least_gain": 0.1, "is_above": True}
     tables = {
-        "relation_heads": pd.DataFrame([one]),
-        "relations": pd.DataFrame([place | {"control": NAN}]),
+        "relation_heads": pd.DataFrame([single]),
+        "relations": pd.DataFrame([key | {"control": NAN}]),
     }
     return Study(heads_with(entropy=1.0), {}, {}, tables)
 
@@ -98,13 +98,13 @@ def test_a_relation_must_gain_its_margin_and_the_sentence_says_how_much(related:
     assert threshold == pytest.approx(0.6)
 
 
-def test_a_relation_must_gain_its_margin_over_the_twin_too(related: Study) -> None:
+def test_a_relation_must_gain_its_margin_over_the_control_too(related: Study) -> None:
     related.tables["relations"]["control"] = 0.5
     assert "syntactic: obj" in rules_of(related, relation=0.14)
     assert set(rules_of(related, relation=0.16)) == {"undetermined"}
 
 
-def test_a_direction_that_the_twin_shows_too_does_not_hide_another(related: Study) -> None:
+def test_a_direction_that_the_control_shows_too_does_not_hide_another(related: Study) -> None:
     heads, relations = related.tables["relation_heads"], related.tables["relations"]
     other = {"direction": "received", "accuracy": 0.6, "chosen_gain": 0.2}
     related.tables["relation_heads"] = pd.concat([heads, heads.assign(**other)])
@@ -136,7 +136,7 @@ def test_a_gain_that_may_be_chance_makes_no_role(related: Study) -> None:
     assert set(rules_of(related)) == {"undetermined"}
 
 
-def test_rare_words_begin_where_they_are_said_to() -> None:
+def test_rare_words_begin_at_the_documented_threshold() -> None:
     heads = heads_with(two_rarest=0.6, rarest=0.4)
     guesses = pd.DataFrame({"kind": ["two-rarest", "rarest"], "value": [0.3, 0.2]})
     study = Study(heads, {}, {}, {"rare_words": guesses})

@@ -18,17 +18,17 @@ TEXT, SECOND = "the old cat sat on the mat .", "a dog ran ."
 
 @pytest.mark.parametrize("by", TOKEN_LENSES)
 def test_every_token_map_has_its_tokens_and_says_how_it_was_made(by: str) -> None:
-    found = headscope.token_map(worded(BertModel), TEXT, by=by)
-    values = found.maps["encoder"]
-    assert values.shape == (2, len(found.forms), 10, 10)
-    assert found.tokens["encoder"][0] == ("[CLS]", *TEXT.split(), "[SEP]")
-    assert found.how.endswith(".")
-    if found.shares:
+    result = headscope.token_map(worded(BertModel), TEXT, by=by)
+    values = result.maps["encoder"]
+    assert values.shape == (2, len(result.forms), 10, 10)
+    assert result.tokens["encoder"][0] == ("[CLS]", *TEXT.split(), "[SEP]")
+    assert result.how.endswith(".")
+    if result.shares:
         np.testing.assert_allclose(values.sum(axis=-1), 1, atol=1e-5)
-    table = found.table()
+    table = result.table()
     row = table[
         (table.layer == 1)
-        & (table.form == found.forms[-1])
+        & (table.form == result.forms[-1])
         & (table["query"] == 3)
         & (table.key == 7)
     ]
@@ -38,47 +38,47 @@ def test_every_token_map_has_its_tokens_and_says_how_it_was_made(by: str) -> Non
 
 @pytest.mark.parametrize("by", TOKEN_LENSES)
 def test_every_token_map_of_a_translation(by: str) -> None:
-    found = headscope.token_map(translator(), TEXT, SECOND, by=by)
-    queries, keys = found.tokens["cross"]
+    result = headscope.token_map(translator(), TEXT, SECOND, by=by)
+    queries, keys = result.tokens["cross"]
     assert keys == (*TEXT.split(), "[SEP]")
-    assert found.maps["cross"].shape[2:] == (len(queries), len(keys))
-    assert np.abs(found.maps["cross"]).max() > 0
+    assert result.maps["cross"].shape[2:] == (len(queries), len(keys))
+    assert np.abs(result.maps["cross"]).max() > 0
 
 
-def test_rollout_has_its_baseline_beside_it_where_tokens_do_not_see_all() -> None:
+def test_rollout_has_its_baseline_next_to_it_where_tokens_do_not_see_all() -> None:
     assert headscope.token_map(worded(BertModel), TEXT, by="rollout").forms == ("all heads",)
-    found = headscope.token_map(translator(), TEXT, SECOND, by="rollout")
-    assert found.forms == ("attention", "uniform attention")
-    together = found.maps["decoder"].sum(axis=-1) + found.maps["cross"].sum(axis=-1)
+    result = headscope.token_map(translator(), TEXT, SECOND, by="rollout")
+    assert result.forms == ("attention", "uniform attention")
+    together = result.maps["decoder"].sum(axis=-1) + result.maps["cross"].sum(axis=-1)
     np.testing.assert_allclose(together, 1, atol=1e-5)
-    row = found.maps["decoder"][0, :, 2, :3]  # after the first layer half of it is the source's
+    row = result.maps["decoder"][0, :, 2, :3]  # after the first layer half of it is the source's
     np.testing.assert_allclose(row[1], [1 / 12, 1 / 12, 1 / 3], atol=1e-6)
     assert np.abs(row[0] - row[1]).max() > 1e-3
-    assert "uniform" in found.how
+    assert "uniform" in result.how
 
 
 def test_relevance_is_that_of_both_rules_side_by_side() -> None:
     model = worded(BertForMaskedLM)
-    found = headscope.token_map(model, TEXT, by="relevance")
+    result = headscope.token_map(model, TEXT, by="relevance")
     batch = encode_input(model, TEXT, None)
-    assert found.forms == ("voita", "attnlrp")
-    for form, rules in enumerate(found.forms):
+    assert result.forms == ("voita", "attnlrp")
+    for form, rules in enumerate(result.forms):
         wanted = relevance_map(model, batch, rules=rules).maps["encoder"]  # type: ignore[arg-type]
-        np.testing.assert_allclose(found.maps["encoder"][:, form], wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(result.maps["encoder"][:, form], wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_relevance_of_a_class_has_one_row() -> None:
-    found = headscope.token_map(worded(BertForSequenceClassification), TEXT, by="relevance")
-    assert "token 0 has the one row that is filled" in found.how
-    assert (found.maps["encoder"][:, :, 1:] == 0).all()
-    assert np.abs(found.maps["encoder"][:, :, 0]).max() > 0
+    result = headscope.token_map(worded(BertForSequenceClassification), TEXT, by="relevance")
+    assert "token 0 has the one row that is filled" in result.how
+    assert (result.maps["encoder"][:, :, 1:] == 0).all()
+    assert np.abs(result.maps["encoder"][:, :, 0]).max() > 0
 
 
 def test_the_target_chooses_what_gradients_are_taken_of() -> None:
     model = worded(BertForMaskedLM)
-    one = headscope.token_map(model, TEXT, by="gradient-rollout", target=3)
-    last = one.maps["encoder"][0, 0]
-    assert "token 3" in one.how
+    single = headscope.token_map(model, TEXT, by="gradient-rollout", target=3)
+    last = single.maps["encoder"][0, 0]
+    assert "token 3" in single.how
     assert (last > 0).any()
     assert not np.array_equal(
         last, headscope.token_map(model, TEXT, by="gradient-rollout").maps["encoder"][0, 0]

@@ -21,7 +21,7 @@ CLOCK = ["time", "time_low", "time_high", "is_front"]  # columns that no two run
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     saved(tmp_path / "bert", BertForSequenceClassification, num_labels=2)
@@ -37,21 +37,21 @@ def weights(folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 
 
-def same_tables(one: Path, other: Path, name: str) -> None:
+def same_tables(left: Path, other: Path, name: str) -> None:
     first, second = (
-        pd.read_csv(folder / "study" / name).drop(columns=CLOCK) for folder in (one, other)
+        pd.read_csv(folder / "study" / name).drop(columns=CLOCK) for folder in (left, other)
     )
     pd.testing.assert_frame_equal(first, second)
 
 
-def test_prune_with_a_task_is_the_command(here: Path) -> None:
+def test_prune_with_a_task_is_the_command(directory: Path) -> None:
     words = "prune bert --task sst2 --data dev.tsv --remove 2 --search rank --batch-size 8"
     done = CliRunner().invoke(app, [*words.split(), "--out", "typed"])
     assert done.exit_code == 0, done.output
     options = {"remove": 2, "search": "rank", "batch_size": 8}
-    before = files(here)
+    before = files(directory)
     result = headscope.prune("bert", **DATA, **options)
-    assert files(here) == before, "without `out` nothing is written"
+    assert files(directory) == before, "without `out` nothing is written"
     assert len(result.model.heads) == 2
     assert result.study is not None
     assert list(result.tables) == ["front", "search"]
@@ -59,15 +59,15 @@ def test_prune_with_a_task_is_the_command(here: Path) -> None:
     config, data = PruneConfig(**options), TaskData(**DATA)
     written = headscope.prune("bert", data, config, run=Run(out=Path("written")))
     assert str(written.plan.heads) == str(result.plan.heads)
-    typed = json.loads((here / "typed" / "cut.json").read_text("utf-8"))
+    typed = json.loads((directory / "typed" / "cut.json").read_text("utf-8"))
     for out in ("later", "written"):
-        assert files(here / out) == files(here / "typed")
-        assert weights(here / out) == weights(here / "typed")
-        same_tables(here / out, here / "typed", "front.csv")
-        chosen = json.loads((here / out / "cut.json").read_text("utf-8"))["chosen"]
+        assert files(directory / out) == files(directory / "typed")
+        assert weights(directory / out) == weights(directory / "typed")
+        same_tables(directory / out, directory / "typed", "front.csv")
+        chosen = json.loads((directory / out / "cut.json").read_text("utf-8"))["chosen"]
         for name in ("config", "target", "metrics", "stages", "removed"):
             assert chosen[name] == typed["chosen"][name], name
-    record = json.loads((here / "typed" / "study" / "run.json").read_text("utf-8"))
+    record = json.loads((directory / "typed" / "study" / "run.json").read_text("utf-8"))
     assert record["config"] == typed["chosen"]["config"]
     assert {"remove": 2, "search": "rank", "task": "sst2", "select_on": "dev:half-a"}.items() <= (
         record["config"].items()
@@ -75,7 +75,7 @@ def test_prune_with_a_task_is_the_command(here: Path) -> None:
     assert not {"out", "resume", "overwrite"} & set(record["config"])
 
 
-def test_named_heads_alone_are_removed_without_measurement(here: Path) -> None:
+def test_named_heads_alone_are_removed_without_measurement(directory: Path) -> None:
     model = headscope.load("bert")
     removed = headscope.prune(model, "0.1")
     small = removed.model
@@ -95,27 +95,27 @@ def test_named_heads_alone_are_removed_without_measurement(here: Path) -> None:
     assert BertForSequenceClassification.from_pretrained("plain").config.num_labels == 2
     again = headscope.prune(model, plan="plain/plan.json", out="again")
     assert str(again.plan.heads) == "0.1"
-    assert not (here / "again" / "study").exists()
+    assert not (directory / "again" / "study").exists()
 
 
-def test_repairs_and_training_work_without_a_directory(here: Path) -> None:
-    glue(here / "glue")
-    before = files(here)
+def test_repairs_and_training_work_without_a_directory(directory: Path) -> None:
+    glue(directory / "glue")
+    before = files(directory)
     result = headscope.prune("bert", "0.1", task="sst2", data="glue", repair="fold", recover=1)
     assert list(result.record["stages"]) == ["cut", "fold", "recovered"]
-    assert files(here) == before
+    assert files(directory) == before
     folder = result.write("small")
-    said = headscope.evaluate(folder, task="sst2", data="glue", split="dev:half-b")
-    assert said["metrics"] == result.record["stages"]["recovered"]["metrics"]
+    output = headscope.evaluate(folder, task="sst2", data="glue", split="dev:half-b")
+    assert output["metrics"] == result.record["stages"]["recovered"]["metrics"]
 
 
-def test_a_preview_writes_nothing(here: Path) -> None:
-    before = files(here)
+def test_a_preview_writes_nothing(directory: Path) -> None:
+    before = files(directory)
     plan = headscope.preview_prune("bert", **DATA, sparsity=0.5, search="rank")
     assert len(plan.plan.heads) == 2
     options = "--task sst2 --data dev.tsv --split dev:half-b"
     assert plan.measured_on == options.split()
-    assert files(here) == before
+    assert files(directory) == before
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -144,17 +144,17 @@ def test_an_unknown_option_is_a_type_error() -> None:
         headscope.prune("gone", layers=5, form="plain")
 
 
-def test_fix_with_a_task_is_the_command(here: Path) -> None:
+def test_fix_with_a_task_is_the_command(directory: Path) -> None:
     words = "fixed-patterns bert --task sst2 --data dev.tsv --sizes 1,2 --batch-size 8 --out typed"
     done = CliRunner().invoke(app, words.split())
     assert done.exit_code == 0, done.output
     data, config = TaskData(**DATA), FixedPatternsConfig(sizes=(1, 2), batch_size=8)
     result = headscope.fixed_patterns("bert", data, config)
-    assert not (here / "later").exists()
+    assert not (directory / "later").exists()
     result.write("later")
-    assert files(here / "later") == files(here / "typed")
-    assert weights(here / "later") == weights(here / "typed")
-    same_tables(here / "later", here / "typed", "fixing.csv")
+    assert files(directory / "later") == files(directory / "typed")
+    assert weights(directory / "later") == weights(directory / "typed")
+    same_tables(directory / "later", directory / "typed", "fixing.csv")
     assert result.model.fixed == dict(sorted(result.patterns.items()))
     named = headscope.fixed_patterns("bert", {(0, 1): "previous"}, data=data, sizes=(1,))
     assert {str(head): name for head, name in named.patterns.items()} == {"encoder.0.1": "previous"}
@@ -167,7 +167,7 @@ def test_fix_with_a_task_is_the_command(here: Path) -> None:
     assert {str(head) for head in twice.patterns} == {"encoder.1.0"}
 
 
-def test_join_and_speed_return_what_the_commands_print(here: Path) -> None:
+def test_join_and_speed_return_what_the_commands_print(directory: Path) -> None:
     for name in ("rank", "greedy"):
         headscope.prune("bert", **DATA, remove=1, search=name, sizes=(1,), out=name)
     joined = headscope.join(["rank", "greedy"])
@@ -178,6 +178,6 @@ def test_join_and_speed_return_what_the_commands_print(here: Path) -> None:
     assert result.mask is None
     masked = headscope.speed("bert", mask="star", length=8, repeats=6, out="speed.svg")
     assert masked.mask is not None
-    assert (here / "speed.svg").exists()
+    assert (directory / "speed.svg").exists()
     with pytest.raises(HeadscopeError, match="several values of `length` require `mask`"):
         headscope.speed("bert", length=(8, 16))

@@ -108,19 +108,19 @@ def test_every_public_function_that_takes_a_model_is_tried_here() -> None:
     assert taking == {*LIVE, *TRAINING, "load"}  # which takes one kind only
 
 
-@pytest.mark.parametrize("given", [str, Path, headscope.load], ids=["name", "path", "loaded"])
+@pytest.mark.parametrize("convert", [str, Path, headscope.load], ids=["name", "path", "loaded"])
 @pytest.mark.parametrize("name", LIVE)
 def test_a_name_a_path_and_a_loaded_model_are_accepted(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, given: Callable[[str], Any]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, convert: Callable[[str], Any]
 ) -> None:
     monkeypatch.chdir(folder)
     model: Any = "classifier" if name in OF_TASKS else "bert"
-    if given is headscope.load:
+    if convert is headscope.load:
         model = headscope.load(
             model, model_class="AutoModelForSequenceClassification" if name in OF_TASKS else None
         )
     else:
-        model = given(model)
+        model = convert(model)
     LIVE[name](model, folder)
 
 

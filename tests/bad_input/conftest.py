@@ -1,7 +1,7 @@
 """A tiny real model in a directory, and the command line in this process: what it said and what it left.
 
-    said = run("analyze", "bert", "--corpus", "corpus.txt", "--out", "study")
-    said.status, said.error              # 2, "corpus.txt: no text in it. Expected …"
+    output = run("analyze", "bert", "--corpus", "corpus.txt", "--out", "study")
+    output.status, output.error              # 2, "corpus.txt: no text in it. Expected …"
 
 A test stands in a directory of its own with `bert` and `gpt2` beside it, so messages hold paths as typed. After a
 run that failed, `run` itself claims that nothing was written.
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from said import Run, Said, save_tokenizer
+from command_result import CommandResult, Run, save_tokenizer
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2Model
 
 from headscope import commands
@@ -41,7 +41,7 @@ def models_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def here(models_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_folder(models_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory a test stands in, with copies of the models that it may spoil, and a good corpus."""
     for model in models_folder.iterdir():
         shutil.copytree(model, tmp_path / model.name)
@@ -55,22 +55,22 @@ def here(models_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def run(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    work_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Run]:
     """The command line in this process, without the figures, which take longer than all the rest."""
     monkeypatch.setattr(writer, "write_report", _write_no_report)
     before = signal.getsignal(signal.SIGTERM)
 
-    def call(*words: str | Path) -> Said:
-        there = _listing(here)
+    def call(*words: str | Path) -> CommandResult:
+        before_call = _listing(work_folder)
         monkeypatch.setattr(sys, "argv", ["headscope", *map(str, words)])
         capfd.readouterr()
         with pytest.raises(SystemExit) as stop:
             commands.main()
-        said = Said(int(stop.value.code or 0), *capfd.readouterr())
-        if said.status:
-            assert _listing(here) == there, "a failed command left something behind"
-        return said
+        output = CommandResult(int(stop.value.code or 0), *capfd.readouterr())
+        if output.status:
+            assert _listing(work_folder) == before_call, "a failed command left something behind"
+        return output
 
     yield call
     signal.signal(signal.SIGTERM, before)
@@ -80,7 +80,9 @@ def run(
 def analyze(run: Run) -> Run:
     """`analyze(model, corpus, *options)`, into the directory `study`."""
 
-    def call(model: str | Path = "bert", corpus: str | Path = "good.txt", *options: str) -> Said:
+    def call(
+        model: str | Path = "bert", corpus: str | Path = "good.txt", *options: str
+    ) -> CommandResult:
         return run("analyze", model, "--corpus", corpus, "--out", "study", *options)
 
     return call

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from said import Run
+from command_result import Run
 from transformers import PreTrainedTokenizerFast
 
 from sampling import slow
@@ -182,15 +182,17 @@ BAD: dict[str, tuple[str, bytes, tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_corpus_is_refused_by_file_and_line(here: Path, analyze: Run, case: str) -> None:
+def test_a_bad_corpus_is_refused_by_file_and_line(
+    work_folder: Path, analyze: Run, case: str
+) -> None:
     name, data, options, message = BAD[case]
-    (here / name).write_bytes(data)
-    said = analyze("bert", name, *options)
-    assert (said.status, said.error) == (2, message)
+    (work_folder / name).write_bytes(data)
+    output = analyze("bert", name, *options)
+    assert (output.status, output.error) == (2, message)
 
 
 def test_a_corpus_that_cannot_be_opened_is_refused(
-    here: Path, analyze: Run, monkeypatch: pytest.MonkeyPatch
+    work_folder: Path, analyze: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = analyze("bert", "missing.txt")
     assert missing.error == (
@@ -206,7 +208,7 @@ def test_a_corpus_that_cannot_be_opened_is_refused(
         missing.error
         == f"folder/missing.txt: cannot be read: No such file or directory. {A_FILE} Check the path."
     )
-    (here / "folder").mkdir()
+    (work_folder / "folder").mkdir()
     assert analyze("bert", "folder").error == f"folder: cannot be read: Is a directory. {A_FILE}"
     real_open = Path.open
 
@@ -222,8 +224,8 @@ def test_a_corpus_that_cannot_be_opened_is_refused(
     )
 
 
-def record(here: Path) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads((here / "study" / "run.json").read_text())["data"]
+def record(work_folder: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((work_folder / "study" / "run.json").read_text())["data"]
     return data
 
 
@@ -248,29 +250,31 @@ def record(here: Path) -> dict[str, Any]:
         "zero-width",
     ],
 )
-def test_an_odd_corpus_is_read(here: Path, analyze: Run, data: bytes, used: int) -> None:
-    (here / "c.txt").write_bytes(data)
-    said = analyze("bert", "c.txt")
-    assert said.status == 0, said.err
-    assert record(here)["used"] == used
-    assert sum(record(here)["skipped"].values()) == record(here)["read"] - used
+def test_an_odd_corpus_is_read(work_folder: Path, analyze: Run, data: bytes, used: int) -> None:
+    (work_folder / "c.txt").write_bytes(data)
+    output = analyze("bert", "c.txt")
+    assert output.status == 0, output.err
+    assert record(work_folder)["used"] == used
+    assert sum(record(work_folder)["skipped"].values()) == record(work_folder)["read"] - used
 
 
-def test_byte_order_mark_and_line_ends_change_no_number(here: Path, run: Run) -> None:
-    (here / "dos.txt").write_bytes(
-        b"\xef\xbb\xbf" + (here / "good.txt").read_bytes().replace(b"\n", b"\r\n")
+def test_byte_order_mark_and_line_ends_change_no_number(work_folder: Path, run: Run) -> None:
+    (work_folder / "dos.txt").write_bytes(
+        b"\xef\xbb\xbf" + (work_folder / "good.txt").read_bytes().replace(b"\n", b"\r\n")
     )
     for name in ("good", "dos"):
         assert run("analyze", "bert", "--corpus", f"{name}.txt", "--out", name).status == 0
-    assert (here / "good" / "heads.csv").read_bytes() == (here / "dos" / "heads.csv").read_bytes()
+    assert (work_folder / "good" / "heads.csv").read_bytes() == (
+        work_folder / "dos" / "heads.csv"
+    ).read_bytes()
 
 
-def test_a_text_of_one_token_works_without_special_tokens(here: Path, analyze: Run) -> None:
-    (here / "c.txt").write_text("x\n\u200b\nthe cat\n")
-    said = analyze("gpt2", "c.txt")
-    assert said.status == 0, said.err
-    assert record(here)["used"] == 2
-    assert record(here)["skipped"] == {"no tokens": 1}
+def test_a_text_of_one_token_works_without_special_tokens(work_folder: Path, analyze: Run) -> None:
+    (work_folder / "c.txt").write_text("x\n\u200b\nthe cat\n")
+    output = analyze("gpt2", "c.txt")
+    assert output.status == 0, output.err
+    assert record(work_folder)["used"] == 2
+    assert record(work_folder)["skipped"] == {"no tokens": 1}
 
 
 @pytest.fixture
@@ -279,9 +283,9 @@ def tokenized(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     lengths: list[int] = []
     real = PreTrainedTokenizerFast.__call__
 
-    def call(self: PreTrainedTokenizerFast, text: str, *given: Any, **options: Any) -> Any:
+    def call(self: PreTrainedTokenizerFast, text: str, *args: Any, **options: Any) -> Any:
         lengths.append(len(text))
-        return real(self, text, *given, **options)
+        return real(self, text, *args, **options)
 
     monkeypatch.setattr(PreTrainedTokenizerFast, "__call__", call)
     return lengths
@@ -290,50 +294,52 @@ def tokenized(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("text", [LONG, b"a" * 1_000_000], ids=["words", "one word"])
 @pytest.mark.parametrize("long", ["truncate", slow("skip")])
 def test_a_line_of_a_million_characters_is_tokenized_a_few_times_and_counted(
-    here: Path, analyze: Run, long: str, text: bytes, tokenized: list[int]
+    work_folder: Path, analyze: Run, long: str, text: bytes, tokenized: list[int]
 ) -> None:
-    (here / "c.txt").write_bytes(b"the cat\n" + text + b"\n")
-    said = analyze("bert", "c.txt", "--long-texts", long)
-    assert said.status == 0, said.err
+    (work_folder / "c.txt").write_bytes(b"the cat\n" + text + b"\n")
+    output = analyze("bert", "c.txt", "--long-texts", long)
+    assert output.status == 0, output.err
     assert max(tokenized) == len(text)
     assert len(tokenized) <= 10, "a few times as a whole, however long it is"
-    assert "Token indices" not in said.err, (
+    assert "Token indices" not in output.err, (
         "the tokenizer's own warning: what became of the text is counted"
     )
-    data = record(here)
+    data = record(work_folder)
     is_long = text == LONG  # one word of a million letters is one unknown token
     assert data["truncated"] == int(is_long and long == "truncate")
     assert data["skipped"] == ({"too long": 1} if is_long and long == "skip" else {})
     assert data["used"] == 2 - int(is_long and long == "skip")
 
 
-def test_a_long_line_in_windows_is_used_to_its_end(here: Path, analyze: Run) -> None:
-    (here / "c.txt").write_text("[CLS] a 一 b " * 1_000)  # special and unknown tokens in its middle
-    said = analyze("bert", "c.txt", "--long-texts", "window")
-    assert said.status == 0, said.err
-    data = record(here)
+def test_a_long_line_in_windows_is_used_to_its_end(work_folder: Path, analyze: Run) -> None:
+    (work_folder / "c.txt").write_text(
+        "[CLS] a 一 b " * 1_000
+    )  # special and unknown tokens in its middle
+    output = analyze("bert", "c.txt", "--long-texts", "window")
+    assert output.status == 0, output.err
+    data = record(work_folder)
     assert (data["windowed"], data["truncated"], data["used"]) == (1, 0, 1)
     assert data["sequences"] == -(-4_000 // 62)  # two of the 64 places are for [CLS] and [SEP]
     assert data["tokens"] == 4_000 + 2 * data["sequences"]
 
 
-def test_an_empty_pipe_is_refused(here: Path, analyze: Run) -> None:
-    os.mkfifo(here / "pipe")
-    writer = threading.Thread(target=lambda: (here / "pipe").write_text(""))
+def test_an_empty_pipe_is_refused(work_folder: Path, analyze: Run) -> None:
+    os.mkfifo(work_folder / "pipe")
+    writer = threading.Thread(target=lambda: (work_folder / "pipe").write_text(""))
     writer.start()
-    said = analyze("bert", "pipe")
+    output = analyze("bert", "pipe")
     writer.join()
     message = "pipe: no text in it. Expected lines that are not blank and not comments (# …)."
-    assert (said.status, said.error) == (2, message)
+    assert (output.status, output.error) == (2, message)
 
 
-def test_a_pipe_is_read_once(here: Path, analyze: Run) -> None:
+def test_a_pipe_is_read_once(work_folder: Path, analyze: Run) -> None:
     """As in --corpus <(zcat big.gz): there is no second reading."""
-    os.mkfifo(here / "pipe")
-    writer = threading.Thread(target=lambda: (here / "pipe").write_text("the cat\nsat\n"))
+    os.mkfifo(work_folder / "pipe")
+    writer = threading.Thread(target=lambda: (work_folder / "pipe").write_text("the cat\nsat\n"))
     writer.start()
-    said = analyze("bert", "pipe")
+    output = analyze("bert", "pipe")
     writer.join()
-    assert said.status == 0, said.err
-    assert record(here)["used"] == 2
-    assert record(here)["files"] == [{"path": "pipe"}]
+    assert output.status == 0, output.err
+    assert record(work_folder)["used"] == 2
+    assert record(work_folder)["files"] == [{"path": "pipe"}]

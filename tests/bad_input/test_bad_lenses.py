@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from said import Run
+from command_result import Run
 
 from headscope.analysis.lens_maps import LENSES
 from headscope.analysis.token_maps import TOKEN_LENSES
@@ -29,22 +29,22 @@ LOOK: list[tuple[tuple[str, ...], str]] = [
     ("options", "message"), LOOK, ids=[" ".join(options) for options, _ in LOOK]
 )
 def test_look_refuses_and_writes_nothing(run: Run, options: tuple[str, ...], message: str) -> None:
-    said = run("look", "bert", "the cat", "--out", "look.html", *options)
-    assert (said.status, said.error) == (2, message)
+    output = run("look", "bert", "the cat", "--out", "look.html", *options)
+    assert (output.status, output.error) == (2, message)
     assert not Path("look.html").exists()
 
 
 def test_an_unknown_lens_is_refused_before_a_model_is_loaded(run: Run) -> None:
-    said = run("look", "no/such-model", "a text", "--lens", "nom", "--out", "look.html")
-    assert said.status == 2
-    assert said.error.endswith('got "nom". Did you mean "norm"?')
+    output = run("look", "no/such-model", "a text", "--lens", "nom", "--out", "look.html")
+    assert output.status == 2
+    assert output.error.endswith('got "nom". Did you mean "norm"?')
 
 
 def test_flow_says_how_long_a_text_may_be(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headscope.model.flow.MOST_WORK", 2000)
-    said = run("look", "bert", "the cat the cat the cat", "--lens", "flow", "--out", "look.html")
-    assert said.status == 2
-    assert said.error == (
+    output = run("look", "bert", "the cat the cat the cat", "--lens", "flow", "--out", "look.html")
+    assert output.status == 2
+    assert output.error == (
         "lens flow: 8 tokens have 64 pairs, and each pair needs a maximum flow in every layer. "
         "Expected at most 5 tokens, source and target together, in this model. Shorten the text, or use rollout."
     )
@@ -64,8 +64,10 @@ def test_flow_says_how_long_a_text_may_be(run: Run, monkeypatch: pytest.MonkeyPa
 def test_knock_out_refuses_before_a_model_is_loaded(
     run: Run, options: tuple[str, ...], message: str
 ) -> None:
-    said = run("ablate-edges", "no/such-model", "--corpus", "good.txt", "--out", "study", *options)
-    assert (said.status, said.error) == (2, message)
+    output = run(
+        "ablate-edges", "no/such-model", "--corpus", "good.txt", "--out", "study", *options
+    )
+    assert (output.status, output.error) == (2, message)
     assert not Path("study").exists()
 
 
@@ -73,10 +75,12 @@ def test_knock_out_refuses_before_a_model_is_loaded(
 def test_a_map_of_tokens_is_no_lens_of_analyze_which_says_where_to_see_it(
     run: Run, name: str
 ) -> None:
-    said = run("analyze", "bert", "--corpus", "good.txt", "--lens", f"raw,{name}", "--out", "study")
-    assert said.status == 2
-    assert said.error.startswith(
+    output = run(
+        "analyze", "bert", "--corpus", "good.txt", "--lens", f"raw,{name}", "--out", "study"
+    )
+    assert output.status == 2
+    assert output.error.startswith(
         f'--lens: "{name}" is a map of tokens over all heads, not a lens of single heads. Expected some of'
     )
-    assert f"headscope look MODEL TEXT --lens {name}" in said.error
+    assert f"headscope look MODEL TEXT --lens {name}" in output.error
     assert not Path("study").exists()

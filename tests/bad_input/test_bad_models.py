@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 import torch
+from command_result import WORDS, Run, save_tokenizer
 from safetensors.torch import load_file, save_file
-from said import WORDS, Run, save_tokenizer
 
 from headscope.model.families import families
 from headscope.model.resolve_spec import HUB_IDS, find_folder
@@ -45,14 +45,14 @@ TOKENIZER_FILES = "Expected tokenizer.json, or the files the family uses, next t
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every host that is looked up; all of them are out of reach."""
-    asked: list[str] = []
+    hosts: list[str] = []
 
-    def look_up(host: str, *given: Any, **options: Any) -> Any:
-        asked.append(host)
+    def look_up(host: str, *args: Any, **options: Any) -> Any:
+        hosts.append(host)
         raise socket.gaierror(socket.EAI_NONAME, "no network in tests")
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    return asked
+    return hosts
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_model_that_is_not_there_is_refused_without_asking_the_network(
     analyze: Run, spec: str, message: str, connections: list[str]
 ) -> None:
-    said = analyze(spec)
-    assert (said.status, said.error) == (2, message)
+    output = analyze(spec)
+    assert (output.status, output.error) == (2, message)
     assert not connections
 
 
@@ -123,15 +123,15 @@ def test_a_model_that_is_not_there_is_refused_without_asking_the_network(
     ],
 )
 def test_a_revision_that_would_be_ignored_is_refused(analyze: Run, spec: str, message: str) -> None:
-    said = analyze(spec, "good.txt", "--revision", "main")
-    assert (said.status, said.error) == (2, message)
+    output = analyze(spec, "good.txt", "--revision", "main")
+    assert (output.status, output.error) == (2, message)
 
 
 @pytest.mark.parametrize(
     "words", [("acme/encoder",), ("acme/encoder@v2",), ("acme/encoder", "--revision", "v2")]
 )
 def test_a_hub_model_in_the_cache_works_offline(
-    here: Path,
+    work_folder: Path,
     models_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     run: Run,
@@ -139,17 +139,17 @@ def test_a_hub_model_in_the_cache_works_offline(
 ) -> None:
     from huggingface_hub import constants
 
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(here / "hub"))
-    repository = here / "hub" / "models--acme--encoder"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(work_folder / "hub"))
+    repository = work_folder / "hub" / "models--acme--encoder"
     commit = "0123456789abcdef0123456789abcdef01234567"
     (repository / "snapshots").mkdir(parents=True)
     (repository / "refs").mkdir()
-    (here / "bert").rename(repository / "snapshots" / commit)
+    (work_folder / "bert").rename(repository / "snapshots" / commit)
     for name in ("main", "v2"):
         (repository / "refs" / name).write_text(commit)
-    said = run("analyze", *words, "--corpus", "good.txt", "--out", "study")
-    assert said.status == 0, said.err
-    recorded = json.loads((here / "study" / "run.json").read_text())["model"]
+    output = run("analyze", *words, "--corpus", "good.txt", "--out", "study")
+    assert output.status == 0, output.err
+    recorded = json.loads((work_folder / "study" / "run.json").read_text())["model"]
     assert (recorded["name"], recorded["revision"]) == (
         "acme/encoder",
         "v2" if "v2" in "".join(words) else None,
@@ -160,14 +160,14 @@ def test_a_hub_model_in_the_cache_works_offline(
     "cached", ["models--google-bert--bert-base-uncased", "models--bert-base-uncased", None]
 )
 def test_an_old_short_name_finds_the_hub_model_unless_a_directory_has_it(
-    here: Path, monkeypatch: pytest.MonkeyPatch, cached: str | None
+    work_folder: Path, monkeypatch: pytest.MonkeyPatch, cached: str | None
 ) -> None:
     """In the hub's cache under today's name, or under the old one from an earlier download; or a directory."""
     from huggingface_hub import constants
 
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(here / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(work_folder / "hub"))
     if cached is None:
-        (here / "bert").rename(here / "bert-base-uncased")
+        (work_folder / "bert").rename(work_folder / "bert-base-uncased")
         assert find_folder("bert-base-uncased") == (
             Path("bert-base-uncased"),
             "bert-base-uncased",
@@ -175,11 +175,11 @@ def test_an_old_short_name_finds_the_hub_model_unless_a_directory_has_it(
         )
         return
     commit = "0123456789abcdef0123456789abcdef01234567"
-    snapshot = here / "hub" / cached / "snapshots" / commit
+    snapshot = work_folder / "hub" / cached / "snapshots" / commit
     snapshot.parent.mkdir(parents=True)
-    (here / "hub" / cached / "refs").mkdir()
-    (here / "hub" / cached / "refs" / "main").write_text(commit)
-    (here / "bert").rename(snapshot)
+    (work_folder / "hub" / cached / "refs").mkdir()
+    (work_folder / "hub" / cached / "refs" / "main").write_text(commit)
+    (work_folder / "bert").rename(snapshot)
     folder, name, revision = find_folder("bert-base-uncased")
     assert (folder.resolve(), revision) == (snapshot.resolve(), None)
     assert name == cached.removeprefix("models--").replace("--", "/")
@@ -432,19 +432,19 @@ BAD_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD_FILES)
-def test_a_bad_model_file_is_refused_by_name(here: Path, analyze: Run, case: str) -> None:
+def test_a_bad_model_file_is_refused_by_name(work_folder: Path, analyze: Run, case: str) -> None:
     spoil, message = BAD_FILES[case]
-    spoil(here / "bert")
-    said = analyze("bert")
-    assert (said.status, said.error) == (2, message)
+    spoil(work_folder / "bert")
+    output = analyze("bert")
+    assert (output.status, output.error) == (2, message)
 
 
 @pytest.mark.parametrize("case", ["NaN", "encoder tensors missing"])
-def test_look_refuses_what_analyze_refuses(here: Path, run: Run, case: str) -> None:
+def test_look_refuses_what_analyze_refuses(work_folder: Path, run: Run, case: str) -> None:
     spoil, message = BAD_FILES[case]
-    spoil(here / "bert")
-    said = run("look", "bert", "the cat", "--out", "page.html")
-    assert (said.status, said.error) == (2, message)
+    spoil(work_folder / "bert")
+    output = run("look", "bert", "the cat", "--out", "page.html")
+    assert (output.status, output.error) == (2, message)
 
 
 # Nothing is executed
@@ -461,17 +461,17 @@ class Payload:
 
 
 @pytest.mark.parametrize("form", ["zip", "plain pickle"])
-def test_a_malicious_pickle_is_not_run(here: Path, analyze: Run, form: str) -> None:
-    target = here / "owned"
-    pickled()(here / "bert")
+def test_a_malicious_pickle_is_not_run(work_folder: Path, analyze: Run, form: str) -> None:
+    target = work_folder / "owned"
+    pickled()(work_folder / "bert")
     if form == "zip":
-        torch.save({"weight": Payload(target)}, here / BIN)
-        assert zipfile.is_zipfile(here / BIN)
+        torch.save({"weight": Payload(target)}, work_folder / BIN)
+        assert zipfile.is_zipfile(work_folder / BIN)
     else:
-        (here / BIN).write_bytes(pickle.dumps(Payload(target)))
-    said = analyze("bert")
+        (work_folder / BIN).write_bytes(pickle.dumps(Payload(target)))
+    output = analyze("bert")
     assert not target.exists()
-    assert (said.status, said.error) == (
+    assert (output.status, output.error) == (
         2,
         f"{BIN}: this is not a pickle of weights alone; nothing in it was run. Expected tensors. "
         "Get the model as safetensors.",
@@ -514,90 +514,94 @@ AUTO_MAP = {
 }
 
 
-def test_code_of_a_known_model_type_is_ignored(here: Path, analyze: Run, open_stdin: Any) -> None:
-    plant_code(here / "bert", here / "owned")
-    config(auto_map=AUTO_MAP)(here / "bert")
-    said = analyze("bert")
-    assert said.status == 0, said.err
-    assert not (here / "owned").exists()
+def test_code_of_a_known_model_type_is_ignored(
+    work_folder: Path, analyze: Run, open_stdin: Any
+) -> None:
+    plant_code(work_folder / "bert", work_folder / "owned")
+    config(auto_map=AUTO_MAP)(work_folder / "bert")
+    output = analyze("bert")
+    assert output.status == 0, output.err
+    assert not (work_folder / "owned").exists()
     assert (
         "note: config.json names code of its own (auto_map), which was not run: loaded as transformers' own class\n"
-    ) in said.err
+    ) in output.err
 
 
-def test_tensors_that_the_model_does_not_have_are_noted(here: Path, analyze: Run) -> None:
-    tensors(lambda state: state.update({"bert.extra.weight": torch.ones(3)}))(here / "bert")
-    said = analyze("bert")
-    assert said.status == 0, said.err
+def test_tensors_that_the_model_does_not_have_are_noted(work_folder: Path, analyze: Run) -> None:
+    tensors(lambda state: state.update({"bert.extra.weight": torch.ones(3)}))(work_folder / "bert")
+    output = analyze("bert")
+    assert output.status == 0, output.err
     assert (
         "note: 1 tensors of the file have no place in BertForMaskedLM, 'bert.extra.weight' first\n"
-        in said.err
+        in output.err
     )
 
 
 def test_code_of_an_unknown_model_type_is_refused(
-    here: Path, analyze: Run, open_stdin: Any
+    work_folder: Path, analyze: Run, open_stdin: Any
 ) -> None:
-    plant_code(here / "bert", here / "owned")
-    config(auto_map=AUTO_MAP, model_type="acme")(here / "bert")
-    said = analyze("bert")
-    assert (said.status, said.error) == (
+    plant_code(work_folder / "bert", work_folder / "owned")
+    config(auto_map=AUTO_MAP, model_type="acme")(work_folder / "bert")
+    output = analyze("bert")
+    assert (output.status, output.error) == (
         2,
         'bert/config.json: model type "acme" needs code from its own files (auto_map), which headscope never runs. '
         f"Expected one of {FAMILIES}.",
     )
-    assert not (here / "owned").exists()
+    assert not (work_folder / "owned").exists()
     assert_unread(open_stdin)
 
 
 @pytest.mark.parametrize("files", ["with tokenizer.json", "without tokenizer.json"])
 def test_code_of_a_tokenizer_is_not_run(
-    here: Path, analyze: Run, open_stdin: Any, files: str
+    work_folder: Path, analyze: Run, open_stdin: Any, files: str
 ) -> None:
-    plant_code(here / "bert", here / "owned")
-    path = here / "bert" / "tokenizer_config.json"
+    plant_code(work_folder / "bert", work_folder / "owned")
+    path = work_folder / "bert" / "tokenizer_config.json"
     values = json.loads(path.read_text())
     values |= {"auto_map": {"AutoTokenizer": ["custom.Words", None]}, "tokenizer_class": "Words"}
     path.write_text(json.dumps(values))
     if files == "without tokenizer.json":
-        (here / "bert" / "tokenizer.json").unlink()
-    said = analyze("bert")
-    assert not (here / "owned").exists()
-    assert said.status in (0, 2)
-    if said.status:
-        assert said.error.startswith("bert: the tokenizer "), said.error
+        (work_folder / "bert" / "tokenizer.json").unlink()
+    output = analyze("bert")
+    assert not (work_folder / "owned").exists()
+    assert output.status in (0, 2)
+    if output.status:
+        assert output.error.startswith("bert: the tokenizer "), output.error
     assert_unread(open_stdin)
 
 
 @pytest.mark.parametrize("named", ["logging", "Trainer", "AutoTokenizer", "GPT2Model", 5, ["x"]])
 def test_a_class_that_is_no_model_of_this_type_is_not_used(
-    here: Path, analyze: Run, named: Any
+    work_folder: Path, analyze: Run, named: Any
 ) -> None:
-    config(architectures=[named])(here / "bert")
-    said = analyze("bert")
-    assert said.status == 0, said.err
+    config(architectures=[named])(work_folder / "bert")
+    output = analyze("bert")
+    assert output.status == 0, output.err
     assert (
         f"note: architectures in config.json names {named!r}, which is not a bert class of transformers: "
-        "loaded as the bare model" in said.err
+        "loaded as the bare model" in output.err
     )
 
 
-def test_a_missing_head_makes_a_bare_encoder_and_is_said(here: Path, analyze: Run) -> None:
+def test_a_missing_head_makes_a_bare_encoder_and_is_reported(
+    work_folder: Path, analyze: Run
+) -> None:
     tensors(lambda state: [state.pop(key) for key in list(state) if key.startswith("cls.")])(
-        here / "bert"
+        work_folder / "bert"
     )
-    said = analyze("bert")
-    assert said.status == 0, said.err
+    output = analyze("bert")
+    assert output.status == 0, output.err
     note = "the file has no weights for the head of BertForMaskedLM: loaded as BertModel"
-    assert f"note: {note}" in said.err
-    recorded = json.loads((here / "study" / "run.json").read_text())["model"]
+    assert f"note: {note}" in output.err
+    recorded = json.loads((work_folder / "study" / "run.json").read_text())["model"]
     assert recorded["notes"] == [note]
     assert recorded["class"] == "BertModel"
 
 
-def test_nothing_waits_for_a_question(here: Path, analyze: Run) -> None:
+def test_nothing_waits_for_a_question(work_folder: Path, analyze: Run) -> None:
     """No thread of the library goes on asking the network after a directory was loaded."""
-    pickled()(here / "bert")
+    pickled()(work_folder / "bert")
     before = threading.active_count()
     assert analyze("bert").status == 0
     assert threading.active_count() <= before + 1

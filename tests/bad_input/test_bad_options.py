@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from said import Run
+from command_result import Run
 
 from headscope import Study
 from headscope import atomic_dir as drafts
@@ -60,9 +60,9 @@ BAD: list[tuple[tuple[str, ...], str]] = [
 def test_a_bad_option_is_refused_as_typed(
     analyze: Run, options: tuple[str, ...], message: str
 ) -> None:
-    said = analyze("bert", "good.txt", *options)
-    assert (said.status, said.error) == (2, message)
-    assert len(said.rest) == 1
+    output = analyze("bert", "good.txt", *options)
+    assert (output.status, output.error) == (2, message)
+    assert len(output.rest) == 1
 
 
 @pytest.mark.parametrize(
@@ -74,24 +74,24 @@ def test_a_bad_option_is_refused_as_typed(
         (("--corpus", "gone.txt",), "gone.txt: "),
     ],
 )  # fmt: skip
-def test_simple_mistakes_are_told_before_a_model_is_loaded(
+def test_simple_mistakes_are_reported_before_a_model_is_loaded(
     run: Run, options: tuple[str, ...], start: str
 ) -> None:
-    said = run("analyze", "no/such-model", "--out", "study", *options)
-    assert said.status == 2
-    assert said.error.startswith(start)
+    output = run("analyze", "no/such-model", "--out", "study", *options)
+    assert output.status == 2
+    assert output.error.startswith(start)
 
 
 def test_a_look_below_a_file_is_refused_before_a_model_is_loaded(run: Run) -> None:
-    said = run("look", "no/such-model", "a text", "--out", "good.txt/deep/look.html")
+    output = run("look", "no/such-model", "a text", "--out", "good.txt/deep/look.html")
     message = 'good.txt/deep/look.html: "good.txt" is a file, not a folder. Choose another path.'
-    assert (said.status, said.error) == (2, message)
+    assert (output.status, output.error) == (2, message)
 
 
 def test_a_look_into_a_missing_directory_is_refused_before_a_model_is_loaded(run: Run) -> None:
-    said = run("look", "no/such-model", "the cat", "--out", "new/deep/look.html")
+    output = run("look", "no/such-model", "the cat", "--out", "new/deep/look.html")
     message = "new/deep/look.html: cannot be written: there is no directory new/deep. Check the path, or make the "
-    assert (said.status, said.error) == (2, f"{message}directory: mkdir -p new/deep.")
+    assert (output.status, output.error) == (2, f"{message}directory: mkdir -p new/deep.")
     assert not Path("new").exists()
 
 
@@ -133,9 +133,9 @@ def test_a_look_into_a_missing_directory_is_refused_before_a_model_is_loaded(run
     ],
 )  # fmt: skip
 def test_a_wrong_call_is_one_line(run: Run, words: tuple[str, ...], message: str) -> None:
-    said = run(*words)
-    assert (said.status, said.error) == (2, message)
-    assert len(said.rest) == 1
+    output = run(*words)
+    assert (output.status, output.error) == (2, message)
+    assert len(output.rest) == 1
 
 
 def test_verbose_shows_the_traceback(run: Run) -> None:
@@ -143,9 +143,9 @@ def test_verbose_shows_the_traceback(run: Run) -> None:
         run("analyze", "bert", "--corpus", "good.txt", "--out", "study", "--dtype", "x", "-v")
 
 
-def test_verbose_after_two_dashes_is_a_text(here: Path, run: Run) -> None:
+def test_verbose_after_two_dashes_is_a_text(work_folder: Path, run: Run) -> None:
     assert run("look", "bert", "--out", "p.html", "--", "-v").status == 0
-    assert "-v" in (here / "p.html").read_text()
+    assert "-v" in (work_folder / "p.html").read_text()
 
 
 # Where to write
@@ -179,34 +179,34 @@ NOT_OURS = (
     ids=["a file", "a directory of something else", "a run.json of something else"],
 )  # fmt: skip
 def test_what_is_not_a_study_is_never_replaced(
-    here: Path,
+    work_folder: Path,
     analyze: Run,
     prepare: Callable[[Path], None],
     message: str,
     overwrite: tuple[str, ...],
 ) -> None:
-    prepare(here / "study")
-    said = analyze("bert", "good.txt", *overwrite)
-    assert (said.status, said.error) == (2, message)
+    prepare(work_folder / "study")
+    output = analyze("bert", "good.txt", *overwrite)
+    assert (output.status, output.error) == (2, message)
 
 
-def test_a_study_is_replaced_only_when_asked(here: Path, analyze: Run) -> None:
+def test_a_study_is_replaced_only_when_asked(work_folder: Path, analyze: Run) -> None:
     assert analyze("bert").status == 0
-    (here / "study.old").mkdir()  # somebody's own backup
-    (here / "study.old" / "kept").touch()
-    before = (here / "study" / "run.json").read_bytes()
-    said = analyze("bert")
-    assert (said.status, said.error) == (
+    (work_folder / "study.old").mkdir()  # somebody's own backup
+    (work_folder / "study.old" / "kept").touch()
+    before = (work_folder / "study" / "run.json").read_bytes()
+    output = analyze("bert")
+    assert (output.status, output.error) == (
         2,
         "study: a study is already there. Add --overwrite to replace it, or choose another --out.",
     )
     bad = analyze("bert", "good.txt", "--overwrite", "--limit", "0")
     assert bad.status == 2
-    assert (here / "study" / "run.json").read_bytes() == before
+    assert (work_folder / "study" / "run.json").read_bytes() == before
     assert analyze("bert", "good.txt", "--overwrite", "--limit", "1").status == 0
-    assert json.loads((here / "study" / "run.json").read_text())["data"]["used"] == 1
-    assert (here / "study.old" / "kept").exists()
-    assert {path.name for path in here.iterdir()} == {
+    assert json.loads((work_folder / "study" / "run.json").read_text())["data"]["used"] == 1
+    assert (work_folder / "study.old" / "kept").exists()
+    assert {path.name for path in work_folder.iterdir()} == {
         "bert",
         "gpt2",
         "good.txt",
@@ -215,53 +215,55 @@ def test_a_study_is_replaced_only_when_asked(here: Path, analyze: Run) -> None:
     }
 
 
-def test_demo_does_not_replace_another_study(here: Path, run: Run) -> None:
-    (here / "demo").mkdir()
-    (here / "demo" / "run.json").write_text('{"schema": 1, "command": "headscope analyze"}')
-    said = run("demo")
-    assert (said.status, said.error) == (
+def test_demo_does_not_replace_another_study(work_folder: Path, run: Run) -> None:
+    (work_folder / "demo").mkdir()
+    (work_folder / "demo" / "run.json").write_text('{"schema": 1, "command": "headscope analyze"}')
+    output = run("demo")
+    assert (output.status, output.error) == (
         2,
         "demo: a study is already there. Add --overwrite to replace it, or choose another --out.",
     )
 
 
-def test_missing_parents_are_made_and_taken_back_after_a_failure(here: Path, run: Run) -> None:
+def test_missing_parents_are_made_and_taken_back_after_a_failure(
+    work_folder: Path, run: Run
+) -> None:
     words = ("analyze", "bert", "--corpus", "good.txt", "--out", "new/er/study")
     assert run(*words, "--limit", "0").status == 2
-    assert not (here / "new").exists()
+    assert not (work_folder / "new").exists()
     assert run(*words).status == 0
-    assert [path.name for path in (here / "new" / "er").iterdir()] == ["study"]
+    assert [path.name for path in (work_folder / "new" / "er").iterdir()] == ["study"]
 
 
-def test_a_link_is_replaced_and_not_what_it_leads_to(here: Path, analyze: Run) -> None:
-    (here / "real").mkdir()
-    (here / "study").symlink_to("real")
+def test_a_link_is_replaced_and_not_what_it_leads_to(work_folder: Path, analyze: Run) -> None:
+    (work_folder / "real").mkdir()
+    (work_folder / "study").symlink_to("real")
     assert analyze("bert").status == 0
-    assert (here / "study" / "run.json").is_file()
-    assert not (here / "study").is_symlink()
-    assert list((here / "real").iterdir()) == []
+    assert (work_folder / "study" / "run.json").is_file()
+    assert not (work_folder / "study").is_symlink()
+    assert list((work_folder / "real").iterdir()) == []
 
 
-def test_two_runs_do_not_write_the_same_study(here: Path, analyze: Run) -> None:
-    with drafts.atomic_directory(here / "study"):
-        said = analyze("bert")
+def test_two_runs_do_not_write_the_same_study(work_folder: Path, analyze: Run) -> None:
+    with drafts.atomic_directory(work_folder / "study"):
+        output = analyze("bert")
         assert (
-            said.error
+            output.error
             == "study: another run is writing to it. Wait for it, or choose another --out."
         )
-        assert (here / "study.partial").is_dir()
+        assert (work_folder / "study.partial").is_dir()
 
 
 def test_the_root_directory_is_refused(run: Run) -> None:
-    said = run("analyze", "bert", "--corpus", "good.txt", "--out", "/")
-    assert said.error == NOT_OURS.replace("study:", "/:", 1)
+    output = run("analyze", "bert", "--corpus", "good.txt", "--out", "/")
+    assert output.error == NOT_OURS.replace("study:", "/:", 1)
 
 
 @pytest.fixture
-def tiny_disk(here: Path) -> Path:
+def tiny_disk(work_folder: Path) -> Path:
     if os.geteuid() != 0:
         pytest.skip("only root may mount a small file system")
-    disk = here / "disk"
+    disk = work_folder / "disk"
     disk.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", disk], capture_output=True
@@ -275,13 +277,13 @@ def unmount(disk: Path) -> None:
     subprocess.run(["umount", disk], check=True)
 
 
-def test_a_full_disk_is_said_and_left_clean(run: Run, tiny_disk: Path) -> None:
+def test_a_full_disk_is_reported_and_left_clean(run: Run, tiny_disk: Path) -> None:
     try:
-        said = run("analyze", "bert", "--corpus", "good.txt", "--out", "disk/study")
+        output = run("analyze", "bert", "--corpus", "good.txt", "--out", "disk/study")
         left = list(tiny_disk.iterdir())
     finally:
         unmount(tiny_disk)
-    assert (said.status, said.error) == (
+    assert (output.status, output.error) == (
         2,
         "disk/study: cannot be written: No space left on device. Expected a writable directory with free space. "
         "Free some space, or choose another --out.",
@@ -289,14 +291,14 @@ def test_a_full_disk_is_said_and_left_clean(run: Run, tiny_disk: Path) -> None:
     assert left == []
 
 
-def test_a_read_only_place_is_said(run: Run, tiny_disk: Path) -> None:
+def test_a_read_only_folder_is_reported(run: Run, tiny_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", tiny_disk], check=True)
     try:
-        said = run("analyze", "bert", "--corpus", "good.txt", "--out", "disk/study")
+        output = run("analyze", "bert", "--corpus", "good.txt", "--out", "disk/study")
         page = run("look", "bert", "the cat", "--out", "disk/page.html")
     finally:
         unmount(tiny_disk)
-    assert (said.status, said.error) == (
+    assert (output.status, output.error) == (
         2,
         "disk/study: cannot be written: Read-only file system. Expected a writable directory with free space. "
         "Choose another --out.",
@@ -310,7 +312,7 @@ def test_a_read_only_place_is_said(run: Run, tiny_disk: Path) -> None:
 # Studies that cannot be read
 
 
-def test_a_damaged_study_is_refused(here: Path, analyze: Run) -> None:
+def test_a_damaged_study_is_refused(work_folder: Path, analyze: Run) -> None:
     with pytest.raises(
         HeadscopeError,
         match=r"^none/run.json: not a study \(No such file or directory\)\. Expected",
@@ -319,12 +321,12 @@ def test_a_damaged_study_is_refused(here: Path, analyze: Run) -> None:
     assert analyze("bert").status == 0
     spoilt = {"maps.npz": b"PK\x03\x04 no", "heads.parquet": b"PAR1 no", "run.json": b"[1]"}
     for name, data in spoilt.items():
-        good = (here / "study" / name).read_bytes()
-        (here / "study" / name).write_bytes(data)
+        good = (work_folder / "study" / name).read_bytes()
+        (work_folder / "study" / name).write_bytes(data)
         with pytest.raises(HeadscopeError, match=r"^study"):
             Study("study")
-        (here / "study" / name).write_bytes(good)
-    np.savez(here / "study" / "maps.npz", evil=np.array([object()], dtype=object))
+        (work_folder / "study" / name).write_bytes(good)
+    np.savez(work_folder / "study" / "maps.npz", evil=np.array([object()], dtype=object))
     with pytest.raises(HeadscopeError, match="allow_pickle"):
         Study("study")
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from said import Run, Said, save_tokenizer
+from command_result import CommandResult, Run, save_tokenizer
 from transformers import BertConfig, BertForQuestionAnswering, BertForSequenceClassification
 
 from headscope.config.names import IMPORTANCES
@@ -31,14 +31,14 @@ def sst2(path: str, labels: str = "010101") -> None:
 
 
 def squad(path: str, answer: str = "cat", start: int = 4, question: str = "who sat") -> None:
-    asked = {"id": "q1", "question": question, "answers": [{"text": answer, "answer_start": start}]}
-    others = [{"context": text, "qas": [asked | {"answers": []}]} for text in TEXTS[1:3]]
-    paragraphs = [{"context": TEXTS[0], "qas": [asked]}, *others]
+    entry = {"id": "q1", "question": question, "answers": [{"text": answer, "answer_start": start}]}
+    others = [{"context": text, "qas": [entry | {"answers": []}]} for text in TEXTS[1:3]]
+    paragraphs = [{"context": TEXTS[0], "qas": [entry]}, *others]
     Path(path).write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), "utf-8")
 
 
 @pytest.fixture
-def files(here: Path) -> Path:
+def files(work_folder: Path) -> Path:
     """A classifier, a model that answers questions, and good data for them."""
     size = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = BertConfig(**size, intermediate_size=32, max_position_embeddings=64)
@@ -46,18 +46,18 @@ def files(here: Path) -> Path:
         ("classifier", BertForSequenceClassification),
         ("answerer", BertForQuestionAnswering),
     ):
-        kind(config).save_pretrained(here / name)
-        save_tokenizer(here / name)
+        kind(config).save_pretrained(work_folder / name)
+        save_tokenizer(work_folder / name)
     sst2("dev.tsv")
     squad("squad.json")
-    return here
+    return work_folder
 
 
 @pytest.fixture
 def importance(files: Path, run: Run) -> Run:
     """`importance(*words)` on the classifier and dev.tsv unless they say otherwise, into `study`."""
 
-    def call(*words: str) -> Said:
+    def call(*words: str) -> CommandResult:
         usual = {"--task": "sst2", "--data": "dev.tsv", "--out": "study"}
         model = () if words and not words[0].startswith("--") else ("classifier",)
         rest = [
@@ -68,12 +68,12 @@ def importance(files: Path, run: Run) -> Run:
     return call
 
 
-def one_line(said: Said, message: str) -> None:
-    assert (said.status, said.error) == (2, message)
+def one_line(outcome: CommandResult, message: str) -> None:
+    assert (outcome.status, outcome.error) == (2, message)
     beside = ("note: ", "headscope: warning: ")  # how the model was loaded and is pooled
-    notes = [line for line in said.err.splitlines() if line.startswith(beside)]
-    assert len(said.rest) == len(notes) + 1
-    assert not said.out
+    notes = [line for line in outcome.err.splitlines() if line.startswith(beside)]
+    assert len(outcome.rest) == len(notes) + 1
+    assert not outcome.out
 
 
 OPTIONS: list[tuple[tuple[str, ...], str]] = [
@@ -150,9 +150,9 @@ def test_a_label_that_the_model_does_not_know_is_named_by_its_line(
     config |= {"label2id": {"cat": 0, "dog": 1}, "id2label": {"0": "cat", "1": "dog"}}
     (files / "classifier/config.json").write_text(json.dumps(config), "utf-8")
     table("own.tsv", ("text", "label"), ("the cat", "cat"), ("a mat", "mat"))
-    said = importance("--task", "classification", "--data", "own.tsv")
+    output = importance("--task", "classification", "--data", "own.tsv")
     one_line(
-        said,
+        output,
         f'own.tsv:3: label "mat" is unknown to the model. Expected cat or dog; did you mean "cat"? {MAP}',
     )
 
@@ -334,13 +334,13 @@ def test_a_choice_that_is_none_is_named(importance: Run) -> None:
 @pytest.mark.parametrize("verb", ["importance", "evaluate"])
 def test_a_classifier_that_was_never_trained_is_refused(files: Path, run: Run, verb: str) -> None:
     out = ("--out", "study") if verb == "importance" else ()
-    said = run(verb, "bert", "--task", "sst2", "--data", "dev.tsv", *out)
-    assert (said.status, said.error) == (
+    output = run(verb, "bert", "--task", "sst2", "--data", "dev.tsv", *out)
+    assert (output.status, output.error) == (
         2,
         "bert: this model's head was never trained (classifier.bias is not in its files). "
         "Train it first: headscope finetune MODEL --task sst2 --data DATA --out DIR.",
     )
-    assert not said.out
+    assert not output.out
 
 
 def test_a_model_that_cannot_do_the_task_is_refused(files: Path, run: Run) -> None:
@@ -373,7 +373,7 @@ def test_a_metric_that_is_undefined_on_the_sample_is_refused(importance: Run, fi
 def test_out_of_memory_names_the_batch_size(
     importance: Run, monkeypatch: pytest.MonkeyPatch, size: int, cause: Exception
 ) -> None:
-    def full(self: AttentionModel, *given: object, **inputs: object) -> object:
+    def full(self: AttentionModel, *args: object, **inputs: object) -> object:
         raise cause
 
     monkeypatch.setattr(AttentionModel, "__call__", full)

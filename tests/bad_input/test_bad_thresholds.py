@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
-from said import Run
+from command_result import Run
 
 from headscope.config.thresholds import Thresholds
 from headscope.errors import HeadscopeError
@@ -37,11 +37,11 @@ BAD: list[tuple[str, str]] = [
 def test_a_bad_threshold_is_refused_before_a_model_is_loaded(
     run: Run, typed: str, message: str
 ) -> None:
-    said = run(
+    output = run(
         "analyze", "no/such-model", "--corpus", "good.txt", "--out", "study", "--threshold", typed
     )
-    assert (said.status, said.error) == (2, f"--threshold: {message}")
-    assert len(said.rest) == 1
+    assert (output.status, output.error) == (2, f"--threshold: {message}")
+    assert len(output.rest) == 1
 
 
 def test_a_bad_threshold_is_refused_from_python_too() -> None:
@@ -60,7 +60,7 @@ def test_every_threshold_is_named_in_the_help(run: Run, monkeypatch: pytest.Monk
     }
 
 
-def test_the_thresholds_used_are_in_the_record(here: Path, analyze: Run) -> None:
+def test_the_thresholds_used_are_in_the_record(work_folder: Path, analyze: Run) -> None:
     options = (
         "--threshold",
         "token=0.1, broad=0.2",
@@ -70,8 +70,8 @@ def test_the_thresholds_used_are_in_the_record(here: Path, analyze: Run) -> None
         "english",
     )
     assert analyze("bert", "good.txt", *options).status == 0
-    recorded = json.loads((here / "study" / "run.json").read_text())["options"]["thresholds"]
+    recorded = json.loads((work_folder / "study" / "run.json").read_text())["options"]["thresholds"]
     assert recorded == asdict(Thresholds(token=0.1, broad=0.2, rare=0.7))
     assert analyze("bert", "good.txt", "--overwrite").status == 0
-    recorded = json.loads((here / "study" / "run.json").read_text())["options"]["thresholds"]
+    recorded = json.loads((work_folder / "study" / "run.json").read_text())["options"]["thresholds"]
     assert recorded == asdict(Thresholds())

@@ -360,29 +360,29 @@ RIGHT: dict[str, str] = {
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | str, str]]:
     """How every command line above ended (`torch`: by importing it) and what it said."""
-    here = tmp_path_factory.mktemp("early")
+    work_folder = tmp_path_factory.mktemp("early")
     for name in ("full", "study", "study2", "two", "tested", "model", "small", "cut"):
-        (here / name).mkdir()
-    (here / "full" / "thesis.txt").write_text("years of work")
+        (work_folder / name).mkdir()
+    (work_folder / "full" / "thesis.txt").write_text("years of work")
     for name in ("study", "study2"):
-        (here / name / "run.json").write_text('{"schema": 1}')
+        (work_folder / name / "run.json").write_text('{"schema": 1}')
     for name in ("two/train.tsv", "two/dev.tsv", "tested/test.tsv", "dev.tsv"):
-        (here / name).write_text("sentence\tlabel\nthe cat\t0\nthe mat\t1\n")
-    (here / "model" / "config.json").write_text('{"model_type": "bert"}')
+        (work_folder / name).write_text("sentence\tlabel\nthe cat\t0\nthe mat\t1\n")
+    (work_folder / "model" / "config.json").write_text('{"model_type": "bert"}')
     shape = {"num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
     for name in ("small", "cut"):
-        (here / name / "config.json").write_text(json.dumps({"model_type": "bert", **shape}))
-    (here / "cut" / "cut.json").write_text("{}")
-    (here / "good.txt").write_text("the cat sat.\nthe mat\n")
-    (here / "tree.conllu").write_text("1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n")
+        (work_folder / name / "config.json").write_text(json.dumps({"model_type": "bert", **shape}))
+    (work_folder / "cut" / "cut.json").write_text("{}")
+    (work_folder / "good.txt").write_text("the cat sat.\nthe mat\n")
+    (work_folder / "tree.conllu").write_text("1\tthe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n")
     lines = [*WRONG, *WITHOUT_EFFECT, *RIGHT, "models", "models list", "models verify gone"]
-    given = json.dumps([shlex.split(line) for line in lines])
+    inputs = json.dumps([shlex.split(line) for line in lines])
     done = subprocess.run(
-        [sys.executable, "-c", CHILD], input=given, capture_output=True, text=True, cwd=here
+        [sys.executable, "-c", CHILD], input=inputs, capture_output=True, text=True, cwd=work_folder
     )
     assert done.returncode == 0, done.stderr
     names = "cut dev.tsv full good.txt model small study study2 tested tree.conllu two"
-    assert sorted(path.name for path in here.iterdir()) == names.split()
+    assert sorted(path.name for path in work_folder.iterdir()) == names.split()
     return dict(zip(lines, (tuple(answer) for answer in json.loads(done.stdout)), strict=True))
 
 

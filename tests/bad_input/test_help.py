@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from said import Run
+from command_result import Run
 
 from headscope.config.names import TASKS
 from waiting import LONGEST
@@ -38,17 +38,17 @@ def started(
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_every_command_has_help(run: Run, words: tuple[str, ...], option: str) -> None:
-    said = run(*words, option)
-    assert said.status == 0
-    assert "Usage: " + " ".join(("headscope", *words)) in said.out
-    assert said.err == ""
+    output = run(*words, option)
+    assert output.status == 0
+    assert "Usage: " + " ".join(("headscope", *words)) in output.out
+    assert output.err == ""
 
 
 @pytest.mark.parametrize("words", [(), ("analyze",), ("look",)], ids=" ".join)
 def test_no_words_at_all_are_a_question_for_help(run: Run, words: tuple[str, ...]) -> None:
-    said = run(*words)
-    assert said.status == 2
-    assert "Usage: " + " ".join(("headscope", *words)) in said.out + said.err
+    output = run(*words)
+    assert output.status == 2
+    assert "Usage: " + " ".join(("headscope", *words)) in output.out + output.err
 
 
 def test_defaults_are_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_help_is_quick_and_loads_no_torch() -> None:
     }
 
 
-def test_a_mistake_is_one_line_in_a_real_process(here: Path) -> None:
+def test_a_mistake_is_one_line_in_a_real_process(work_folder: Path) -> None:
     done = started("analyze", "bert", "--corpus", "missing.txt", "--out", "study")
     assert done.returncode == 2
     assert done.stdout == ""
@@ -113,11 +113,11 @@ def test_a_mistake_is_one_line_in_a_real_process(here: Path) -> None:
         "headscope: missing.txt: there is no such file here. "
         "Expected a file, or a corpus that comes with headscope: wikipedia-pairs.\n"
     )
-    assert {path.name for path in here.iterdir()} == {"bert", "gpt2", "good.txt"}
+    assert {path.name for path in work_folder.iterdir()} == {"bert", "gpt2", "good.txt"}
 
 
 @pytest.mark.slow
-def test_a_hub_id_offline_fails_at_once_in_a_real_process(here: Path) -> None:
+def test_a_hub_id_offline_fails_at_once_in_a_real_process(work_folder: Path) -> None:
     done = started("look", "acme/encoder", "the cat", "--out", "page.html")
     assert done.returncode == 2
     first, error = done.stderr.splitlines()

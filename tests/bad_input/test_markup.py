@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from said import MALICE, WORDS, Run, save_tokenizer
+from command_result import MALICE, WORDS, Run, save_tokenizer
 
 from headscope.report.write import write_report
 
@@ -32,40 +32,46 @@ class Elements(HTMLParser):
 
 def assert_inert(page: Path, plain: Path) -> None:
     """The page has the elements of one with harmless names, and none that asks for x or runs an attribute."""
-    found, usual = Elements(page.read_text("utf-8")), Elements(plain.read_text("utf-8"))
-    assert found.handlers == []
-    assert [source for source in found.images if not source.startswith("data:")] == [
+    result, usual = Elements(page.read_text("utf-8")), Elements(plain.read_text("utf-8"))
+    assert result.handlers == []
+    assert [source for source in result.images if not source.startswith("data:")] == [
         source for source in usual.images if not source.startswith("data:")
     ]
-    assert found.scripts == usual.scripts
+    assert result.scripts == usual.scripts
     assert MALICE not in page.read_text("utf-8")
 
 
 @pytest.fixture
-def malicious(here: Path) -> Path:
+def malicious(work_folder: Path) -> Path:
     """A model in `x<` / `script><img …>`, whose path reads as an end of script; its tokens are no better."""
-    model = here / f"x{MALICE}"
+    model = work_folder / f"x{MALICE}"
     model.parent.mkdir()
-    (here / "bert").rename(model)
+    (work_folder / "bert").rename(model)
     save_tokenizer(model, words=[*WORDS, "<img", MALICE.lower(), "[/red]"])
-    return model.relative_to(here)
+    return model.relative_to(work_folder)
 
 
 def test_look_shows_malice_as_text(
-    here: Path, models_folder: Path, malicious: Path, run: Run
+    work_folder: Path, models_folder: Path, malicious: Path, run: Run
 ) -> None:
     assert run("look", models_folder / "bert", "the cat", "--out", "plain.html").status == 0
-    said = run("look", malicious, f"the {MALICE} cat", "--out", "<img src=x onerror=alert(1)>.html")
-    assert said.status == 0, said.err
-    assert_inert(here / "<img src=x onerror=alert(1)>.html", here / "plain.html")
+    output = run(
+        "look", malicious, f"the {MALICE} cat", "--out", "<img src=x onerror=alert(1)>.html"
+    )
+    assert output.status == 0, output.err
+    assert_inert(work_folder / "<img src=x onerror=alert(1)>.html", work_folder / "plain.html")
 
 
 def test_the_study_page_shows_malice_as_text(
-    here: Path, models_folder: Path, malicious: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    work_folder: Path,
+    models_folder: Path,
+    malicious: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from headscope.report import write as writer
 
-    corpus = here / f"c{MALICE}.txt"
+    corpus = work_folder / f"c{MALICE}.txt"
     corpus.parent.mkdir()
     corpus.write_text(f"the {MALICE} cat\n{MALICE}\n")
     monkeypatch.setattr(writer, "write_report", write_report)  # with figures, this once
@@ -74,8 +80,8 @@ def test_the_study_page_shows_malice_as_text(
         "analyze", models_folder / "bert", "--corpus", "good.txt", "--out", "plain", *options
     )
     assert plain.status == 0, plain.err
-    said = run("analyze", malicious, "--corpus", corpus, "--out", f"s{MALICE}", *options)
-    assert said.status == 0, said.err
-    assert_inert(here / f"s{MALICE}" / "index.html", here / "plain" / "index.html")
-    for figure in (here / f"s{MALICE}" / "figures").glob("*.svg"):
+    output = run("analyze", malicious, "--corpus", corpus, "--out", f"s{MALICE}", *options)
+    assert output.status == 0, output.err
+    assert_inert(work_folder / f"s{MALICE}" / "index.html", work_folder / "plain" / "index.html")
+    for figure in (work_folder / f"s{MALICE}" / "figures").glob("*.svg"):
         assert MALICE not in figure.read_text("utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from said import Run
+from command_result import Run
 
 from headscope import progress
 from headscope.api import analyze as api
@@ -36,21 +36,23 @@ main()
 WORDS = ("analyze", "bert", "--corpus", "good.txt", "--out", "study")
 
 
-def test_control_c_leaves_nothing(here: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_c_leaves_nothing(
+    work_folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(what: str) -> Any:
         def update(done: int, total: int, part: str = "") -> None:
-            assert (here / "study.partial").is_dir(), "the run is in its middle"
+            assert (work_folder / "study.partial").is_dir(), "the run is in its middle"
             raise KeyboardInterrupt
 
         return update
 
     monkeypatch.setattr(progress, "_plain_lines", interrupt)
-    said = run(*WORDS)
-    assert (said.status, said.error) == (130, "stopped")
+    output = run(*WORDS)
+    assert (output.status, output.error) == (130, "stopped")
 
 
 def test_a_disk_that_fills_up_leaves_nothing(
-    here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    work_folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from headscope.report import write as writer
 
@@ -59,8 +61,8 @@ def test_a_disk_that_fills_up_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(writer, "write_report", full)
-    said = run(*WORDS)
-    assert (said.status, said.error) == (
+    output = run(*WORDS)
+    assert (output.status, output.error) == (
         2,
         "study: cannot be written: No space left on device. Expected a writable directory with free space. "
         "Free some space, or choose another --out.",
@@ -68,17 +70,17 @@ def test_a_disk_that_fills_up_leaves_nothing(
 
 
 def test_a_bug_of_ours_has_a_traceback_and_leaves_nothing(
-    here: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    work_folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api, "write_study", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(*WORDS)
-    assert {path.name for path in here.iterdir()} == {"bert", "gpt2", "good.txt"}
+    assert {path.name for path in work_folder.iterdir()} == {"bert", "gpt2", "good.txt"}
 
 
 @pytest.mark.parametrize("how", [slow(signal.SIGTERM), slow(signal.SIGKILL)])
 def test_a_run_that_was_killed_is_not_in_the_way_of_the_next(
-    here: Path, run: Run, how: signal.Signals
+    work_folder: Path, run: Run, how: signal.Signals
 ) -> None:
     running = subprocess.Popen(
         [sys.executable, "-c", SLOW, *WORDS],
@@ -92,23 +94,23 @@ def test_a_run_that_was_killed_is_not_in_the_way_of_the_next(
         seen.append(line)
         if "in the middle" in line:
             break
-    assert (here / "study.partial").is_dir(), "".join(seen)
-    (here / "study.partial" / "half").write_text("half")
+    assert (work_folder / "study.partial").is_dir(), "".join(seen)
+    (work_folder / "study.partial" / "half").write_text("half")
     running.send_signal(how)
     running.wait(timeout=LONGEST)
-    said = running.stderr.read()
+    message = running.stderr.read()
     running.stderr.close()
     if how == signal.SIGKILL:
-        assert (here / "study.partial").is_dir()
+        assert (work_folder / "study.partial").is_dir()
     else:
         assert running.returncode == 143
-        assert "Traceback" not in said
-        assert not (here / "study.partial").exists()
-    assert not (here / "study").exists()
+        assert "Traceback" not in message
+        assert not (work_folder / "study.partial").exists()
+    assert not (work_folder / "study").exists()
     again = run(*WORDS)
     assert again.status == 0, again.err
-    assert not (here / "study.partial").exists()
-    assert not (here / "study" / "half").exists()
+    assert not (work_folder / "study.partial").exists()
+    assert not (work_folder / "study" / "half").exists()
 
 
 def test_the_bar_shows_any_name_as_it_is(

@@ -41,14 +41,14 @@ def paced(
 
     now = iter([0.0, *times])
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(now)))
-    pace, told = progress._Pace(), []
+    pace, lines = progress._Pace(), []
     for many in done:
         pace.update(many, total)
-        told.append(pace.text)
-    return told
+        lines.append(pace.text)
+    return lines
 
 
-def test_no_time_left_is_told_from_the_first_items(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_time_left_is_estimated_from_the_first_items(monkeypatch: pytest.MonkeyPatch) -> None:
     assert paced(monkeypatch, [35.0, 36.0], [1, 2], 2) == ["", ""]
     assert paced(monkeypatch, [20.0, 30.0], [590, 592], 1814) == [
         "",
@@ -56,7 +56,7 @@ def test_no_time_left_is_told_from_the_first_items(monkeypatch: pytest.MonkeyPat
     ]  # the first were done before a resume
 
 
-def test_the_time_left_is_told_when_a_share_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_left_is_estimated_when_a_share_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     assert paced(monkeypatch, [9.0, 11.0, 14.0], [1, 5, 6], 20) == ["", "", "1.0/s, 14 s left"]
     assert paced(monkeypatch, [1.0, 11.0, 101.0], [1, 11, 51], 9000) == [
         "",

@@ -74,8 +74,8 @@ def all_commands() -> Iterator[tuple[str, Any]]:
 def test_a_former_command_names_the_present_one(
     former: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = stderr_of([former, "anything", "--out", "x"], monkeypatch, capsys)
-    assert said.startswith(f"headscope: headscope {former} is now headscope {COMMANDS[former]}.")
+    message = stderr_of([former, "anything", "--out", "x"], monkeypatch, capsys)
+    assert message.startswith(f"headscope: headscope {former} is now headscope {COMMANDS[former]}.")
     assert COMMANDS[former].partition(" --")[0] in dict(all_commands())
 
 
@@ -86,8 +86,8 @@ def test_a_former_option_names_the_present_one(
 ) -> None:
     flag = f"--{former.replace('_', '-')}"
     words = [WITH_FORMER_OPTION[former], "minilm", *form.format(flag).split()]
-    said = stderr_of(words, monkeypatch, capsys)
-    assert said.startswith(f"headscope: {flag} is now called {flags()[OPTIONS[former]]}.")
+    message = stderr_of(words, monkeypatch, capsys)
+    assert message.startswith(f"headscope: {flag} is now called {flags()[OPTIONS[former]]}.")
 
 
 def test_former_names_of_python_name_the_present_ones() -> None:
@@ -164,8 +164,8 @@ def test_a_former_target_is_read() -> None:
 def test_a_wrong_call_is_answered_in_our_words(
     words: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = stderr_of(words.split(), monkeypatch, capsys)
-    assert said.splitlines()[-1].startswith(f"headscope: {message}")
+    text = stderr_of(words.split(), monkeypatch, capsys)
+    assert text.splitlines()[-1].startswith(f"headscope: {message}")
 
 
 def test_every_command_has_a_group_and_two_examples() -> None:
@@ -248,7 +248,7 @@ def test_lists_are_printed_as_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "masks"),
+    ("value", "masks"),
     [
         ("star,window:width=8", ("star", "window:width=8")),
         (
@@ -259,13 +259,13 @@ def test_lists_are_printed_as_json() -> None:
         ("bigbird:width=1,globals=first,random=4", ("bigbird:width=1,globals=first,random=4",)),
     ],
 )
-def test_masks_are_separated_by_commas(given: Any, masks: tuple[str, ...]) -> None:
-    assert CompareMasksConfig(mask=given).masks == masks
+def test_masks_are_separated_by_commas(value: Any, masks: tuple[str, ...]) -> None:
+    assert CompareMasksConfig(mask=value).masks == masks
 
 
 def test_a_removed_option_names_what_to_do_instead(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["report", "study", "--roles", "other", "--out", "page.html"]
-    said = stderr_of(words, monkeypatch, capsys)
-    assert "Give the study with roles as a further STUDY" in said
+    message = stderr_of(words, monkeypatch, capsys)
+    assert "Give the study with roles as a further STUDY" in message

@@ -122,9 +122,9 @@ def test_none_is_refused_where_it_has_no_meaning(name: str, tmp_path: Path) -> N
 
 
 def test_dictionaries_and_lists_of_a_config_cannot_be_changed() -> None:
-    given = {"sink": 0.2}
-    config = headscope.AnalyzeConfig(thresholds=given)
-    given["sink"] = 99.0
+    values = {"sink": 0.2}
+    config = headscope.AnalyzeConfig(thresholds=values)
+    values["sink"] = 99.0
     assert config.thresholds == {"sink": 0.2}
     with pytest.raises(TypeError, match="cannot be changed"):
         config.thresholds["sink"] = 99  # type: ignore[index, call-overload]

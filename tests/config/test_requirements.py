@@ -35,10 +35,10 @@ PYTHON_ONLY = {
 
 def options_of(command: str) -> dict[str, Any]:
     """The options of a command by name, with their defaults."""
-    found: Any = typer.main.get_command(app)
+    result: Any = typer.main.get_command(app)
     for word in command.split(" "):
-        found = found.commands[word]
-    return {one.name: one.default for one in found.params}
+        result = result.commands[word]
+    return {one.name: one.default for one in result.params}
 
 
 @pytest.mark.parametrize("command", RULES)
@@ -245,7 +245,7 @@ def test_options_that_have_an_effect_are_never_refused(
 @pytest.mark.parametrize("command", RULES)
 def test_every_option_of_the_table_has_a_case_in_which_it_has_an_effect(command: str) -> None:
     options = {name for rule in RULES[command] for name in rule.options}
-    assert options <= {name for one, given in USEFUL if one == command for name in given}
+    assert options <= {name for one, inputs in USEFUL if one == command for name in inputs}
 
 
 def test_checkpoints_may_open_special_tokens_under_the_mask_of_the_training(tmp_path: Path) -> None:
@@ -528,8 +528,8 @@ def test_one_file_has_no_other_split(tmp_path: Path, split: str) -> None:
 def test_a_split_that_the_data_has_is_taken(tmp_path: Path, data: str, split: str) -> None:
     for name in ("dev.tsv", "pairs.tsv", "sst2_test.tsv", "newstest2014.tsv"):
         table(tmp_path / name, ("sentence", "label"), sentiments(8))
-    place = data if data.startswith("datasets:") else str(tmp_path / data)
-    check_effects("evaluate", {"data": place, "split": split, "mask": None}, {"split"})
+    path = data if data.startswith("datasets:") else str(tmp_path / data)
+    check_effects("evaluate", {"data": path, "split": split, "mask": None}, {"split"})
 
 
 def test_texts_may_be_an_array_or_a_column() -> None:

@@ -27,15 +27,15 @@ from toys import Means, means_of
 
 
 def seen_on(model: AttentionModel, batch: object) -> dict[tuple[Site, int], Tensor]:
-    found: dict[tuple[Site, int], Tensor] = {}
+    result: dict[tuple[Site, int], Tensor] = {}
 
     def see(attention: Attention) -> None:
-        for place, row in enumerate(range(attention.rows.start, attention.rows.stop)):
-            found[attention.site, row] = attention.weights[place].clone()
+        for index, row in enumerate(range(attention.rows.start, attention.rows.stop)):
+            result[attention.site, row] = attention.weights[index].clone()
 
     with torch.no_grad(), model.watched(see):
         model(batch)  # type: ignore[arg-type]
-    return found
+    return result
 
 
 # Mistral and ModernBERT see a window only; XLNet's second stream hides tokens of its own.
@@ -62,9 +62,9 @@ def test_a_head_attends_by_its_pattern_and_the_others_as_before(case: str, name:
     batch = batch_for(model, examples(case)[:4])
     plain = seen_on(model, batch)
     with model.edited(Fixed(dict.fromkeys(heads, name))):
-        found = seen_on(model, batch)
+        result = seen_on(model, batch)
     sites = {head.site for head in heads}
-    for (site, row), weights in found.items():
+    for (site, row), weights in result.items():
         if site in sites:
             pattern = fixed_pattern(name, weights.shape[-1], site.stack == "decoder").float()
             assert torch.allclose(weights[1], pattern, atol=1e-5)
@@ -76,14 +76,14 @@ def test_unwatched_is_as_watched_and_gradients_flow_around_it() -> None:
     model = shared("bert")
     inputs = inputs_for("bert", examples("bert")[:4])
     with model.edited(Fixed({"0.*": "previous", "1.2": "end"})):
-        found = outputs(model, inputs)
+        result = outputs(model, inputs)
         with torch.no_grad(), model.watched(lambda attention: None):
             assert torch.allclose(
-                at_real_tokens(found, inputs),
+                at_real_tokens(result, inputs),
                 at_real_tokens(outputs(model, inputs), inputs),
                 atol=1e-5,
             )
-        found.sum().backward()
+        result.sum().backward()
     query = model.model.encoder.layer[0].attention.self.query.weight
     value = model.model.encoder.layer[0].attention.self.value.weight
     assert query.grad is not None
@@ -97,9 +97,9 @@ def test_the_nearest_pattern_of_a_head_that_follows_one_is_that_one() -> None:
     model, task, prepared = shared("bert"), Means(), means_of("bert")
     wanted = {"0.0": "previous", "0.1": "next", "1.0": "uniform", "1.3": "current"}
     with model.edited(Fixed(wanted)):
-        found = nearest_patterns(model, task, prepared, batch_size=3)
+        result = nearest_patterns(model, task, prepared, batch_size=3)
     assert {
-        f"{head.layer}.{head.head}": name for head, name in found.items()
+        f"{head.layer}.{head.head}": name for head, name in result.items()
     }.items() >= wanted.items()
 
 

@@ -41,14 +41,14 @@ FEW = ("albert", "bert", "distilbert", "marian", "t5", "vit")  # one of each kin
 
 def patterns_for(model: AttentionModel, learned: tuple[int, ...] = (1,)) -> dict[Head, str]:
     """Every pattern in turns, for all heads of self-attention but these."""
-    found = {}
+    result = {}
     for i, head in enumerate(
         head for head in model.heads if head.stack != "cross" and head.head not in learned
     ):
         names = [name for name in PATTERNS if head.stack == "encoder" or name not in LOOK_AHEAD]
         turn = head.head if model.model.config.model_type == "albert" else i
-        found[head] = names[turn % len(names)]
-    return found
+        result[head] = names[turn % len(names)]
+    return result
 
 
 def states(model: AttentionModel, side: str = "right") -> Tensor:
@@ -114,13 +114,13 @@ def test_results_agree_with_sums_over_positions_by_hand(
     values = torch.randn(
         len(real), 2, 7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
     )
-    found = TokenPositions(real, 7).results(name, values, is_causal)
+    result = TokenPositions(real, 7).results(name, values, is_causal)
     for sequence, tokens in enumerate(real):
         for head in range(2):
             text = values[sequence, head][tokens]
-            for row, place in enumerate(tokens.nonzero()[:, 0].tolist()):
+            for row, position in enumerate(tokens.nonzero()[:, 0].tolist()):
                 wanted = result_by_hand(name, text, row, is_causal)
-                assert torch.allclose(found[sequence, head, place], wanted, atol=1e-12), (
+                assert torch.allclose(result[sequence, head, position], wanted, atol=1e-12), (
                     sequence,
                     head,
                     row,
@@ -183,18 +183,18 @@ def test_families_that_cannot_are_refused_by_name(family: str) -> None:
     model = shared(family)
     with pytest.raises(HeadscopeError) as raised:
         fix(model, {model.heads[0]: "first"})
-    said = str(raised.value)
-    assert type(model.model).__name__ in said
-    assert "are not the outputs of separate linear layers" in said
-    assert "\n" not in said
+    output = str(raised.value)
+    assert type(model.model).__name__ in output
+    assert "are not the outputs of separate linear layers" in output
+    assert "\n" not in output
 
 
 def test_fixed_heads_are_watched_and_edited_as_any() -> None:
     model = shared("bert")
     patterns = read_patterns("0.0,1.2=previous,0.1=left,1.3=end", model.heads)
     fixed = fix(model, patterns)
-    found = nearest_patterns(fixed, Means(), means_of("bert"), batch_size=3)
-    assert {head: found[head] for head in patterns} == patterns
+    result = nearest_patterns(fixed, Means(), means_of("bert"), batch_size=3)
+    assert {head: result[head] for head in patterns} == patterns
     for edit in (Ablate("0.0,1.1"), Uniform("0.1,1.*"), Fixed({"0.0": "next"})):
         with fixed.edited(edit):
             mine = states(fixed)
@@ -224,12 +224,13 @@ def test_importance_of_a_fixed_model_is_that_of_the_edited_one() -> None:
     ]
     with model.edited(Fixed(patterns)):
         units = [
-            list(one.run(0, range(8), one.groups(variants_of(one.model, "head")))) for one in sweeps
+            list(first.run(0, range(8), first.groups(variants_of(first.model, "head"))))
+            for first in sweeps
         ]
     assert sweeps[0].method == "reuse"
-    for one, other in zip(*units, strict=True):
-        assert one.group == other.group
-        assert abs(one.losses - other.losses).max() < 1e-5
+    for first, other in zip(*units, strict=True):
+        assert first.group == other.group
+        assert abs(first.losses - other.losses).max() < 1e-5
 
 
 @pytest.mark.parametrize("family", FEW)
@@ -282,15 +283,16 @@ def test_a_translator_with_fixed_heads_says_the_same_with_a_cache(
     model = tiny(family, head=AutoModelForSeq2SeqLM)
     fixed = fix(model, patterns_for(model, learned))
     inputs = batch_for(fixed, examples(family)[:3]).inputs
-    asked = {name: inputs[name] for name in ("input_ids", "attention_mask")} | {
+    generate_inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")} | {
         "max_new_tokens": 6,
         "num_beams": 2,
     }
     with torch.inference_mode():
-        said = [
-            fixed.model.generate(**asked, do_sample=False, use_cache=way) for way in (True, False)
+        outputs = [
+            fixed.model.generate(**generate_inputs, do_sample=False, use_cache=way)
+            for way in (True, False)
         ]
-    assert torch.equal(*said)
+    assert torch.equal(*outputs)
 
 
 def test_there_is_no_gradient_to_what_fixed_heads_do_not_have() -> None:
@@ -332,8 +334,8 @@ def test_gradients_are_those_of_the_edited_model() -> None:
 
 
 def test_which_patterns_it_has_is_part_of_which_model_it_is() -> None:
-    one, other = (fix(shared("bert"), {"0.1": name}) for name in ("left", "next"))
-    assert weights_sha256(one) != weights_sha256(other)
+    first, other = (fix(shared("bert"), {"0.1": name}) for name in ("left", "next"))
+    assert weights_sha256(first) != weights_sha256(other)
 
 
 # What is written, and what is refused
@@ -341,21 +343,21 @@ def test_which_patterns_it_has_is_part_of_which_model_it_is() -> None:
 
 def test_patterns_are_read_as_they_are_written(tmp_path: Path) -> None:
     heads = shared("bert").heads
-    found = read_patterns("0.0-1, 1.3=previous , 0.2=end", heads)
-    assert {str(head): name for head, name in found.items()} == {
+    result = read_patterns("0.0-1, 1.3=previous , 0.2=end", heads)
+    assert {str(head): name for head, name in result.items()} == {
         "encoder.0.0": "previous",
         "encoder.0.1": "previous",
         "encoder.1.3": "previous",
         "encoder.0.2": "end",
     }
     path = tmp_path / "patterns.txt"
-    path.write_text(f"# mine\n\n{format_patterns(found, heads)}")
-    assert read_patterns(str(path), heads) == found
+    path.write_text(f"# mine\n\n{format_patterns(result, heads)}")
+    assert read_patterns(str(path), heads) == result
 
 
 def test_raganato_is_the_papers_order_in_every_layer() -> None:
-    found = read_patterns("encoder.*.0,encoder.*.2-3=raganato", shared("marian").heads)
-    assert [f"{head}={name}" for head, name in found.items()] == [
+    result = read_patterns("encoder.*.0,encoder.*.2-3=raganato", shared("marian").heads)
+    assert [f"{head}={name}" for head, name in result.items()] == [
         f"encoder.{layer}.{end}"
         for layer in (0, 1)
         for end in ("0=current", "2=previous", "3=next")

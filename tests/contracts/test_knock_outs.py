@@ -27,7 +27,7 @@ TEXT_FAMILIES = [family for family in FAMILIES if family != "vit"]
 VALUES = re.compile(r"(value|value_proj|v_proj|v_lin|\.v|v|c_attn|Wqkv|rel_attn)$")
 
 
-def one(family: str, model: AttentionModel) -> Batch:
+def single_batch(family: str, model: AttentionModel) -> Batch:
     return batch_for(model, examples(family, seed=3, lengths=ONE))
 
 
@@ -39,16 +39,16 @@ def blocks_of(model: AttentionModel) -> list[str]:
 
 
 def value_module(model: AttentionModel, block: str, stack: str) -> tuple[str, nn.Module]:
-    found = [
+    actual = [
         (name, module)
         for name, module in model.model.get_submodule(block).named_modules()
         if VALUES.search(name)
         and not (isinstance(module, nn.Sequential) or name.endswith("LayerNorm"))
     ]
     crossing = [
-        pair for pair in found if re.search(r"encoder_attn|EncDecAttention|layer\.1", pair[0])
+        pair for pair in actual if re.search(r"encoder_attn|EncDecAttention|layer\.1", pair[0])
     ]
-    own = [pair for pair in found if pair not in crossing]
+    own = [pair for pair in actual if pair not in crossing]
     chosen = crossing if stack == "cross" else own
     assert len(chosen) == 1, [name for name, _ in chosen]
     return chosen[0]
@@ -95,13 +95,13 @@ def without_value(
 
 def block_states(model: AttentionModel, batch: Batch) -> dict[tuple[str, int], Tensor]:
     """What every call of every layer gives [token, width]."""
-    found: dict[tuple[str, int], Tensor] = {}
+    result: dict[tuple[str, int], Tensor] = {}
 
     def keep(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
             states = output if isinstance(output, Tensor) else output[0]
-            turn = sum(other == name for other, _ in found)
-            found[name, turn] = states.flatten(0, 1)  # one sequence, whichever axis it is
+            turn = sum(other == name for other, _ in result)
+            result[name, turn] = states.flatten(0, 1)  # one sequence, whichever axis it is
 
         return hook
 
@@ -109,11 +109,11 @@ def block_states(model: AttentionModel, batch: Batch) -> dict[tuple[str, int], T
         for name in blocks_of(model):
             stack.callback(model.model.get_submodule(name).register_forward_hook(keep(name)).remove)
         model(batch)
-    return found
+    return result
 
 
-def one_minus_cosine(one: Tensor, other: Tensor) -> float:
-    return 1 - float(one @ other / (one.norm() * other.norm()))
+def one_minus_cosine(single_batch: Tensor, other: Tensor) -> float:
+    return 1 - float(single_batch @ other / (single_batch.norm() * other.norm()))
 
 
 def by_hand(model: AttentionModel, batch: Batch, stack: str) -> NDArray[np.float64]:
@@ -122,31 +122,31 @@ def by_hand(model: AttentionModel, batch: Batch, stack: str) -> NDArray[np.float
     assert sides is not None
     plain = block_states(model, batch)
     is_decoder = stack != "encoder" and model.is_encoder_decoder
-    calls = [place for place in plain if ("decoder" in place[0]) == is_decoder]
-    found = np.zeros((len(calls), sides[0].length, sides[1].length))
+    calls = [position for position in plain if ("decoder" in position[0]) == is_decoder]
+    result = np.zeros((len(calls), sides[0].length, sides[1].length))
     for layer, (block, turn) in enumerate(calls):
         for key in range(sides[1].length):
             with without_value(model, block, stack, turn, key):
                 changed = block_states(model, batch)
             for query in range(sides[0].length):
-                found[layer, query, key] = one_minus_cosine(
+                result[layer, query, key] = one_minus_cosine(
                     plain[block, turn][query], changed[block, turn][query]
                 )
-    return found
+    return result
 
 
 @pytest.mark.parametrize("family", TEXT_FAMILIES)
 def test_value_zeroing_is_that_of_a_run_for_every_token(family: str) -> None:
     model = in_double(shared(family))
-    batch = one(family, model)
-    found = value_zeroing(model, batch)
+    batch = single_batch(family, model)
+    result = value_zeroing(model, batch)
     turned = zero_values(model, batch)
     assert not model.is_open
     tolerance = 1e-9 if next(model.model.parameters()).dtype == torch.float64 else 1e-5
     tolerance = (
         1e-6 if family in ("t5", "mt5", "llama", "mistral", "qwen2", "qwen3") else tolerance
     )  # float32 norms
-    for stack, values in found.items():
+    for stack, values in result.items():
         wanted = by_hand(model, batch, stack)
         for site, cells in turned[stack].items():
             np.testing.assert_allclose(cells[0], wanted[site.layer], atol=tolerance)
@@ -158,13 +158,13 @@ def test_value_zeroing_is_that_of_a_run_for_every_token(family: str) -> None:
 
 def test_values_that_nobody_gathers_are_missed_by_nobody() -> None:
     model = shared("bert")
-    batch = one("bert", model)
+    batch = single_batch("bert", model)
     separators = batch.layout.encoder.separator[0].numpy()  # type: ignore[union-attr]
     with model.edited(KnockOut("separator", renormalise=False)):
-        found = value_zeroing(model, batch)["encoder"]
+        result = value_zeroing(model, batch)["encoder"]
     assert separators.sum() == 2
-    assert (found[..., separators] == 0).all()
-    assert (found[..., ~separators] > 0).all()
+    assert (result[..., separators] == 0).all()
+    assert (result[..., ~separators] > 0).all()
 
 
 def test_a_head_that_says_nothing_turns_nothing() -> None:
@@ -172,16 +172,16 @@ def test_a_head_that_says_nothing_turns_nothing() -> None:
     projection = model.model.encoder.layer[1].attention.output.dense
     with torch.no_grad():
         projection.weight[:, 8:16] = 0  # head 1 of four, 8 wide
-    found = zero_values(model, one("bert", model), by_head=True)["encoder"]
-    assert found[Site("encoder", 1)].shape == (4, 7, 7)
-    assert (found[Site("encoder", 1)][1] == 0).all()
+    result = zero_values(model, single_batch("bert", model), by_head=True)["encoder"]
+    assert result[Site("encoder", 1)].shape == (4, 7, 7)
+    assert (result[Site("encoder", 1)][1] == 0).all()
     for head in (0, 2, 3):
-        assert (found[Site("encoder", 1)][head] > 0).all()
+        assert (result[Site("encoder", 1)][head] > 0).all()
 
 
 def test_one_head_alone_is_its_layer() -> None:
     model = tiny("bert", num_attention_heads=1)
-    batch = one("bert", model)
+    batch = single_batch("bert", model)
     together, alone = (
         zero_values(model, batch)["encoder"],
         zero_values(model, batch, by_head=True)["encoder"],
@@ -192,7 +192,7 @@ def test_one_head_alone_is_its_layer() -> None:
 
 def test_how_many_tries_share_a_batch_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     model = in_double(shared("marian"))
-    batch = one("marian", model)
+    batch = single_batch("marian", model)
     whole, other = zero_values(model, batch, by_head=True), knockout_effects(model, batch)
     monkeypatch.setattr("headscope.model.value_zeroing.ROW_TOKENS", 27)
     parts, others = zero_values(model, batch, by_head=True), knockout_effects(model, batch)
@@ -205,7 +205,7 @@ def test_how_many_tries_share_a_batch_changes_nothing(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("family", TEXT_FAMILIES)
 def test_the_map_of_knock_outs_is_that_of_single_runs(family: str) -> None:
     model = in_double(shared(family))
-    batch = one(family, model)
+    batch = single_batch(family, model)
     for stack, values in knockout_effects(model, batch).items():
         if stack == "encoder" and model.is_encoder_decoder:
             continue  # its last states are not the model's output
@@ -263,7 +263,7 @@ def test_positions_and_classes_are_those_of_real_tokens(side: str) -> None:
 
 def test_without_renormalising_rows_lose_what_is_cut() -> None:
     model = shared("roberta")
-    batch = one("roberta", model)
+    batch = single_batch("roberta", model)
     sums: dict[Site, Tensor] = {}
     plain: dict[Site, Tensor] = {}
     with torch.inference_mode():

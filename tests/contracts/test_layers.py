@@ -24,7 +24,7 @@ NORM_BEFORE = ("gpt2", "llama", "t5", "vit", "esm")
 def looked(
     model: AttentionModel, inputs: dict[str, Tensor]
 ) -> dict[tuple[Site, int], dict[str, Any]]:
-    found = {}
+    result = {}
 
     def keep(attention: Attention) -> None:
         first = range(len(next(iter(inputs.values()))))[attention.rows][0]
@@ -33,7 +33,7 @@ def looked(
         layer = attention.layer
         assert layer is not None
         for i in range(len(attention.weights)):
-            found[attention.site, first + i] = {
+            result[attention.site, first + i] = {
                 "ratios": {form: one[i].numpy() for form, one in ratios.items()},
                 "maps": {form: one[i].numpy() for form, one in maps.items()},
                 "residual": None if layer.residual is None else layer.residual[i].numpy(),
@@ -42,7 +42,7 @@ def looked(
 
     with torch.inference_mode(), model.watched(keep, lens="norm"):
         model(**inputs)
-    return found
+    return result
 
 
 def taken_by_norms(model: AttentionModel, inputs: dict[str, Tensor], gain: Tensor) -> list[Tensor]:
@@ -70,24 +70,24 @@ def test_lengths_and_mixing_are_those_of_the_whole_tensor(family: str) -> None:
             a = weights[i][:, queries[i]][:, :, keys[i]].double().numpy()
             values, blocks = parts[site][0][i][:, keys[i]].numpy(), parts[site][1].numpy()
             moved = np.einsum("hij,hjd,hod->ijo", a, values, blocks)
-            here = seen[site, i]
-            assert set(here["maps"]) == expected_forms(family, site)
-            for form, found in here["maps"].items():
-                cells = whole(moved, form, here)
+            call = seen[site, i]
+            assert set(call["maps"]) == expected_forms(family, site)
+            for form, match in call["maps"].items():
+                cells = whole(moved, form, call)
                 lengths = np.linalg.norm(cells, axis=-1)
                 np.testing.assert_allclose(
-                    found, lengths / lengths.sum(axis=1, keepdims=True), atol=1e-5
+                    match, lengths / lengths.sum(axis=1, keepdims=True), atol=1e-5
                 )
                 if site.stack != "cross":
                     own = np.stack([cells[k, k] for k in range(len(cells))])
                     far = np.linalg.norm(cells.sum(axis=1) - own, axis=-1)
                     ratio = far / (far + np.linalg.norm(own, axis=-1))
-                    np.testing.assert_allclose(here["ratios"][form], ratio, atol=1e-5)
+                    np.testing.assert_allclose(call["ratios"][form], ratio, atol=1e-5)
                     checked += 1
-            if here["ratios"]:
+            if call["ratios"]:
                 others = 1 - np.einsum("hii->hi", a).mean(axis=0)
-                np.testing.assert_allclose(here["ratios"]["weight"], others, atol=1e-5)
-                np.testing.assert_allclose(here["ratios"]["weight-residual"], others / 2, atol=1e-5)
+                np.testing.assert_allclose(call["ratios"]["weight"], others, atol=1e-5)
+                np.testing.assert_allclose(call["ratios"]["weight-residual"], others / 2, atol=1e-5)
     assert checked
 
 
@@ -101,14 +101,14 @@ def expected_forms(family: str, site: Site) -> set[str]:
     )
 
 
-def whole(moved: Any, form: str, here: dict[str, Any]) -> Any:
+def whole(moved: Any, form: str, call: dict[str, Any]) -> Any:
     """[query, key, out], the residual where a token meets itself, centred and scaled by the gain; for any row's std."""
     cells = moved.copy()
     if form != "norm":
-        for k, own in enumerate(here["residual"]):
+        for k, own in enumerate(call["residual"]):
             cells[k, k] += own
     if form == "norm-layernorm":
-        cells = (cells - cells.mean(axis=-1, keepdims=True)) * here["gain"].double().numpy()
+        cells = (cells - cells.mean(axis=-1, keepdims=True)) * call["gain"].double().numpy()
     return cells
 
 

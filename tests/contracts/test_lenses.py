@@ -27,7 +27,7 @@ from tiny import (
     CASES,
     attentions_in,
     batch_for,
-    eager_twin,
+    eager_copy,
     examples,
     family_of_case,
     in_double,
@@ -63,7 +63,7 @@ def seen_through(
     model: AttentionModel, inputs: dict[str, Tensor], lens: str
 ) -> dict[tuple[Site, int], Attention]:
     """Every sequence's `Attention` through a lens by itself, copied."""
-    found = {}
+    result = {}
 
     def keep(attention: Attention) -> None:
         first = range(len(next(iter(inputs.values()))))[attention.rows][0]
@@ -75,11 +75,11 @@ def seen_through(
             part.values = attention.values[i].clone()
             part.raw = attention.through("raw", attention.raw.weights[i].clone())
             part.rank = None if attention.rank is None else attention.rank[i].clone()
-            found[attention.site, first + i] = part
+            result[attention.site, first + i] = part
 
     with torch.inference_mode(), model.watched(keep, lens=lens):
         model(**inputs)
-    return found
+    return result
 
 
 def by_the_library(case: str, model: AttentionModel, inputs: dict[str, Tensor]):
@@ -90,8 +90,8 @@ def by_the_library(case: str, model: AttentionModel, inputs: dict[str, Tensor]):
         queries, keys = real_sides(inputs, family_of_case(case), site.stack)
         for i in range(len(weights)):
             for head in range(weights.shape[1]):
-                one = weights[i, head][queries[i]][:, keys[i]].double().numpy()
-                yield site, i, head, one, values[i, head][keys[i]].numpy(), blocks[head].numpy()
+                single = weights[i, head][queries[i]][:, keys[i]].double().numpy()
+                yield site, i, head, single, values[i, head][keys[i]].numpy(), blocks[head].numpy()
 
 
 @pytest.mark.parametrize("lens", reference.LENSES)
@@ -122,12 +122,14 @@ def test_effective_attention_is_attention_less_its_null_space(case: str, lens: s
     simplex = lens == "effective-simplex"
     changed: dict[str, int] = {}
     for site, i, head, weights, values, _ in by_the_library(case, model, inputs):
-        one = seen[site, i]
-        assert np.abs(one.weights[head].double().numpy() @ values - weights @ values).max() < 1e-5
+        single = seen[site, i]
+        assert (
+            np.abs(single.weights[head].double().numpy() @ values - weights @ values).max() < 1e-5
+        )
         short = (weights > 0).sum(axis=1).max() <= values.shape[1] + simplex
-        assert (one.rank is None) == short
+        assert (single.rank is None) == short
         if simplex:
-            np.testing.assert_allclose(one.weights[head].sum(dim=-1), 1.0, atol=1e-5)
+            np.testing.assert_allclose(single.weights[head].sum(dim=-1), 1.0, atol=1e-5)
         changed[site.stack] = changed.get(site.stack, 0) + (not short)
     assert all(changed.values())
 
@@ -177,18 +179,18 @@ def judged(output: Tensor) -> Tensor:
 def gradients(
     model: AttentionModel, inputs: dict[str, Tensor]
 ) -> dict[tuple[Site, int], Attention]:
-    found = {}
+    result = {}
 
     def keep(attention: Attention) -> None:
         first = range(len(next(iter(inputs.values()))))[attention.rows][0]
         for i in range(len(attention.weights)):
             part = attention.through("gradient", attention.weights[i])
             part.gradient, part.row_totals = attention.gradient[i], attention.row_totals[i]
-            found[attention.site, first + i] = part
+            result[attention.site, first + i] = part
 
     with model.watched(keep, lens="gradient"), track_embeddings(model) as embeddings:
         torch.autograd.grad(judged(model(**inputs)[0]).sum(), embeddings, allow_unused=True)
-    return found
+    return result
 
 
 # XLNet's own weights are copies that are on no graph (finite differences below). With windows the library's rows of
@@ -199,8 +201,8 @@ def test_the_gradient_lens_is_the_gradient_by_the_weights_of_the_library(case: s
     lengths = LONGER[:2] if case in ("mistral", "modernbert") else LONGER
     inputs = dict(batch_for(model, examples(case, lengths=lengths)).inputs)
     seen = gradients(model, inputs)
-    twin = eager_twin(model)
-    output = twin(**inputs, output_attentions=True)
+    eager = eager_copy(model)
+    output = eager(**inputs, output_attentions=True)
     weights = attentions_in(output, family_of_case(case), inputs)
     expected = dict(
         zip(weights, torch.autograd.grad(judged(output[0]).sum(), weights.values()), strict=True)
@@ -228,8 +230,8 @@ def test_the_gradient_lens_is_the_gradient_by_the_weights_of_the_library(case: s
 class Nudge(Edit):
     """Adds to one weight."""
 
-    def __init__(self, site: Site, place: tuple[int, int, int, int], by: float) -> None:
-        self.site, self.where, self.by = site, place, by
+    def __init__(self, site: Site, position: tuple[int, int, int, int], by: float) -> None:
+        self.site, self.where, self.by = site, position, by
 
     def changes_weights(self, site: Site) -> bool:
         return site == self.site
@@ -250,13 +252,13 @@ def test_gradients_are_finite_differences(family: str) -> None:
     inputs = dict(batch_for(model, examples(family, lengths=((9, 4), (9, 5)))).inputs)
     seen = gradients(model, inputs)
     for site in {site for site, _ in seen}:
-        for place in ((0, 0, 2, 1), (1, 1, 3, 3)):
+        for position in ((0, 0, 2, 1), (1, 1, 3, 3)):
             losses = []
             for by in (step, -step):
-                with torch.inference_mode(), model.edited(Nudge(site, place, by)):
-                    losses.append(judged(model(**inputs)[0])[place[0]])
+                with torch.inference_mode(), model.edited(Nudge(site, position, by)):
+                    losses.append(judged(model(**inputs)[0])[position[0]])
             slope = float((losses[0] - losses[1]) / (2 * step))
-            assert float(seen[site, place[0]].gradient[place[1:]]) == pytest.approx(
+            assert float(seen[site, position[0]].gradient[position[1:]]) == pytest.approx(
                 slope, rel=tolerance, abs=1e-3 * tolerance
             )
 

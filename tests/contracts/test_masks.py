@@ -41,27 +41,27 @@ def expected(name: str, weights: Tensor, queries: Tensor, keys: Tensor) -> Tenso
     real = weights[:, queries][:, :, keys]
     length = real.shape[-1]
     mask = read_mask(name).at(length)[0]
-    found = torch.zeros_like(real)
+    result = torch.zeros_like(real)
     for head in range(real.shape[0]):
         for row in range(length):
             left = real[head, row] * mask[row]
             if left.sum() > 0:
-                found[head, row] = left / left.sum()
+                result[head, row] = left / left.sum()
             else:
-                found[head, row, row] = 1.0
-    return found
+                result[head, row, row] = 1.0
+    return result
 
 
 def seen_on(model: AttentionModel, batch: object) -> dict[Site, dict[int, Tensor]]:
-    found: dict[Site, dict[int, Tensor]] = {}
+    result: dict[Site, dict[int, Tensor]] = {}
 
     def see(attention: Attention) -> None:
-        for place, row in enumerate(range(attention.rows.start, attention.rows.stop)):
-            found.setdefault(attention.site, {})[row] = attention.weights[place].clone()
+        for index, row in enumerate(range(attention.rows.start, attention.rows.stop)):
+            result.setdefault(attention.site, {})[row] = attention.weights[index].clone()
 
     with torch.no_grad(), model.watched(see):
         model(batch)  # type: ignore[arg-type]
-    return found
+    return result
 
 
 @pytest.mark.product
@@ -113,12 +113,12 @@ def test_unwatched_outputs_are_those_of_scores_masked_by_hand(case: str, name: s
     heads = [head for head in model.heads if head.stack in ("encoder", "decoder")]
     with torch.no_grad():
         with model.edited(Masked(name)):
-            found = at_real_tokens(outputs(model, inputs), inputs)
+            result = at_real_tokens(outputs(model, inputs), inputs)
         with model.edited(MaskScores(mask, heads)):
             by_hand = at_real_tokens(outputs(model, inputs), inputs)
         plain = at_real_tokens(outputs(model, inputs), inputs)
-    assert torch.allclose(found, by_hand, atol=2e-4, rtol=1e-4)
-    assert not torch.allclose(found, plain, atol=1e-3)
+    assert torch.allclose(result, by_hand, atol=2e-4, rtol=1e-4)
+    assert not torch.allclose(result, plain, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,12 @@ def test_padding_on_either_side_is_the_same(case: str) -> None:
     family = family_of_case(case)
     model = shared(family)
     chosen = examples(case)[:5]
-    found = []
+    actual = []
     for side in ("right", "left"):
         inputs = inputs_for(family, chosen, side)
         with torch.no_grad(), model.edited(Masked("longformer:width=1,globals=first/last")):
-            found.append(at_real_tokens(outputs(model, inputs), inputs))
-    assert torch.allclose(*found, atol=2e-4, rtol=1e-4)
+            actual.append(at_real_tokens(outputs(model, inputs), inputs))
+    assert torch.allclose(*actual, atol=2e-4, rtol=1e-4)
 
 
 def test_special_tokens_stay_open_only_where_they_are_known() -> None:
@@ -150,11 +150,11 @@ def test_generating_under_a_mask_with_a_cache_is_as_without_one() -> None:
     model = tiny("gpt2", head=AutoModelForCausalLM)
     ids = torch.tensor([[5, 6, 7, 8, 9, 10]])
     with torch.no_grad(), model.edited(Masked("window:width=2")):
-        said = [
+        lines = [
             model.model.generate(ids, max_new_tokens=6, do_sample=False, use_cache=cache)
             for cache in (True, False)
         ]
-    assert torch.equal(*said)
+    assert torch.equal(*lines)
 
 
 def test_special_tokens_can_stay_open() -> None:

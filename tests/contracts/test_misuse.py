@@ -61,14 +61,14 @@ def test_a_score_of_minus_infinity_leaves_the_entropy_defined() -> None:
     model = tiny("bert")
     ids = torch.tensor([[7, 8, 9, 10]])
     mask = torch.zeros(4, 4).masked_fill(torch.ones(4, 4).triu(1).bool(), -torch.inf)
-    asked = select_statistics(["entropy"])
+    statistics = select_statistics(["entropy"])
     with (
         torch.inference_mode(),
         model.edited(MaskScores(mask)),
-        model.watched(*(one.update for one in asked)),
+        model.watched(*(one.update for one in statistics)),
     ):
         model(input_ids=ids, attention_mask=torch.ones_like(ids))
-    rows = asked[0].table()
+    rows = statistics[0].table()
     assert len(rows) == len(model.heads)
     assert all(0 <= row.value < torch.tensor(4.0).log() for row in rows)
 

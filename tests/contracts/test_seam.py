@@ -142,11 +142,11 @@ def slice_of(model: Any, head: Head, heads: int) -> Tensor:
 
 def without(model: AttentionModel, *heads: Head) -> Any:
     """A copy of the transformers model with these heads' slices of the output projection at zero."""
-    twin = copy.deepcopy(model.model)
+    reference = copy.deepcopy(model.model)
     for head in heads:
         with torch.no_grad():
-            slice_of(twin, head, width_of(model, head.site)).zero_()
-    return twin
+            slice_of(reference, head, width_of(model, head.site)).zero_()
+    return reference
 
 
 def width_of(model: AttentionModel, site: Site) -> int:
@@ -320,27 +320,27 @@ def test_bfloat16_is_watched_in_float32(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["bert", "bart", "llama", "mpnet"])
 def test_models_that_share_a_configuration_do_not_disturb_each_other(family: str) -> None:
-    one = tiny(family)
-    twin = type(one.model)(one.model.config).eval()
-    assert twin.config is one.model.config
-    other = AttentionModel(twin, one.tokenizer)
-    inputs = batch_for(one, examples(family)).inputs
+    single = tiny(family)
+    reference = type(single.model)(single.model.config).eval()
+    assert reference.config is single.model.config
+    other = AttentionModel(reference, single.tokenizer)
+    inputs = batch_for(single, examples(family)).inputs
     mine, theirs = Lens(), Lens()
     with torch.no_grad():
-        alone = outputs(twin, inputs)
-        with one.edited(Ablate(one.heads)), one.watched(mine):
-            assert torch.equal(outputs(twin, inputs), alone)
+        alone = outputs(reference, inputs)
+        with single.edited(Ablate(single.heads)), single.watched(mine):
+            assert torch.equal(outputs(reference, inputs), alone)
             assert not mine.calls
             with other.watched(theirs):
-                one(inputs)
+                single(inputs)
                 assert mine.calls
                 assert not theirs.calls
                 other(inputs)
                 assert theirs.calls == mine.calls
-            ablated = one(inputs)[0]
-        assert torch.equal(outputs(twin, inputs), alone)
-        assert twin.config._attn_implementation == OWN_KERNEL[family]
-        assert not torch.equal(ablated, outputs(one.model, inputs))
+            ablated = single(inputs)[0]
+        assert torch.equal(outputs(reference, inputs), alone)
+        assert reference.config._attn_implementation == OWN_KERNEL[family]
+        assert not torch.equal(ablated, outputs(single.model, inputs))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -490,7 +490,7 @@ def test_ablating_is_zeroing_the_output_projection(case: str) -> None:
 def test_ablating_in_albert_concerns_one_call_of_the_shared_module(layer: int) -> None:
     model = shared("albert")
     inputs = batch_for(model, examples("albert")).inputs
-    twin = copy.deepcopy(model.model)
+    reference = copy.deepcopy(model.model)
     calls: list[int] = []
 
     def silence(module: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
@@ -500,9 +500,9 @@ def test_ablating_in_albert_concerns_one_call_of_the_shared_module(layer: int) -
             mixed[..., 2, :] = 0
         return (mixed.flatten(-2),)
 
-    projection_of(twin, Head("encoder", 0, 2)).register_forward_pre_hook(silence)
+    projection_of(reference, Head("encoder", 0, 2)).register_forward_pre_hook(silence)
     with torch.no_grad():
-        expected = outputs(twin, inputs)
+        expected = outputs(reference, inputs)
         with model.edited(Ablate(f"{layer}.2")):
             ablated = outputs(model.model, inputs)
     assert len(calls) == 2
@@ -520,12 +520,12 @@ def test_replacing_puts_a_fixed_vector_in_a_heads_place(case: str) -> None:
     model = shared(family_of_case(case))
     inputs = batch_for(model, examples(case)).inputs
     head = Head(model.sites[-1].stack if case != "xlnet" else "encoder", 1, 1)
-    twin = copy.deepcopy(model.model)
-    width = slice_of(twin, head, width_of(model, head.site)).shape[0]
+    reference = copy.deepcopy(model.model)
+    width = slice_of(reference, head, width_of(model, head.site)).shape[0]
     vector = torch.linspace(-1, 1, width)
-    by_hand(twin, head, width_of(model, head.site), lambda part: vector.expand_as(part))
+    by_hand(reference, head, width_of(model, head.site), lambda part: vector.expand_as(part))
     with torch.no_grad():
-        expected = outputs(twin, inputs)
+        expected = outputs(reference, inputs)
         with model.edited(Replace({head: vector})):
             replaced = outputs(model.model, inputs)
         assert (replaced - outputs(model.model, inputs)).abs().max() > 1e-3
@@ -533,7 +533,7 @@ def test_replacing_puts_a_fixed_vector_in_a_heads_place(case: str) -> None:
     torch.testing.assert_close(*pairs, rtol=1e-5, atol=1e-5)
 
 
-def by_hand(twin: Any, head: Head, heads: int, change: Callable[[Tensor], Tensor]) -> None:
+def by_hand(reference: Any, head: Head, heads: int, change: Callable[[Tensor], Tensor]) -> None:
     """Change one head's output in a plain transformers model, where it enters the output projection."""
     calls: Counter[str] = Counter()
 
@@ -543,9 +543,9 @@ def by_hand(twin: Any, head: Head, heads: int, change: Callable[[Tensor], Tensor
         return torch.stack(parts, dim=-2)
 
     if (
-        twin.config.model_type == "xlnet"
+        reference.config.model_type == "xlnet"
     ):  # both streams end in this method: the content stream first
-        attention = twin.base_model.layer[head.layer].rel_attn
+        attention = reference.base_model.layer[head.layer].rel_attn
         right = attention.post_attention
 
         def post_attention(state: Tensor, mixed: Tensor, residual: bool = True) -> Tensor:
@@ -558,23 +558,25 @@ def by_hand(twin: Any, head: Head, heads: int, change: Callable[[Tensor], Tensor
 
     def hook(module: nn.Module, args: tuple[Tensor]) -> tuple[Tensor] | None:
         calls["all"] += 1
-        if twin.config.model_type == "albert" and calls["all"] != head.layer + 1:
+        if reference.config.model_type == "albert" and calls["all"] != head.layer + 1:
             return None
         return (changed(args[0].unflatten(-1, (heads, -1))).flatten(-2),)
 
-    projection_of(twin, head).register_forward_pre_hook(hook)
+    projection_of(reference, head).register_forward_pre_hook(hook)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_nested_edits_multiply_and_the_inner_exit_restores_the_outer(case: str) -> None:
     model = shared(family_of_case(case))
     inputs = batch_for(model, examples(case)).inputs
-    one = some_heads(model, case)[-1]  # of xlnet's two streams the one that the output is read from
-    outer, inner = Gate({one: 0.5}), Gate({one: 0.4, Head(one.stack, 0, 0): 0.0})
+    single = some_heads(model, case)[
+        -1
+    ]  # of xlnet's two streams the one that the output is read from
+    outer, inner = Gate({single: 0.5}), Gate({single: 0.4, Head(single.stack, 0, 0): 0.0})
     before = traces(model.model)
     with torch.no_grad():
         plain = outputs(model.model, inputs)
-        with model.edited(Gate({one: 0.2, Head(one.stack, 0, 0): 0.0})):
+        with model.edited(Gate({single: 0.2, Head(single.stack, 0, 0): 0.0})):
             product = outputs(model.model, inputs)
         with model.edited(outer):
             halved = outputs(model.model, inputs)
@@ -621,19 +623,19 @@ def test_gates_of_one_change_nothing_and_are_seen_by_observers_as_before(case: s
 def test_masking_all_keys_but_oneself_leaves_the_identity(case: str) -> None:
     model = shared(family_of_case(case))
     batch = batch_for(model, examples(case))
-    here = [site for site in sites_called(model, case) if site.stack in ("encoder", "decoder")]
+    selected = [site for site in sites_called(model, case) if site.stack in ("encoder", "decoder")]
     lengths = {
         side.length for side in (batch.layout.encoder, batch.layout.decoder) if side is not None
     } or {17}
     for (
         length
     ) in lengths:  # the two sides of a pair have different lengths: a mask fits one of them
-        stacks = {s.stack for s in here if _length(batch, s.stack) == length}
+        stacks = {s.stack for s in selected if _length(batch, s.stack) == length}
         heads = [head for head in model.heads if head.stack in stacks]
         lens = watched(model, batch, MaskScores(torch.eye(length, dtype=torch.bool), heads))
-        found = [weights for (site, _), weights in lens.weights.items() if site.stack in stacks]
-        assert found
-        for weights in found:
+        actual = [weights for (site, _), weights in lens.weights.items() if site.stack in stacks]
+        assert actual
+        for weights in actual:
             assert torch.equal(weights, torch.eye(weights.shape[-1]).expand_as(weights))
 
 
@@ -732,8 +734,8 @@ def test_gradients_reach_gates_and_score_biases(case: str) -> None:
     model = in_double(shared(family_of_case(case)))
     batch = batch_for(model, examples(case, lengths=LONGER))
     inputs = dict(batch.inputs)
-    here = [head for head in model.heads if head.site in sites_called(model, case)]
-    gates = {head: torch.tensor(0.8, dtype=torch.float64, requires_grad=True) for head in here}
+    selected = [head for head in model.heads if head.site in sites_called(model, case)]
+    gates = {head: torch.tensor(0.8, dtype=torch.float64, requires_grad=True) for head in selected}
     site = model.sites[-1] if case != "xlnet" else Site("encoder", 1)
     with torch.no_grad():
         shape = library_attentions(model, inputs)[site].shape[-2:]
@@ -775,8 +777,8 @@ def test_gradients_reach_gates_and_score_biases(case: str) -> None:
         -2:
     ]  # near enough for every window, visible to causal attention
     places = [
-        (gates[here[0]], ()),
-        (gates[here[-1]], ()),
+        (gates[selected[0]], ()),
+        (gates[selected[-1]], ()),
         *((bias, (queries[-1], key)) for key in seen),
     ]
     for tensor, index in places:

@@ -85,7 +85,7 @@ TESTED_ELSEWHERE = {
 }
 
 
-def asked(model: AttentionModel, batches: Iterable[Batch]) -> list[Statistic]:
+def statistics_of(model: AttentionModel, batches: Iterable[Batch]) -> list[Statistic]:
     """All statistics after one pass."""
     statistics = select_statistics()
     for _ in stream(model, batches, statistics):
@@ -106,7 +106,7 @@ def maps_of(statistics: Iterable[Statistic]) -> dict[str, np.ndarray]:
 
 def seen_by_the_library(model: AttentionModel, batches: Iterable[Batch]) -> dict[Head, list[Seen]]:
     """Every head's rows for every sequence, padding removed by hand."""
-    found: dict[Head, list[Seen]] = {}
+    result: dict[Head, list[Seen]] = {}
     family = model.model.config.model_type
     for batch in batches:
         inputs = dict(batch.inputs)
@@ -114,7 +114,7 @@ def seen_by_the_library(model: AttentionModel, batches: Iterable[Batch]) -> dict
             real_queries, real_keys = real_sides(inputs, family, site.stack)
             query_ids, key_ids = _ids(inputs, family, site.stack)
             for i, of_heads in enumerate(weights.double()):
-                here = of_heads[:, real_queries[i]][:, :, real_keys[i]].tolist()
+                cells = of_heads[:, real_queries[i]][:, :, real_keys[i]].tolist()
                 query, key = (
                     surface.kinds(
                         None if ids is None else ids[i][real[i]].tolist(),
@@ -123,11 +123,11 @@ def seen_by_the_library(model: AttentionModel, batches: Iterable[Batch]) -> dict
                     )
                     for ids, real in ((query_ids, real_queries), (key_ids, real_keys))
                 )
-                for head, rows in enumerate(here):
-                    found.setdefault(Head(site.stack, site.layer, head), []).append(
+                for head, rows in enumerate(cells):
+                    result.setdefault(Head(site.stack, site.layer, head), []).append(
                         Seen(rows, query, key, site.stack in surface.WITHIN_ONE_TEXT)
                     )
-    return found
+    return result
 
 
 def _ids(inputs: dict, family: str, stack: str) -> tuple:
@@ -143,7 +143,7 @@ def both(case: str, side: str) -> tuple[list[Statistic], dict[Head, list[Seen]]]
     model = shared(family_of_case(case))
     some = examples(case)
     batches = [batch_for(model, some[:-1], side), batch_for(model, some[-1:], side)]
-    return asked(model, batches), seen_by_the_library(model, batches)
+    return statistics_of(model, batches), seen_by_the_library(model, batches)
 
 
 def assert_agrees(table: Table, library: dict[Head, list[Seen]], names: Iterable[str]) -> None:
@@ -158,20 +158,20 @@ def assert_agrees(table: Table, library: dict[Head, list[Seen]], names: Iterable
             continue
         row = table.get((head, "argmax-offset")) or table.get((head, "argmax-share"))
         assert row is not None or not names & ARGMAX, f"{head} has no argmax rows"
-        said = (
+        predicted = (
             int(table[head, "argmax-offset"].value)
             if (head, "argmax-offset") in table
             else offsets[0]
         )
-        assert said in offsets, f"{head}: the mode is at {offsets}, not {said}"
-        share = surface.argmax_share(sequences, said)
+        assert predicted in offsets, f"{head}: the mode is at {offsets}, not {predicted}"
+        share = surface.argmax_share(sequences, predicted)
         assert share is not None
         expected[head, "argmax-share"] = share
-        positional = surface.positional_share(sequences, said)
+        positional = surface.positional_share(sequences, predicted)
         assert positional is not None
         expected[head, "positional-share"] = positional
         expected[head, "argmax-offset"] = surface.Answer(
-            float(said), math.nan, math.nan, share.count
+            float(predicted), math.nan, math.nan, share.count
         )
     expected = {key: answer for key, answer in expected.items() if key[1] in names}
     assert {key for key in table if key[1] in names} == set(expected)
@@ -194,14 +194,14 @@ def assert_same(
     maps: bool = True,
 ) -> None:
     """Two passes gave the same tables and maps."""
-    one, other = table_of(left), table_of(right)
-    assert one.keys() == other.keys()
-    for (head, name), row in one.items():
-        twin = other[head, name]
-        assert row.count == twin.count
+    first, other = table_of(left), table_of(right)
+    assert first.keys() == other.keys()
+    for (head, name), row in first.items():
+        counterpart = other[head, name]
+        assert row.count == counterpart.count
         np.testing.assert_allclose(
             [row.value, row.low, row.high],
-            [twin.value, twin.low, twin.high],
+            [counterpart.value, counterpart.low, counterpart.high],
             rtol=tolerance,
             atol=tolerance,
             err_msg=f"{name} of {head}",
@@ -280,9 +280,9 @@ def assert_maps_agree(maps: dict[str, np.ndarray], library: dict[Head, list[Seen
     }
     assert {name for name in maps if name.startswith(("map/", "offset/"))} == expected
     for head, sequences in library.items():
-        here = maps[f"map/{head.stack}"][head.layer, head.head]
+        weights = maps[f"map/{head.stack}"][head.layer, head.head]
         np.testing.assert_allclose(
-            here, surface.position_map(sequences), rtol=1e-5, atol=1e-5, err_msg=str(head)
+            weights, surface.position_map(sequences), rtol=1e-5, atol=1e-5, err_msg=str(head)
         )
         if head.stack in surface.WITHIN_ONE_TEXT:
             offsets = maps[f"offset/{head.stack}"][head.layer, head.head]
@@ -300,7 +300,7 @@ def test_long_sequences_agree_and_maps_end_at_their_cap(case: str) -> None:
     )
     some = examples(case, lengths=((140, 30), (140, 50), (140, 30), (6, None), (129, None)))
     batches = [batch_for(model, some)]
-    statistics, library = asked(model, batches), seen_by_the_library(model, batches)
+    statistics, library = statistics_of(model, batches), seen_by_the_library(model, batches)
     assert_agrees(table_of(statistics), library, SURFACE)
     maps = maps_of(statistics)
     assert all(
@@ -309,8 +309,10 @@ def test_long_sequences_agree_and_maps_end_at_their_cap(case: str) -> None:
         if name.startswith("map/")
     )
     for head in [head for head in library if head.head == 0]:
-        here = maps[f"map/{head.stack}"][head.layer, head.head]
-        np.testing.assert_allclose(here, surface.position_map(library[head]), rtol=1e-5, atol=1e-5)
+        weights = maps[f"map/{head.stack}"][head.layer, head.head]
+        np.testing.assert_allclose(
+            weights, surface.position_map(library[head]), rtol=1e-5, atol=1e-5
+        )
 
 
 # However the data are cut
@@ -325,11 +327,11 @@ def test_split_and_merge_equals_the_whole(case: str, data: st.DataObject) -> Non
     batches = [batch_for(model, some[i : i + 2]) for i in range(0, len(some), 2)]
     part = [data.draw(st.sampled_from([0, 1, 2])) for _ in batches]  # a part may be empty
     parts = [
-        asked(model, [batch for batch, p in zip(batches, part, strict=True) if p == n])
+        statistics_of(model, [batch for batch, p in zip(batches, part, strict=True) if p == n])
         for n in range(3)
     ]
     merged = [a.merge(b).merge(c) for a, b, c in zip(*parts, strict=True)]
-    assert_same(merged, asked(model, batches))
+    assert_same(merged, statistics_of(model, batches))
 
 
 @pytest.mark.parametrize("case", representative(CASES))
@@ -342,7 +344,9 @@ def test_order_and_batch_size_do_not_matter(case: str, data: st.DataObject) -> N
     size = data.draw(st.integers(1, len(some)))
     cut = [batch_for(model, order[i : i + size]) for i in range(0, len(order), size)]
     assert_same(
-        asked(model, cut), asked(model, [batch_for(model, some)]), tolerance=rounding(model)
+        statistics_of(model, cut),
+        statistics_of(model, [batch_for(model, some)]),
+        tolerance=rounding(model),
     )
 
 
@@ -352,7 +356,9 @@ def test_order_and_batch_size_do_not_matter(case: str, data: st.DataObject) -> N
 def test_padding_side_does_not_matter(case: str) -> None:
     model = double(family_of_case(case))
     some = examples(case)
-    right, left = (asked(model, [batch_for(model, some, side)]) for side in ("right", "left"))
+    right, left = (
+        statistics_of(model, [batch_for(model, some, side)]) for side in ("right", "left")
+    )
     assert_same(right, left, tolerance=rounding(model))
 
 
@@ -371,19 +377,19 @@ def test_a_statistic_may_be_pickled_midway(case: str) -> None:
     model = shared(family_of_case(case))
     some = examples(case)
     batches = [batch_for(model, some[:3]), batch_for(model, some[3:])]
-    halfway = pickle.loads(pickle.dumps(asked(model, batches[:1])))
+    halfway = pickle.loads(pickle.dumps(statistics_of(model, batches[:1])))
     for _ in stream(model, batches[1:], halfway):
         pass
-    assert_same(halfway, asked(model, batches))
+    assert_same(halfway, statistics_of(model, batches))
 
 
 @pytest.mark.parametrize("case", representative(CASES))
 def test_merging_leaves_the_other_one_as_it_was(case: str) -> None:
     model = shared(family_of_case(case))
     batch = batch_for(model, examples(case))
-    one, other = asked(model, [batch]), asked(model, [batch])
+    first, other = statistics_of(model, [batch]), statistics_of(model, [batch])
     before = copy.deepcopy(other)
-    merged = [mine.merge(theirs) for mine, theirs in zip(one, other, strict=True)]
+    merged = [mine.merge(theirs) for mine, theirs in zip(first, other, strict=True)]
     assert_same(other, before, tolerance=0.0)
     twice = table_of(merged)
     once = table_of(before)
@@ -469,7 +475,7 @@ def assert_no_nan(table: Table) -> None:
 def test_a_one_token_sequence_has_a_defined_outcome(case: str, ids: tuple[int, ...]) -> None:
     model = shared(family_of_case(case))
     batches = [batch_for(model, odd(case, ids))]
-    table = table_of(asked(model, batches))
+    table = table_of(statistics_of(model, batches))
     assert_no_nan(table)
     assert_agrees(table, seen_by_the_library(model, batches), SURFACE)
     stack = "decoder" if case in DECODERS else "encoder"
@@ -483,7 +489,7 @@ def test_a_sequence_of_special_tokens_only_has_no_content_rows(case: str) -> Non
     model = shared(family_of_case(case))
     bare = (CLS, SEP) if family_of_case(case) not in WITHOUT_CLASSIFICATION else (UNKNOWN, SEP)
     alone = [batch_for(model, odd(case, bare, bare))]
-    table = table_of(asked(model, alone))
+    table = table_of(statistics_of(model, alone))
     assert_no_nan(table)
     assert_agrees(table, seen_by_the_library(model, alone), SURFACE)
     assert not {"confidence-content", *ARGMAX} & {name for _, name in table}
@@ -492,7 +498,7 @@ def test_a_sequence_of_special_tokens_only_has_no_content_rows(case: str) -> Non
         row.value == pytest.approx(1.0) for (_, name), row in table.items() if name == "special"
     )
     mixed = [batch_for(model, odd(case, bare, (*bare, 9, 10), bare, (9, *bare, 11)))]
-    table = table_of(asked(model, mixed))
+    table = table_of(statistics_of(model, mixed))
     assert_no_nan(table)
     assert_agrees(table, seen_by_the_library(model, mixed), SURFACE)
     assert {
@@ -516,7 +522,9 @@ def test_equal_lengths_with_separators_at_different_places_share_a_batch(case: s
     ):
         model(batches[0])
     assert not all(same_places), "this test is about a chunk whose separators differ"
-    assert_agrees(table_of(asked(model, batches)), seen_by_the_library(model, batches), SURFACE)
+    assert_agrees(
+        table_of(statistics_of(model, batches)), seen_by_the_library(model, batches), SURFACE
+    )
 
 
 @pytest.mark.parametrize("case", ["bert", "gpt2", "llama", "bart", "distilbert", "vit"])
@@ -529,7 +537,7 @@ def test_exact_ties_share_their_credit(case: str) -> None:
             elif "c_attn" in name:
                 parameter[..., : model.model.config.n_embd] = 0
     batches = [batch_for(model, examples(case))]
-    statistics, library = asked(model, batches), seen_by_the_library(model, batches)
+    statistics, library = statistics_of(model, batches), seen_by_the_library(model, batches)
     assert_agrees(table_of(statistics), library, SURFACE)
     stack = "decoder" if case in DECODERS else "encoder"
     for seen in library[Head(stack, 1, 1)]:
@@ -538,7 +546,7 @@ def test_exact_ties_share_their_credit(case: str) -> None:
         )
     if case == "bert":
         lone = [batch_for(model, [Example((CLS, 9, 10, SEP))])]
-        row = table_of(asked(model, lone))[Head("encoder", 0, 0), "argmax-share"]
+        row = table_of(statistics_of(model, lone))[Head("encoder", 0, 0), "argmax-share"]
         assert row.value == pytest.approx(
             0.5
         )  # two rows, each half on itself and half on its neighbour
@@ -549,17 +557,19 @@ def test_absent_classes_have_no_rows(case: str) -> None:
     family = family_of_case(case)
     model = shared(family)
     if family == "vit":
-        names = {name for _, name in table_of(asked(model, [batch_for(model, examples(case))]))}
+        names = {
+            name for _, name in table_of(statistics_of(model, [batch_for(model, examples(case))]))
+        }
         assert not names & {"cls", "sep", "punctuation", "special", "cls-entropy"}
         return
-    plain = table_of(asked(model, [batch_for(model, odd(case, (9, 10, 11), (12, 13, 14)))]))
+    plain = table_of(statistics_of(model, [batch_for(model, odd(case, (9, 10, 11), (12, 13, 14)))]))
     key_side = {
         name for head, name in plain if head.stack in ("encoder", "cross") or family in DECODERS
     }
     assert not key_side & {"cls", "sep", "special"}
     assert {row.value for (head, name), row in plain.items() if name == "punctuation"} == {0.0}
     assert "cls-entropy" not in {name for _, name in plain}
-    full = table_of(asked(model, [batch_for(model, examples(case))]))
+    full = table_of(statistics_of(model, [batch_for(model, examples(case))]))
     present = {name for _, name in full}
     assert {"sep", "punctuation", "special"} <= present
     assert ({"cls", "cls-entropy"} <= present) == (family not in WITHOUT_CLASSIFICATION)
@@ -581,7 +591,7 @@ def test_an_encoder_alone_is_measured_alone() -> None:
     inputs = {
         name: tensor for name, tensor in whole.inputs.items() if not name.startswith("decoder")
     }
-    table = table_of(asked(model, [Batch(inputs, whole.layout, whole.indices)]))
+    table = table_of(statistics_of(model, [Batch(inputs, whole.layout, whole.indices)]))
     assert {head.stack for head, _ in table} == {"encoder"}
     full = {
         key: row
@@ -602,8 +612,8 @@ def test_only_the_names_asked_for_are_in_the_table() -> None:
         statistics = select_statistics([name])
         for _ in stream(model, [batch_for(model, examples("bert"))], statistics):
             pass
-        found = {name for _, name in table_of(statistics)}
-        assert found == ({name} if not name.startswith("block-") else set()), (
+        result = {name for _, name in table_of(statistics)}
+        assert result == ({name} if not name.startswith("block-") else set()), (
             "no blocks: the texts have one segment"
         )
 
@@ -612,9 +622,9 @@ def test_random_cuts_of_a_larger_corpus_give_one_answer() -> None:
     model = in_double(tiny("roberta", seed=3))
     chance = random.Random(0)
     some = examples("roberta", lengths=[(chance.randint(3, 14), 1) for _ in range(60)])
-    whole = asked(model, [batch_for(model, some)])
+    whole = statistics_of(model, [batch_for(model, some)])
     chance.shuffle(some)
-    halves = [asked(model, [batch_for(model, half)]) for half in (some[:37], some[37:])]
+    halves = [statistics_of(model, [batch_for(model, half)]) for half in (some[:37], some[37:])]
     assert_same(
         [one.merge(other) for one, other in zip(*halves, strict=True)],
         whole,
@@ -643,15 +653,15 @@ def test_heads_of_a_cut_model_are_measured_under_their_own_numbers(case: str) ->
     ]
     gone = set(next(unit for unit in units(model) if last[-1] in {head.site for head in unit}))
     cut = prune(model, gone)
-    before, after = asked(model, batches), asked(cut, batches)
-    one, other = table_of(before), table_of(after)
+    before, after = statistics_of(model, batches), statistics_of(cut, batches)
+    first, other = table_of(before), table_of(after)
     names = SURFACE  # distances and patterns of samples depend on which heads there are
-    kept = {key: row for key, row in one.items() if key[0] not in gone and key[1] in names}
-    found = {key: row for key, row in other.items() if key[1] in names}
-    assert kept.keys() == found.keys()
+    kept = {key: row for key, row in first.items() if key[0] not in gone and key[1] in names}
+    result = {key: row for key, row in other.items() if key[1] in names}
+    assert kept.keys() == result.keys()
     for key, row in kept.items():
         np.testing.assert_allclose(
-            found[key].value, row.value, rtol=1e-4, atol=1e-4, err_msg=str(key)
+            result[key].value, row.value, rtol=1e-4, atol=1e-4, err_msg=str(key)
         )
     for name, array in maps_of(after).items():
         if name.startswith(("map/", "offset/")):
@@ -659,7 +669,7 @@ def test_heads_of_a_cut_model_are_measured_under_their_own_numbers(case: str) ->
             stack = name.partition("/")[2]
             assert array.shape[0] == whole.shape[0]
             for head in (head for head in cut.heads if head.stack == stack):
-                mine, theirs = (one[head.layer, head.head] for one in (array, whole))
+                mine, theirs = (first[head.layer, head.head] for first in (array, whole))
                 np.testing.assert_allclose(
                     mine, theirs, rtol=1e-4, atol=1e-4, err_msg=f"{name} of {head}"
                 )

@@ -67,8 +67,8 @@ def ablated(model: AttentionModel, heads: list[Head], case: str) -> Tensor:
         return outputs(model, case)
 
 
-def differ(one: Tensor, other: Tensor) -> float:
-    return float((one - other).abs().max())
+def differ(first: Tensor, other: Tensor) -> float:
+    return float((first - other).abs().max())
 
 
 @pytest.mark.product
@@ -113,10 +113,10 @@ def test_two_cuts_are_one_in_either_order(family: str, seed: int) -> None:
     if len(groups) < 3:
         return
     middle = random.Random(seed).randrange(1, len(groups) - 1)
-    one = [head for unit in groups[:middle] for head in unit]
+    single = [head for unit in groups[:middle] for head in unit]
     other = [head for unit in groups[middle:-1] for head in unit]
-    both = prune(model, one + other)
-    for first, second in ((one, other), (other, one)):
+    both = prune(model, single + other)
+    for first, second in ((single, other), (other, single)):
         twice = prune(prune(model, first), second)
         assert twice.heads == both.heads
         for (name, mine), theirs in zip(
@@ -132,21 +132,21 @@ def test_two_cuts_are_one_in_either_order(family: str, seed: int) -> None:
 def test_heads_of_a_cut_model_keep_their_numbers_when_edited_and_watched(case: str) -> None:
     model = exactly(family_of_case(case))
     everyone = units(model)
-    gone, asked = list(everyone[0]), list(everyone[-1])
+    gone, requested = list(everyone[0]), list(everyone[-1])
     cut = prune(model, gone)
-    with cut.edited(Ablate(asked)):
-        found = outputs(cut, case)
-    assert differ(found, ablated(model, gone + asked, case)) < tolerance(model)
+    with cut.edited(Ablate(requested)):
+        result = outputs(cut, case)
+    assert differ(result, ablated(model, gone + requested, case)) < tolerance(model)
     before, after = ({}, {})
     for watched, kept in ((model, before), (cut, after)):
 
         def see(attention, kept=kept) -> None:  # type: ignore[no-untyped-def]
-            for place, head in enumerate(attention.site.heads(attention.weights.shape[1])):
-                kept.setdefault(head, attention.weights[:, place].clone())
+            for index, head in enumerate(attention.site.heads(attention.weights.shape[1])):
+                kept.setdefault(head, attention.weights[:, index].clone())
 
         with watched.watched(see), torch.inference_mode():
             watched(batch_for(watched, examples(case)[:1]))
-    first = min(head.layer for head in asked)
+    first = min(head.layer for head in requested)
     same = [head for head in after if head.layer == 0 and head.stack in ("encoder", "decoder")]
     assert first > 0 or len(everyone) <= 4
     assert same
@@ -186,16 +186,16 @@ def test_a_layer_without_heads_counts_the_tokens_of_a_cache(family: str) -> None
 @pytest.mark.parametrize("family", ENCODER_DECODERS)
 def test_a_translator_without_its_first_layer_says_the_same_with_a_cache(family: str) -> None:
     cut = prune(tiny(family, head=AutoModelForSeq2SeqLM), layers="decoder.0,cross.0,encoder.0")
-    asked = {
+    requested = {
         "input_ids": batch_for(cut, examples(family)[:1]).inputs["input_ids"],
         "max_new_tokens": 5,
     }
     with torch.inference_mode():
-        found = [
-            cut.model.generate(**asked, num_beams=2, do_sample=False, use_cache=way)
+        actual = [
+            cut.model.generate(**requested, num_beams=2, do_sample=False, use_cache=way)
             for way in (True, False)
         ]
-    assert torch.equal(*found)
+    assert torch.equal(*actual)
 
 
 @pytest.mark.parametrize("family", ENCODER_DECODERS)
@@ -203,7 +203,7 @@ def test_a_cut_translator_says_the_same_with_a_cache(family: str) -> None:
     model = tiny(family, head=AutoModelForSeq2SeqLM)
     cut = prune(model, chosen(model, 2))
     batch = batch_for(cut, examples(family)[:1])
-    asked = {
+    requested = {
         "input_ids": batch.inputs["input_ids"],
         "max_new_tokens": 5,
         "do_sample": False,
@@ -211,8 +211,8 @@ def test_a_cut_translator_says_the_same_with_a_cache(family: str) -> None:
     }
     with torch.inference_mode():
         assert torch.equal(
-            cut.model.generate(**asked, use_cache=True),
-            cut.model.generate(**asked, use_cache=False),
+            cut.model.generate(**requested, use_cache=True),
+            cut.model.generate(**requested, use_cache=False),
         )
 
 
@@ -294,7 +294,7 @@ def test_what_is_gone_cannot_be_cut_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({}, "nothing to remove"),
         ({"heads": "0.1", "layers": "1"}, "heads and layers at once"),
@@ -309,9 +309,9 @@ def test_what_is_gone_cannot_be_cut_again() -> None:
         ),
     ],
 )
-def test_what_names_no_head_to_cut_is_refused(given: dict[str, Any], message: str) -> None:
+def test_what_names_no_head_to_cut_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(HeadscopeError, match=f"^{message}"):
-        prune(shared("bert"), **given)
+        prune(shared("bert"), **arguments)
 
 
 def test_nothing_is_cut_inside_an_edit() -> None:
@@ -327,7 +327,9 @@ def test_a_cut_that_went_wrong_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     from headscope.model import surgery
 
     def wrong(core, projection, places, heads, group):  # type: ignore[no-untyped-def]
-        return slices(core, projection, [(place + 1) % heads for place in places], heads, group)
+        return slices(
+            core, projection, [(position + 1) % heads for position in places], heads, group
+        )
 
     slices = surgery.head_slices
     monkeypatch.setattr(surgery, "head_slices", wrong)

@@ -39,18 +39,18 @@ CLASSIFIERS = [family for family in TEXT_FAMILIES if family not in (*ENCODER_DEC
 
 
 def units_of(sweep: Sweep, variants: list[Variant]) -> dict[Variant, Unit]:
-    found: dict[Variant, Any] = {}
+    result: dict[Variant, Any] = {}
     for number, items in enumerate(sweep.blocks()):
         for unit in sweep.run(number, items, sweep.groups(variants)):
             for i, variant in enumerate(unit.variants):
-                losses, scores = found.setdefault(variant, ({}, {}))
+                losses, scores = result.setdefault(variant, ({}, {}))
                 losses.update(zip(unit.items, unit.losses[i], strict=True))
                 scores.update(zip(unit.items, unit.scores[i], strict=True))
-    return found
+    return result
 
 
-def losses_of(found: dict[Variant, Any], variant: Variant) -> np.ndarray:
-    losses = found[variant][0]
+def losses_of(result: dict[Variant, Any], variant: Variant) -> np.ndarray:
+    losses = result[variant][0]
     return np.array([losses[i] for i in range(len(losses))])
 
 
@@ -68,13 +68,13 @@ def test_removing_each_head_equals_the_plain_masked_loop(family: str) -> None:
     sweep = Sweep(model, task, prepared, batch_size=3)
     assert sweep.method == ("plain" if family == "xlnet" else "reuse"), sweep.notes
     assert bool(sweep.notes) == (family == "xlnet")
-    found = units_of(sweep, variants)
+    result = units_of(sweep, variants)
     intact = evaluate(model, task, prepared).losses
     moved = 0.0
     for variant in variants:
         wanted = masked_loop(model, task, prepared, variant.heads)
         scale = max(1.0, float(np.abs(wanted).max()))
-        assert np.abs(losses_of(found, variant) - wanted).max() < 2e-5 * scale, variant.named
+        assert np.abs(losses_of(result, variant) - wanted).max() < 2e-5 * scale, variant.named
         moved = max(moved, float(np.abs(wanted - intact).max()))
     assert moved > 1e-3  # or the equality would say nothing
 
@@ -86,10 +86,10 @@ def test_a_classifier_s_logits_equal_the_plain_run(family: str) -> None:
     variants = variants_of(model, "head")
     sweep = Sweep(model, task, prepared, batch_size=4)
     assert (sweep.method == "rows") == (family in BY_ROW), (sweep.method, sweep.notes)
-    found = units_of(sweep, variants)
+    result = units_of(sweep, variants)
     for variant in variants:
         wanted = masked_loop(model, task, prepared, variant.heads)
-        assert np.abs(losses_of(found, variant) - wanted).max() < 1e-5, variant.named
+        assert np.abs(losses_of(result, variant) - wanted).max() < 1e-5, variant.named
 
 
 @pytest.mark.parametrize("family", ["albert", "bert", "marian", "llama", "t5"])
@@ -99,11 +99,11 @@ def test_every_kind_of_ablation_equals_the_plain_masked_loop(family: str, kind: 
         pytest.skip("no layers share their heads")
     model, task, prepared = shared(family), Means(), means_of(family)
     variants = variants_of(model, kind, model.heads[:4] if kind == "pair" else None)
-    found = units_of(Sweep(model, task, prepared, batch_size=3), variants)
+    result = units_of(Sweep(model, task, prepared, batch_size=3), variants)
     for variant in variants:
         wanted = masked_loop(model, task, prepared, variant.heads)
         scale = max(1.0, float(np.abs(wanted).max()))
-        assert np.abs(losses_of(found, variant) - wanted).max() < 2e-5 * scale, variant.named
+        assert np.abs(losses_of(result, variant) - wanted).max() < 2e-5 * scale, variant.named
 
 
 @pytest.mark.parametrize("family", ["albert", "bert", "marian", "gpt2", "xlnet"])
@@ -137,13 +137,13 @@ def test_the_mean_is_that_of_real_tokens() -> None:
     model, task, prepared = shared("bert"), Means(), means_of("bert")
     means = mean_results(model, task, prepared, batch_size=3)
     total, count = 0.0, 0
-    for one in prepared.sequences:  # one by one: no padding anywhere
+    for sequence in prepared.sequences:  # one by one: no padding anywhere
         seen = []
         handle = model.model.encoder.layer[1].attention.output.dense.register_forward_pre_hook(
             lambda module, args, seen=seen: seen.append(args[0])
         )
         with torch.inference_mode():
-            model.model(input_ids=torch.tensor([one.source.ids]))
+            model.model(input_ids=torch.tensor([sequence.source.ids]))
         handle.remove()
         total = total + seen[0][0].double().sum(dim=0)
         count += seen[0].shape[1]
@@ -156,7 +156,7 @@ def test_removing_a_head_is_cutting_its_columns_out_of_the_projection() -> None:
     """Without any of our own editing: the weights of a copy are zeroed."""
     model, task, prepared = tiny("bert"), Means(), means_of("bert")
     variants = variants_of(model, "head")
-    found = units_of(Sweep(model, task, prepared, batch_size=3), variants)
+    result = units_of(Sweep(model, task, prepared, batch_size=3), variants)
     for variant in variants:
         head = variant.heads[0]
         dense = model.model.encoder.layer[head.layer].attention.output.dense
@@ -167,7 +167,7 @@ def test_removing_a_head_is_cutting_its_columns_out_of_the_projection() -> None:
         wanted = evaluate(model, task, prepared, batch_size=3).losses
         with torch.no_grad():
             dense.weight.copy_(before)
-        assert np.abs(losses_of(found, variant) - wanted).max() < 1e-5, variant.named
+        assert np.abs(losses_of(result, variant) - wanted).max() < 1e-5, variant.named
 
 
 @pytest.mark.parametrize("family", ["albert", "bert", "gpt2", "marian"])
@@ -182,9 +182,9 @@ def test_a_head_whose_projection_is_zero_changes_exactly_nothing(family: str) ->
         )  # GPT-2 stores [in, out]
         weight[:, weight.shape[1] // heads : 2 * (weight.shape[1] // heads)] = 0
     silent = Variant("head", "silent", (Head(site.stack, site.layer, 1),))
-    found = units_of(Sweep(model, task, prepared, batch_size=3), [silent])
-    intact = next(variant for variant in found if variant.named == "intact")
-    assert np.array_equal(losses_of(found, silent), losses_of(found, intact))
+    result = units_of(Sweep(model, task, prepared, batch_size=3), [silent])
+    intact = next(variant for variant in result if variant.named == "intact")
+    assert np.array_equal(losses_of(result, silent), losses_of(result, intact))
 
 
 def test_the_sweep_leaves_the_model_as_it_was() -> None:

@@ -41,9 +41,9 @@ ONE = ((7, 3),)
 def library_weights(family: str) -> slow.Weights:
     model = in_double(shared(family))
     inputs = dict(batch_for(model, examples(family, seed=3, lengths=ONE)).inputs)
-    found = library_attentions(model, inputs)
+    result = library_attentions(model, inputs)
     return {
-        (site.stack, site.layer): weights[0].double().numpy() for site, weights in found.items()
+        (site.stack, site.layer): weights[0].double().numpy() for site, weights in result.items()
     }
 
 
@@ -63,11 +63,11 @@ def attending(maps: dict[tuple[str, int], list[list[float]]]) -> dict[Site, NDAr
 def test_rollout_follows_every_way_down(family: str) -> None:
     model = in_double(shared(family))
     batch = batch_for(model, examples(family, seed=3, lengths=ONE))
-    found = rollout(OneInput(model, batch).weights, model.sites)
+    result = rollout(OneInput(model, batch).weights, model.sites)
     weights = library_weights(family)
     layers = layers_of(weights)
-    assert set(found) == set(layers)
-    for stack, values in found.items():
+    assert set(result) == set(layers)
+    for stack, values in result.items():
         side, goal = ("encoder", "encoder") if stack == "encoder" else ("decoder", "decoder")
         goal = "encoder" if stack == "cross" else goal
         assert values.shape[:2] == (layers[stack], 1)
@@ -76,19 +76,20 @@ def test_rollout_follows_every_way_down(family: str) -> None:
                 shares = slow.rollout(weights, layers, side, layer, query)
                 wanted = [shares.get((goal, key), 0.0) for key in range(values.shape[3])]
                 np.testing.assert_allclose(values[layer, 0, query], wanted, atol=1e-6)
-    if "cross" in found:
-        together = found["decoder"].sum(axis=-1) + found["cross"].sum(axis=-1)
+    if "cross" in result:
+        together = result["decoder"].sum(axis=-1) + result["cross"].sum(axis=-1)
         np.testing.assert_allclose(together, 1, atol=1e-6)
-        assert (found["cross"].sum(axis=-1) > 0.2).all()
+        assert (result["cross"].sum(axis=-1) > 0.2).all()
 
 
 @pytest.mark.parametrize("family", ["gpt2", "marian", "mistral"])
 def test_the_baseline_is_rollout_of_even_attention_to_what_is_seen(family: str) -> None:
     model = in_double(shared(family))
     batch = batch_for(model, examples(family, seed=3, lengths=ONE))
-    found = rollout(uniform_weights(OneInput(model, batch).weights), model.sites)
+    result = rollout(uniform_weights(OneInput(model, batch).weights), model.sites)
     weights = {
-        place: np.zeros((1, *cells.shape[1:])) for place, cells in library_weights(family).items()
+        position: np.zeros((1, *cells.shape[1:]))
+        for position, cells in library_weights(family).items()
     }
     window = model.model.config.sliding_window if family == "mistral" else 1000
     for (stack, _), cells in weights.items():
@@ -97,7 +98,7 @@ def test_the_baseline_is_rollout_of_even_attention_to_what_is_seen(family: str) 
             seen = [key for key in keys if stack != "decoder" or query - window < key <= query]
             cells[0, query, seen] = 1 / len(seen)
     layers = layers_of(weights)
-    for stack, values in found.items():
+    for stack, values in result.items():
         side, goal = (
             "encoder" if stack == "encoder" else "decoder",
             "decoder" if stack == "decoder" else "encoder",
@@ -113,15 +114,17 @@ def test_even_attention_of_three_tokens_in_two_layers() -> None:
     weights = dict.fromkeys(sites, np.array([[[1, 0, 0], [0.9, 0.1, 0], [0.2, 0.1, 0.7]]]))
     assert is_masked(weights)
     assert not is_masked({Site("encoder", 0): np.full((1, 3, 3), 1 / 3)})
-    found = rollout(uniform_weights(weights), sites)["decoder"]
-    np.testing.assert_allclose(found[0, 0, 2], [1 / 6, 1 / 6, 2 / 3], atol=1e-7)
-    np.testing.assert_allclose(found[1, 0, 2], [23 / 72, 17 / 72, 4 / 9], atol=1e-7)
+    result = rollout(uniform_weights(weights), sites)["decoder"]
+    np.testing.assert_allclose(result[0, 0, 2], [1 / 6, 1 / 6, 2 / 3], atol=1e-7)
+    np.testing.assert_allclose(result[1, 0, 2], [23 / 72, 17 / 72, 4 / 9], atol=1e-7)
 
 
 def test_identity_attention_leaves_every_token_to_itself() -> None:
     sites = [Site("encoder", layer) for layer in range(4)]
-    found = rollout({site: np.eye(6)[None].repeat(3, axis=0) for site in sites}, sites)
-    np.testing.assert_allclose(found["encoder"], np.eye(6)[None, None].repeat(4, axis=0), atol=1e-7)
+    result = rollout({site: np.eye(6)[None].repeat(3, axis=0) for site in sites}, sites)
+    np.testing.assert_allclose(
+        result["encoder"], np.eye(6)[None, None].repeat(4, axis=0), atol=1e-7
+    )
 
 
 def test_looking_one_back_in_every_layer_spreads_as_the_binomial() -> None:
@@ -129,21 +132,21 @@ def test_looking_one_back_in_every_layer_spreads_as_the_binomial() -> None:
     sites = [Site("decoder", layer) for layer in range(depth)]
     back = np.eye(length, k=-1)
     back[0, 0] = 1
-    found = rollout(dict.fromkeys(sites, back[None]), sites)["decoder"]
+    result = rollout(dict.fromkeys(sites, back[None]), sites)["decoder"]
     for layer in range(depth):
         for query in range(depth, length):
             for steps in range(depth + 1):
                 wanted = comb(layer + 1, steps) / 2 ** (layer + 1)
-                assert found[layer, 0, query, query - steps] == pytest.approx(wanted, abs=1e-7)
+                assert result[layer, 0, query, query - steps] == pytest.approx(wanted, abs=1e-7)
 
 
 def test_a_layer_without_heads_passes_everything_on() -> None:
     sites = [Site("encoder", layer) for layer in range(3)]
     weights = np.random.default_rng(0).dirichlet(np.ones(5), size=(2, 5))
-    found = rollout({sites[0]: weights, sites[2]: weights}, sites)["encoder"]
-    np.testing.assert_array_equal(found[0], found[1])
+    result = rollout({sites[0]: weights, sites[2]: weights}, sites)["encoder"]
+    np.testing.assert_array_equal(result[0], result[1])
     np.testing.assert_allclose(
-        found[2, 0], (np.eye(5) + weights.mean(axis=0)) / 2 @ found[1, 0], atol=1e-6
+        result[2, 0], (np.eye(5) + weights.mean(axis=0)) / 2 @ result[1, 0], atol=1e-6
     )
 
 
@@ -155,11 +158,11 @@ def test_flow_is_the_largest_that_every_way_together_lets_through(family: str) -
     model = in_double(shared(family))
     batch = batch_for(model, examples(family, seed=3, lengths=((5, 2),)))
     weights = OneInput(model, batch).weights
-    found = flow(weights, model.sites)
+    result = flow(weights, model.sites)
     plain = {(site.stack, site.layer): cells for site, cells in weights.items()}
     layers = layers_of(plain)
     sides = {"encoder": ["encoder"], "decoder": ["decoder"]} if "cross" not in layers else {}
-    for stack, values in found.items():
+    for stack, values in result.items():
         side = "encoder" if stack == "encoder" else "decoder"
         goals = sides.get(side, ["encoder"] if side == "encoder" else ["encoder", "decoder"])
         own = "encoder" if stack in ("encoder", "cross") else "decoder"
@@ -181,10 +184,10 @@ def test_flow_is_limited_by_the_narrowest_place() -> None:
     """Both tokens see only token 0: all of a token's other half stays, whichever way it goes."""
     sites = [Site("encoder", layer) for layer in range(2)]
     cells = np.array([[[1.0, 0.0], [1.0, 0.0]]])
-    found = flow(dict.fromkeys(sites, cells), sites)["encoder"]
-    np.testing.assert_allclose(found[0, 0], [[1, 0], [0.5, 0.5]], atol=1e-7)
+    result = flow(dict.fromkeys(sites, cells), sites)["encoder"]
+    np.testing.assert_allclose(result[0, 0], [[1, 0], [0.5, 0.5]], atol=1e-7)
     # from token 1 to input 1 only ½ can go; to input 0 ½ at once and ½ of what stayed: 1, before the row is divided
-    np.testing.assert_allclose(found[1, 0, 1], [1 / 1.5, 0.5 / 1.5], atol=1e-7)
+    np.testing.assert_allclose(result[1, 0, 1], [1 / 1.5, 0.5 / 1.5], atol=1e-7)
 
 
 def test_flow_refuses_what_would_take_hours_and_says_how_much_it_takes() -> None:
@@ -203,15 +206,15 @@ def test_flow_refuses_what_would_take_hours_and_says_how_much_it_takes() -> None
 class Nudge(Edit):
     """One weight of one head a little larger."""
 
-    def __init__(self, site: Site, place: tuple[int, int, int], by: float) -> None:
-        self.site, self.place, self.by = site, place, by
+    def __init__(self, site: Site, position: tuple[int, int, int], by: float) -> None:
+        self.site, self.position, self.by = site, position, by
 
     def changes_weights(self, site: Site) -> bool:
         return site == self.site
 
     def weights(self, site: Site, weights: Tensor) -> Tensor:
         weights = weights.clone()
-        weights[(0, *self.place)] += self.by
+        weights[(0, *self.position)] += self.by
         return weights
 
 
@@ -249,16 +252,16 @@ def test_gradients_are_those_of_finite_differences(family: str, head: str) -> No
         (2e-3, 2e-2) if family in ("t5", "llama") else (1e-5, 1e-5)
     )  # their norms are float32 inside
     for site, cells in weights.items():
-        place = tuple(int(chance.integers(size)) for size in cells.shape)
+        position = tuple(int(chance.integers(size)) for size in cells.shape)
         with torch.inference_mode():
             ends = []
             for by in (step, -step):
-                with model.edited(Nudge(site, place, by)):  # type: ignore[arg-type]
+                with model.edited(Nudge(site, position, by)):  # type: ignore[arg-type]
                     ends.append(held())
         wanted = (ends[0] - ends[1]) / (2 * step)
-        assert gradients[site][place] == pytest.approx(
+        assert gradients[site][position] == pytest.approx(
             wanted, rel=tolerance, abs=1e-3 * tolerance
-        ), f"{site} {place}"
+        ), f"{site} {position}"
 
 
 def _held(model, batch):  # type: ignore[no-untyped-def]
@@ -278,22 +281,22 @@ def test_gradient_rollout_is_that_of_loops(family: str) -> None:
     model = shared(family)
     batch = batch_for(model, examples(family, seed=3, lengths=ONE))
     weights, gradients, _ = OneInput(model, batch).gradients
-    found = gradient_rollout(weights, gradients, model.sites)
+    result = gradient_rollout(weights, gradients, model.sites)
     plain, derived = (
         {(site.stack, site.layer): cells for site, cells in both.items()}
         for both in (weights, gradients)
     )
     wanted = slow.gradient_rollout(plain, derived, layers_of(plain))
-    assert sum(len(values) for values in found.values()) == len(wanted)
-    assert ("cross" in found) == (family in ENCODER_DECODERS)
+    assert sum(len(values) for values in result.values()) == len(wanted)
+    assert ("cross" in result) == (family in ENCODER_DECODERS)
     for (stack, layer), cells in wanted.items():
         np.testing.assert_allclose(
-            found[stack][layer, 0], cells, rtol=1e-4, atol=1e-7 + 1e-6 * np.abs(cells).max()
+            result[stack][layer, 0], cells, rtol=1e-4, atol=1e-7 + 1e-6 * np.abs(cells).max()
         )
         assert cells.max() > 0
 
 
-def test_what_is_said_of_one_token_follows_the_target() -> None:
+def test_the_map_of_one_token_follows_the_target() -> None:
     model = tiny("bert", head=AutoModelForMaskedLM)
     batch = batch_for(model, examples("bert", seed=3, lengths=ONE))
     with torch.no_grad():

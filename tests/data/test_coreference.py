@@ -44,31 +44,31 @@ def spans(document: Document) -> list[tuple[str, str, str, str]]:
 
 
 def test_nested_and_crossing_mentions_are_read_in_order(tmp_path: Path) -> None:
-    (one,) = documents(
+    (document,) = documents(
         tmp_path, conll("The/(0 king/(1)|(2 of France/0)|(3)|2) slept", "He/(0) snored")
     )
-    assert spans(one) == [
+    assert spans(document) == [
         ("The king of France", "0", "king", "nominal"),
         ("king of France", "2", "king", "nominal"),
         ("king", "1", "king", "nominal"),
         ("France", "3", "France", "proper"),
         ("He", "0", "He", "pronoun"),
     ]
-    assert one.sentences == (("The", "king", "of", "France", "slept"), ("He", "snored"))
-    assert (one.name, one.tags) == ("d", None)
-    assert one.where.endswith("documents.conll:1")
+    assert document.sentences == (("The", "king", "of", "France", "slept"), ("He", "snored"))
+    assert (document.name, document.tags) == ("d", None)
+    assert document.where.endswith("documents.conll:1")
 
 
 def test_one_entity_may_be_nested_in_itself(tmp_path: Path) -> None:
-    (one,) = documents(tmp_path, conll("his/(0|(0) friend/0) left"))
-    assert [(m.start, m.end) for m in one.mentions] == [(0, 2), (0, 1)]
+    (document,) = documents(tmp_path, conll("his/(0|(0) friend/0) left"))
+    assert [(m.start, m.end) for m in document.mentions] == [(0, 2), (0, 1)]
 
 
 @pytest.mark.parametrize("cell", ["-", "_", ""])
 def test_no_mention_may_be_written_in_three_ways(tmp_path: Path, cell: str) -> None:
     text = f"#begin document (a); part 0\na\t0\t0\tcat\t_\t{cell}\na\t0\t1\tsat\t_\t(4)\n#end document\n"
-    (one,) = documents(tmp_path, text)
-    assert spans(one) == [("sat", "4", "sat", "nominal")]
+    (single,) = documents(tmp_path, text)
+    assert spans(single) == [("sat", "4", "sat", "nominal")]
 
 
 def test_blanks_part_columns_where_there_are_no_tabs_and_their_number_may_change_with_the_sentence(
@@ -78,15 +78,15 @@ def test_blanks_part_columns_where_there_are_no_tabs_and_their_number_may_change
         "#begin document (bc/x/00);  part 012\nx 12  0   -LRB-  NN  (1\nx 12 1 dog NN"
         " 1)(2)\n\nx 12 0 it PRP a b (1)\n"
     )
-    (one,) = documents(tmp_path, text + "#end document")
-    assert (one.name, one.words) == ("bc/x/00, part 12", ("(", "dog", "it"))
-    assert [m.entity for m in one.mentions] == ["1", "2", "1"]
-    assert one.tags == (("NN", "NN"), ("PRP",))
+    (document,) = documents(tmp_path, text + "#end document")
+    assert (document.name, document.words) == ("bc/x/00, part 12", ("(", "dog", "it"))
+    assert [m.entity for m in document.mentions] == ["1", "2", "1"]
+    assert document.tags == (("NN", "NN"), ("PRP",))
 
 
 def test_five_columns_have_no_tag(tmp_path: Path) -> None:
-    (one,) = documents(tmp_path, "#begin document (a)\na 0 0 cat (1)\n#end document\n")
-    assert (one.tags, one.mentions) == (None, (Mention(0, 1, "1", 0, "nominal"),))
+    (document,) = documents(tmp_path, "#begin document (a)\na 0 0 cat (1)\n#end document\n")
+    assert (document.tags, document.mentions) == (None, (Mention(0, 1, "1", 0, "nominal"),))
 
 
 def test_gzip_and_several_files_are_read_in_order(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_gzip_and_several_files_are_read_in_order(tmp_path: Path) -> None:
         "# a comment\n\n" + conll("b", name="second") + conll("c", name="third")
     )
     counts = Counts()
-    found = read_coreference([tmp_path / "a.gz", tmp_path / "b"], counts=counts)
-    assert [one.name for one in found] == ["first", "second", "third"]
+    result = read_coreference([tmp_path / "a.gz", tmp_path / "b"], counts=counts)
+    assert [one.name for one in result] == ["first", "second", "third"]
     assert (counts.read, counts.used, counts.skipped) == (3, 3, {})
 
 
@@ -122,7 +122,7 @@ def test_the_head_is_the_last_word_before_what_follows_it(mention: str, head: st
     assert words[head_word(words)] == head
 
 
-def test_the_kind_is_told_by_lists_and_capitals_or_tags() -> None:
+def test_the_kind_follows_from_lists_and_capitals_or_tags() -> None:
     words = ["His", "friend", "Anna", "met", "the", "London", "doctor", "and", "Mine"]
     assert [kind_of(words, i, i) for i in (0, 1, 2, 5, 6, 8)] == [
         "pronoun",
@@ -205,17 +205,17 @@ def test_a_bad_file_is_refused_by_file_and_line(
     text, message = BAD[case]
     monkeypatch.chdir(tmp_path)
     Path("bad.conll").write_text(text)
-    with pytest.raises(HeadscopeError) as said:
+    with pytest.raises(HeadscopeError) as error:
         list(read_coreference(["bad.conll"]))
-    assert str(said.value) == message
+    assert str(error.value) == message
 
 
 def test_lenient_leaves_bad_documents_out_and_counts_them(tmp_path: Path) -> None:
     good, bad = conll("a/(1) b", name="good"), conll("a/(1 b", name="bad")
     (tmp_path / "c").write_text(bad + good + conll("a", name="cut", end="") + good + conll(end=""))
     counts = Counts()
-    found = list(read_coreference([tmp_path / "c"], lenient=True, counts=counts))
-    assert [one.name for one in found] == ["good", "good"]
+    result = list(read_coreference([tmp_path / "c"], lenient=True, counts=counts))
+    assert [one.name for one in result] == ["good", "good"]
     assert (counts.read, counts.used, counts.skipped) == (5, 2, {"malformed documents": 3})
 
 
@@ -224,9 +224,9 @@ def test_lenient_leaves_bad_documents_out_and_counts_them(tmp_path: Path) -> Non
 
 def test_windows_hold_the_whole_document_and_fit(tmp_path: Path) -> None:
     model = reader()
-    (one,) = documents(tmp_path, random_document(random.Random(0), sentences=12))
-    cut = list(windows([one], model, max_length=40))
-    assert sum((window.words for window in cut), ()) == one.words
+    (document,) = documents(tmp_path, random_document(random.Random(0), sentences=12))
+    cut = list(windows([document], model, max_length=40))
+    assert sum((window.words for window in cut), ()) == document.words
     encoder = Encoder(model, max_length=40, long="error")
     lengths = [
         batch.inputs["input_ids"].shape[1]
@@ -234,27 +234,27 @@ def test_windows_hold_the_whole_document_and_fit(tmp_path: Path) -> None:
     ]
     assert len(lengths) == len(cut) > 3
     assert max(lengths) <= 40
-    ends = [sum(map(len, one.sentences[: i + 1])) for i in range(12)]
+    ends = [sum(map(len, document.sentences[: i + 1])) for i in range(12)]
     stops = [sum(len(window.words) for window in cut[: i + 1]) for i in range(len(cut))]
     assert set(stops) <= set(ends), "cut between sentences"
     # As many sentences as fit: the next one would not have.
     for window, stop in zip(cut[:-1], stops, strict=False):
-        longer = (*window.words, *one.sentences[ends.index(stop) + 1])
+        longer = (*window.words, *document.sentences[ends.index(stop) + 1])
         assert sum(map(len, longer)) + 2 > 40  # a letter is a piece
 
 
 def test_mentions_are_counted_by_the_windows_own_words(tmp_path: Path) -> None:
-    (one,) = documents(tmp_path, conll("a/(0) b c d", "a b/(1 c/1) d/(0)"))
-    first, second = windows([one], reader(), max_length=6)
+    (single,) = documents(tmp_path, conll("a/(0) b c d", "a b/(1 c/1) d/(0)"))
+    first, second = windows([single], reader(), max_length=6)
     assert first.mentions == (Mention(0, 1, "0", 0, "nominal"),)
     assert second.mentions == (Mention(1, 3, "1", 2, "nominal"), Mention(3, 4, "0", 3, "nominal"))
     assert second.example.first == ("a", "b", "c", "d")
-    assert second.document is one
+    assert second.document is single
 
 
 def test_a_sentence_longer_than_a_window_is_cut_between_words(tmp_path: Path) -> None:
-    (one,) = documents(tmp_path, conll("a/(0) bb c/(1 d/1) e", "f"))
-    cut = list(windows([one], reader(), max_length=6))
+    (document,) = documents(tmp_path, conll("a/(0) bb c/(1 d/1) e", "f"))
+    cut = list(windows([document], reader(), max_length=6))
     assert [" ".join(window.words) for window in cut] == ["a bb c", "d e f"]
     assert [len(window.mentions) for window in cut] == [
         1,
@@ -264,8 +264,8 @@ def test_a_sentence_longer_than_a_window_is_cut_between_words(tmp_path: Path) ->
 
 def test_words_without_tokens_or_too_long_for_any_window_stand_alone() -> None:
     words = ("a", "\u00a0", "b", "abcdefgh", "c")
-    one = Document("d", "d:1", (words,), None, ())
-    cut = list(windows([one], reader(), max_length=6))
+    single = Document("d", "d:1", (words,), None, ())
+    cut = list(windows([single], reader(), max_length=6))
     assert [window.words for window in cut] == [("a",), ("\u00a0",), ("b",), ("abcdefgh",), ("c",)]
     encoder = Encoder(reader(), max_length=6)
     assert len(list(batches(encoder, [window.example for window in cut], batch_size=1))) == 4
@@ -273,8 +273,8 @@ def test_words_without_tokens_or_too_long_for_any_window_stand_alone() -> None:
 
 
 def test_a_window_carries_its_tags(tmp_path: Path) -> None:
-    (one,) = documents(tmp_path, conll("a/(0) b", "c d", tags={"a": "NN", "d": "NNS"}))
-    assert [window.tags for window in windows([one], reader(), max_length=4)] == [
+    (document,) = documents(tmp_path, conll("a/(0) b", "c d", tags={"a": "NN", "d": "NNS"}))
+    assert [window.tags for window in windows([document], reader(), max_length=4)] == [
         ("NN", "X"),
         ("X", "NNS"),
     ]
@@ -295,13 +295,13 @@ def test_the_real_files_hold_what_is_known_of_them(name: str) -> None:
     file = SHARED / f"{name}.conll.gz"
     if not file.exists():
         pytest.skip("../shared/data/coref is not there")
-    found = list(read_coreference([file]))
+    result = list(read_coreference([file]))
     entities = Counter(
-        (i, mention.entity) for i, one in enumerate(found) for mention in one.mentions
+        (i, mention.entity) for i, one in enumerate(result) for mention in one.mentions
     )
     words, mentions = (
-        sum(len(x) for x in xs) for xs in ([d.words for d in found], [d.mentions for d in found])
+        sum(len(x) for x in xs) for xs in ([d.words for d in result], [d.mentions for d in result])
     )
     once = sum(count == 1 for count in entities.values())
-    assert (len(found), words, mentions, len(entities), once) == FACTS[name]
-    assert (found[0].tags is not None) == (name == "ontogum_50docs")
+    assert (len(result), words, mentions, len(entities), once) == FACTS[name]
+    assert (result[0].tags is not None) == (name == "ontogum_50docs")

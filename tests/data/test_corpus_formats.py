@@ -17,15 +17,15 @@ SEQUENCES = [("MKVLAGG", "2"), ("mkw", "7"), ("AC*DE", "9")]
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
 def read(name: str, data: bytes, **options: object) -> list[tuple[object, ...]]:
     """(first, second if there is one, line) of every example of a file."""
     Path(name).write_bytes(data)
-    found = read_examples([name], **options)  # type: ignore[arg-type]
-    parts = ([one.first, *([] if one.second is None else [one.second])] for one in found)
+    result = read_examples([name], **options)  # type: ignore[arg-type]
+    parts = ([one.first, *([] if one.second is None else [one.second])] for one in result)
     lines = (one.where.removeprefix(f"{name}:") for one in read_examples([name], **options))  # type: ignore[arg-type]
     return [(*part, line) for part, line in zip(parts, lines, strict=True)]
 

@@ -24,7 +24,7 @@ FORMAT = "Expected a word and its frequency, with a tab or a blank between them.
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -51,10 +51,10 @@ def read(text: str) -> Frequencies:
         "punctuation and clitics",
     ],
 )
-def test_a_list_gives_ranks(here: Path, text: str) -> None:
-    found = read(text)
-    assert len(found) == 4
-    assert [found.rank(word) for word in ("the", "The", "of", "to", "lynx", "okapi")] == [
+def test_a_list_gives_ranks(folder: Path, text: str) -> None:
+    result = read(text)
+    assert len(result) == 4
+    assert [result.rank(word) for word in ("the", "The", "of", "to", "lynx", "okapi")] == [
         0,
         0,
         1,
@@ -64,7 +64,7 @@ def test_a_list_gives_ranks(here: Path, text: str) -> None:
     ]
 
 
-def test_a_list_may_be_packed(here: Path) -> None:
+def test_a_list_may_be_packed(folder: Path) -> None:
     Path("f.gz").write_bytes(gzip.compress(b"the 9\nlynx 1\n"))
     assert read_frequencies(Path("f.gz")).rank("lynx") == 1
 
@@ -86,14 +86,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_list_is_refused_by_file_and_line(here: Path, case: str) -> None:
+def test_a_bad_list_is_refused_by_file_and_line(folder: Path, case: str) -> None:
     text, message = BAD[case]
     with pytest.raises(HeadscopeError) as refused:
         read(text)
     assert str(refused.value) == message
 
 
-def test_a_list_that_is_not_there_is_refused(here: Path) -> None:
+def test_a_list_that_is_not_there_is_refused(folder: Path) -> None:
     with pytest.raises(HeadscopeError) as refused:
         read_frequencies("englisch")
     assert str(refused.value) == (
@@ -106,7 +106,7 @@ def test_a_list_that_is_not_there_is_refused(here: Path) -> None:
         read_frequencies("lists/f.tsv")
 
 
-def test_a_file_here_goes_before_the_list_of_its_name(here: Path) -> None:
+def test_a_file_here_goes_before_the_list_of_its_name(folder: Path) -> None:
     Path("english").write_text("lynx 9\nthe 1\n")
     assert read_frequencies("english").rank("lynx") == 0
 
@@ -153,11 +153,11 @@ def test_counts_give_the_ranks_of_a_slow_count() -> None:
     words = [
         chance.choice(["the", "The", "cat", "dog", "lynx", ".", "'s", "don’t"]) for _ in range(200)
     ]
-    found = count_frequencies(iter(words))
+    result = count_frequencies(iter(words))
     counts = Counter(word.lower().replace("’", "'") for word in words if word not in (".", "'s"))
     for word, count in counts.items():
-        assert found.rank(word) == sum(1 for other in counts.values() if other > count)
-    assert found.rank("okapi") == len(found) == len(counts)
+        assert result.rank(word) == sum(1 for other in counts.values() if other > count)
+    assert result.rank("okapi") == len(result) == len(counts)
 
 
 def test_no_words_make_every_word_the_rarest() -> None:
@@ -165,8 +165,8 @@ def test_no_words_make_every_word_the_rarest() -> None:
 
 
 def test_punctuation_at_the_ends_is_dropped_only_where_the_word_is_missing() -> None:
-    found = Frequencies({"mr": 5, "u.s": 4, "dr.": 3, "dr": 2, "90s": 1})
-    assert [found.rank(word) for word in ("Mr.", "U.S.", "Dr.", "dr", "'90s", "x.")] == [
+    result = Frequencies({"mr": 5, "u.s": 4, "dr.": 3, "dr": 2, "90s": 1})
+    assert [result.rank(word) for word in ("Mr.", "U.S.", "Dr.", "dr", "'90s", "x.")] == [
         0,
         1,
         2,
@@ -192,19 +192,21 @@ def test_numbers_are_looked_up_as_zeros_where_the_list_has_them_so() -> None:
 
 def test_the_bundled_list_knows_english() -> None:
     assert LISTS["english"].stat().st_size < 300_000
-    found = read_frequencies("english")
-    assert 50_000 < len(found) < 60_000
-    assert found.rank("the") == 0
-    assert found.rank("Between") < 500 < found.rank("lynx") < found.rank("zyzzyva") == len(found)
-    assert pickle.loads(pickle.dumps(found)).rank("lynx") == found.rank("lynx")
+    result = read_frequencies("english")
+    assert 50_000 < len(result) < 60_000
+    assert result.rank("the") == 0
+    assert (
+        result.rank("Between") < 500 < result.rank("lynx") < result.rank("zyzzyva") == len(result)
+    )
+    assert pickle.loads(pickle.dumps(result)).rank("lynx") == result.rank("lynx")
 
 
 def test_a_long_list_of_subtitles_is_read() -> None:
     path = SHARED / "wordfreq" / "en_opensubtitles2018_50k.txt.gz"
     if not path.exists():
         pytest.skip("the data of ../shared are not here: wordfreq")
-    found = read_frequencies(path)
-    assert [found.rank(word) for word in ("you", "i", "the")] == [0, 1, 2]
+    result = read_frequencies(path)
+    assert [result.rank(word) for word in ("you", "i", "the")] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -46,15 +46,19 @@ def glue(tmp_path: Path) -> str:
 
 def test_a_split_becomes_a_table_with_named_labels(glue: str) -> None:
     path = find_split(glue, "dev")
-    found = list(read_records(path))
-    assert [record.cells["label"] for record in found] == ["entailment", "neutral", "contradiction"]
-    assert found[0].cells == {
+    result = list(read_records(path))
+    assert [record.cells["label"] for record in result] == [
+        "entailment",
+        "neutral",
+        "contradiction",
+    ]
+    assert result[0].cells == {
         "premise": "p0",
         "hypothesis": "h0",
         "label": "entailment",
         "from.book": "b",
     }
-    assert found[2].where == f"{path}:3"
+    assert result[2].where == f"{path}:3"
     assert len(list(read_records(find_split(glue, "train")))) == 5
 
 
@@ -72,27 +76,27 @@ def test_it_is_written_once(glue: str) -> None:
 
 
 def test_questions_of_a_table_are_those_of_a_squad_file(tmp_path: Path) -> None:
-    asked = {
+    requested = {
         "id": "q",
         "question": "Who?",
         "context": "It was Ada.",
         "answers": {"text": ["Ada"], "answer_start": [7]},
     }
     (tmp_path / "squad").mkdir()
-    (tmp_path / "squad" / "validation.jsonl").write_text(json.dumps(asked) + "\n", "utf-8")
+    (tmp_path / "squad" / "validation.jsonl").write_text(json.dumps(requested) + "\n", "utf-8")
     flat = find_split(f"datasets:{tmp_path / 'squad'}", "dev")
     for path in (flat, tmp_path / "squad" / "validation.jsonl"):
-        (one,) = read_squad(path)
-        assert (one.id, one.text, one.context, one.answers) == (
+        (single,) = read_squad(path)
+        assert (single.id, single.text, single.context, single.answers) == (
             "q",
             "Who?",
             "It was Ada.",
             (("Ada", 7),),
         )
-        assert one.where == f"{path}:1"
+        assert single.where == f"{path}:1"
 
 
-def test_mistakes_are_told(glue: str, tmp_path: Path) -> None:
+def test_mistakes_are_reported(glue: str, tmp_path: Path) -> None:
     with pytest.raises(
         HeadscopeError, match=r"no split for test in it\. Expected train or validation"
     ):

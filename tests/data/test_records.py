@@ -22,9 +22,11 @@ def test_the_three_formats_say_the_same(tmp_path: Path) -> None:
     wanted = [({"a": "one", "b": "two words"}, "2"), ({"a": "three", "b": "4"}, "3")]
     assert rows(tmp_path / "x.tsv", "a\tb\none\ttwo words\nthree\t4\n") == wanted
     assert rows(tmp_path / "x.csv", "a,b\none,two words\nthree,4\n") == wanted
-    found = rows(tmp_path / "x.jsonl", '{"a": "one", "b": "two words"}\n{"a": "three", "b": "4"}\n')
-    assert [cells for cells, _ in found] == [cells for cells, _ in wanted]
-    assert [line for _, line in found] == ["1", "2"]
+    result = rows(
+        tmp_path / "x.jsonl", '{"a": "one", "b": "two words"}\n{"a": "three", "b": "4"}\n'
+    )
+    assert [cells for cells, _ in result] == [cells for cells, _ in wanted]
+    assert [line for _, line in result] == ["1", "2"]
 
 
 def test_quotes_are_letters_in_a_tsv_and_close_in_a_csv(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def test_the_file_of_a_split_is_found_by_its_name(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_split_that_cannot_be_told_is_refused(
+def test_an_ambiguous_split_is_refused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     files: tuple[str, ...],

@@ -12,16 +12,18 @@ from headscope.data.squad import LAYOUT, Question, read_squad
 from headscope.errors import HeadscopeError
 
 
-def written(path: Path, *asked: dict[str, Any], context: Any = "A cat sat. It slept.") -> Path:
+def written(
+    path: Path, *question_with: dict[str, Any], context: Any = "A cat sat. It slept."
+) -> Path:
     content = {
         "version": "1.1",
-        "data": [{"title": "t", "paragraphs": [{"context": context, "qas": list(asked)}]}],
+        "data": [{"title": "t", "paragraphs": [{"context": context, "qas": list(question_with)}]}],
     }
     path.write_text(json.dumps(content), "utf-8")
     return path
 
 
-def asked(**changes: Any) -> dict[str, Any]:
+def question_with(**changes: Any) -> dict[str, Any]:
     return {
         "id": "q1",
         "question": "Who?",
@@ -30,12 +32,12 @@ def asked(**changes: Any) -> dict[str, Any]:
 
 
 def test_questions_come_with_all_their_answers(tmp_path: Path) -> None:
-    more = asked(
+    more = question_with(
         id="q2", answers=[{"text": "cat", "answer_start": 2}, {"text": "A cat", "answer_start": 0}]
     )
-    none = asked(id="q3", is_impossible=True, answers=[])
-    plausible = asked(id="q4", is_impossible=True)
-    path = written(tmp_path / "x.json", asked(), more, none, plausible)
+    none = question_with(id="q3", is_impossible=True, answers=[])
+    plausible = question_with(id="q4", is_impossible=True)
+    path = written(tmp_path / "x.json", question_with(), more, none, plausible)
     context = "A cat sat. It slept."
     assert list(read_squad(path)) == [
         Question("q1", "Who?", context, (("A cat", 0),), f"{path}: question q1"),
@@ -46,7 +48,7 @@ def test_questions_come_with_all_their_answers(tmp_path: Path) -> None:
 
 
 def test_a_file_over_many_lines_is_one_document(tmp_path: Path) -> None:
-    path = written(tmp_path / "x.json", asked())
+    path = written(tmp_path / "x.json", question_with())
     path.write_text(json.dumps(json.loads(path.read_text("utf-8")), indent=1), "utf-8")
     assert [question.id for question in read_squad(path)] == ["q1"]
 
@@ -55,16 +57,16 @@ def test_a_file_over_many_lines_is_one_document(tmp_path: Path) -> None:
     ("question", "message"),
     [
         (
-            asked(answers=[{"text": "cat", "answer_start": 3}]),
+            question_with(answers=[{"text": "cat", "answer_start": 3}]),
             'x.json: question q1: the answer "cat" is not at character 3 of its paragraph. '
             "Expected answer_start to count characters from 0.",
         ),
         (
-            asked(answers=[{"text": "cat"}]),
+            question_with(answers=[{"text": "cat"}]),
             f'x.json: not laid out as SQuAD (key "answer_start" is missing). Expected {LAYOUT}.',
         ),
         (
-            asked(answers=[{"text": "cat", "answer_start": "two"}]),
+            question_with(answers=[{"text": "cat", "answer_start": "two"}]),
             f"x.json: not laid out as SQuAD (invalid literal for int() with base 10: 'two'). Expected {LAYOUT}.",
         ),
         (

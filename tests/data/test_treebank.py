@@ -26,7 +26,7 @@ GOOD = "# sent_id = good\n" + row(1, "It", 2, "nsubj", "PRON") + row(2, "rains",
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -159,7 +159,7 @@ BAD: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_malformed_sentence_is_refused_or_left_out_and_counted(here: Path, case: str) -> None:
+def test_a_malformed_sentence_is_refused_or_left_out_and_counted(folder: Path, case: str) -> None:
     text, kind, message = BAD[case]
     with pytest.raises(HeadscopeError) as refused:
         read(f"{GOOD}\n{text}\n{GOOD}")
@@ -174,20 +174,20 @@ def test_a_malformed_sentence_is_refused_or_left_out_and_counted(here: Path, cas
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "# newdoc id = a\n\n# text = b\n"], ids=["empty", "blank", "comments"]
 )
-def test_an_empty_treebank_is_said(here: Path, text: str) -> None:
+def test_an_empty_treebank_is_reported(folder: Path, text: str) -> None:
     for lenient in (False, True):
         with pytest.raises(HeadscopeError) as refused:
             read(text, lenient=lenient)
         assert str(refused.value) == f"t.conllu: no sentence in it. {FORMAT}"
 
 
-def test_a_treebank_without_a_good_sentence_is_said(here: Path) -> None:
+def test_a_treebank_without_a_good_sentence_is_reported(folder: Path) -> None:
     with pytest.raises(HeadscopeError) as refused:
         read("The cat sat\n\non the mat", lenient=True)
     assert str(refused.value) == f"t.conllu: none of the 2 sentences is well-formed. {FORMAT}"
 
 
-def test_a_file_that_is_missing_or_not_text_is_refused(here: Path) -> None:
+def test_a_file_that_is_missing_or_not_text_is_refused(folder: Path) -> None:
     with pytest.raises(HeadscopeError) as refused:
         list(read_treebank("gone/missing.conllu"))
     assert str(refused.value) == (
@@ -199,7 +199,7 @@ def test_a_file_that_is_missing_or_not_text_is_refused(here: Path) -> None:
         list(read_treebank("latin.conllu", lenient=True))
 
 
-def test_a_tree_is_read_as_it_stands(here: Path) -> None:
+def test_a_tree_is_read_as_it_stands(folder: Path) -> None:
     text = (
         "# newdoc id = d\n# sent_id = d-1\n# text = Du café.\n"
         "1-2\tDu\t_\t_\t_\t_\t_\t_\t_\t_\n"
@@ -220,14 +220,14 @@ def test_a_tree_is_read_as_it_stands(here: Path) -> None:
     )
 
 
-def test_an_empty_node_may_stand_before_the_first_word(here: Path) -> None:
+def test_an_empty_node_may_stand_before_the_first_word(folder: Path) -> None:
     (sentence,) = read(row("0.1", "I", "_") + row(1, "Sleep", 0))
     assert sentence.words == ("Sleep",)
     assert sentence.where == "t.conllu:2"
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\n\n", "\n\n\n# the end\n", "\n  \n"])
-def test_the_last_sentence_is_kept_however_the_file_ends(here: Path, end: str) -> None:
+def test_the_last_sentence_is_kept_however_the_file_ends(folder: Path, end: str) -> None:
     assert [
         sentence.words for sentence in read(GOOD + "\n" + row(1, "Last", 0).rstrip("\n") + end)
     ] == [
@@ -236,7 +236,7 @@ def test_the_last_sentence_is_kept_however_the_file_ends(here: Path, end: str) -
     ]
 
 
-def test_sentences_without_an_id_are_numbered_in_their_file(here: Path) -> None:
+def test_sentences_without_an_id_are_numbered_in_their_file(folder: Path) -> None:
     text = "# license\n\n" + row(1, "a", 0) + "\n\n" + row(1, "b", 0) + "\n" + GOOD
     assert [sentence.name for sentence in read(text)] == ["1", "2", "good"]
     Path("u.conllu.gz").write_bytes(gzip.compress(row(1, "c", 0).encode()))
@@ -245,7 +245,7 @@ def test_sentences_without_an_id_are_numbered_in_their_file(here: Path) -> None:
     assert both[-1].where == "u.conllu.gz:1"
 
 
-def test_line_ends_and_a_byte_order_mark_change_nothing(here: Path) -> None:
+def test_line_ends_and_a_byte_order_mark_change_nothing(folder: Path) -> None:
     assert read("\ufeff" + GOOD.replace("\n", "\r\n")) == read(GOOD)
 
 
@@ -282,8 +282,8 @@ def test_stanford_labels_are_read_and_three_sentences_with_two_roots_are_refused
     path = shared("stanford_deps/gum_v4.2_stanford.conll.gz")
     with pytest.raises(HeadscopeError) as refused:
         list(read_treebank(path))
-    said = f"{path}:39010: sentence 1864: words 3 and 29 are roots. {ONE_ROOT} {MEND}"
-    assert str(refused.value) == said
+    message = f"{path}:39010: sentence 1864: words 3 and 29 are roots. {ONE_ROOT} {MEND}"
+    assert str(refused.value) == message
     counts: dict[str, int] = {}
     sentences = list(read_treebank(path, lenient=True, counts=counts))
     assert (len(sentences), counts) == (3597 - 3, {"several roots": 3})

@@ -77,11 +77,11 @@ def word_model(cls: type = BertModel) -> AttentionModel:
 @contextmanager
 def warned() -> Iterator[list[str]]:
     """The lines of our own warnings in here."""
-    found: list[str] = []
+    actual: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield found
-        found += [str(one.message) for one in caught if issubclass(one.category, HeadscopeWarning)]
+        yield actual
+        actual += [str(one.message) for one in caught if issubclass(one.category, HeadscopeWarning)]
 
 
 def test_esm_reads_a_raw_sequence_letter_by_letter(protein_model: AttentionModel) -> None:
@@ -101,19 +101,19 @@ def test_proteins_of_a_fasta_file_are_known_and_its_headers_would_not_be(
 ) -> None:
     lines = [f">sp|P{i:05d}\nMKVLAGGARTK\nLLE\n" for i in range(20)]
     (tmp_path / "prot.fasta").write_text("".join(lines))
-    with warned() as said:
+    with warned() as messages:
         study = headscope.analyze(
             protein_model, corpus=tmp_path / "prot.fasta", statistics=["entropy"]
         )
-    assert said == []
+    assert messages == []
     assert (study.record["data"]["read"], study.record["data"]["used"]) == (20, 20)
     assert study.record["data"]["unknown"] == {"content": 20 * 14, "tokens": 0, "pieces": {}}
     headers = [line.split("\n")[0].lower() for line in lines]  # as they were read before
-    with warned() as said:
+    with warned() as messages:
         study = headscope.analyze(protein_model, texts=headers, statistics=["entropy"])
-    assert len(said) == 1
-    assert said[0].startswith("texts: ")
-    assert "unknown to the tokenizer (most often " in said[0]
+    assert len(messages) == 1
+    assert messages[0].startswith("texts: ")
+    assert "unknown to the tokenizer (most often " in messages[0]
     assert study.record["data"]["unknown"]["tokens"] > 0
 
 
@@ -126,7 +126,7 @@ def test_the_warning_begins_above_five_percent(
     (tmp_path / "c.txt").write_text(
         "\n".join(" ".join(words[i : i + 10]) for i in range(0, 100, 10))
     )
-    with warned() as said:
+    with warned() as messages:
         study = headscope.analyze(
             word_model(), corpus=tmp_path / "c.txt", statistics=["entropy"], frequency="corpus"
         )
@@ -139,7 +139,7 @@ def test_the_warning_begins_above_five_percent(
         f'{tmp_path / "c.txt"}: 6.0 % of 100 tokens are unknown to the tokenizer (most often "dog", "fish"). '
         "Check that the model was trained on such text, and that the file holds nothing else"
     )
-    assert said == ([expected] if is_warned else [])
+    assert messages == ([expected] if is_warned else [])
     page = render(study, [DrawnFigures([], [])])
     assert ("Corpus: 6.0 % of 100 tokens are unknown to the tokenizer" in page) == is_warned
 
@@ -162,25 +162,25 @@ def test_a_treebank_a_task_and_packed_texts_are_warned_about_once_each(tmp_path:
         word.format(1, "cat", 0, "root") + word.format(2, "dög", 1, "dep") + "\n" for _ in range(3)
     ]
     (tmp_path / "t.conllu").write_text("".join(trees))
-    with warned() as said:
+    with warned() as messages:
         headscope.analyze(
             word_model(), treebank=tmp_path / "t.conllu", statistics=["entropy"], control=True
         )
-    assert [line.split(": ")[1] for line in said] == [
+    assert [line.split(": ")[1] for line in messages] == [
         '50.0 % of 6 tokens are unknown to the tokenizer (most often "dög"). Check that the model was trained on such '
         "text, and that the file holds nothing else"
     ]
     (tmp_path / "t.tsv").write_text("sentence\tlabel\ndog cat\t0\ncat dog dog\t1\n")
-    with warned() as said:
-        found = headscope.evaluate(
+    with warned() as messages:
+        result = headscope.evaluate(
             word_model(BertForSequenceClassification), task="sst2", data=tmp_path / "t.tsv"
         )
-    assert len(said) == 1
-    assert said[0].startswith(f"{tmp_path / 't.tsv'}: 60.0 % of 5 tokens")
-    assert found["unknown"] == {"content": 5, "tokens": 3, "pieces": {"dog": 3}}
+    assert len(messages) == 1
+    assert messages[0].startswith(f"{tmp_path / 't.tsv'}: 60.0 % of 5 tokens")
+    assert result["unknown"] == {"content": 5, "tokens": 3, "pieces": {"dog": 3}}
     table = "".join(f"{'dog ' * (1 + i % 5)}cat\t{i % 2}\n" for i in range(40))
     (tmp_path / "t.tsv").write_text(f"sentence\tlabel\n{table}")
-    with warned() as said:
+    with warned() as messages:
         search = headscope.search(
             word_model(BertForSequenceClassification),
             task="sst2",
@@ -189,12 +189,12 @@ def test_a_treebank_a_task_and_packed_texts_are_warned_about_once_each(tmp_path:
             search="random",
             draws=1,
         )
-    assert len(said) == 1, "both halves are of one file"
+    assert len(messages) == 1, "both halves are of one file"
     assert search.study.record["pruning"]["unknown"]["pieces"].keys() == {"dog"}
     assert "Task: " in render(search.study, [DrawnFigures([], [])])
-    with warned() as said:
+    with warned() as messages:
         _, counts = pack(word_model(), [Example("cat dog", where="x.txt:1")] * 9, max_length=8)
-    assert len(said) == 1
+    assert len(messages) == 1
     assert (counts.unknown.content, counts.unknown.tokens) == (18, 9)
 
 

@@ -42,8 +42,8 @@ def test_a_learned_tokenizer_reads_every_text_and_is_read_again(
     for text in (*TEXTS[:3], "Quite other words: Ωμέγα, 漢字!"):
         ids = made(text)["input_ids"]
         assert ids == again(text)["input_ids"]
-        said = again.decode(ids, skip_special_tokens=True).strip()
-        assert said == text if translates else said.replace(" ", "") != ""
+        output = again.decode(ids, skip_special_tokens=True).strip()
+        assert output == text if translates else output.replace(" ", "") != ""
     ids = made("the cat sat")["input_ids"]
     if translates:
         assert ids[-1] == made.eos_token_id

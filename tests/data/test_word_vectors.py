@@ -15,8 +15,8 @@ from headscope.errors import HeadscopeError
 def test_vectors_are_centred_reduced_and_scaled_by_the_words_trained_on() -> None:
     noise = torch.Generator().manual_seed(0)
     wide = torch.randn(30, 3, generator=noise) @ torch.randn(3, 8, generator=noise) + 5.0
-    known = {f"w{i}": row for i, row in enumerate(wide)}
-    vectors = WordVectors(known, {f"w{i}" for i in range(20)}, 3)
+    expected = {f"w{i}": row for i, row in enumerate(wide)}
+    vectors = WordVectors(expected, {f"w{i}" for i in range(20)}, 3)
     assert vectors.rows(["w3", "stranger"]) == [4, 0]
     assert not vectors.table[0].any()
     seen = vectors.table[1:21]
@@ -31,8 +31,8 @@ def test_vectors_are_centred_reduced_and_scaled_by_the_words_trained_on() -> Non
 def test_vectors_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "v.txt"
     path.write_text("4 2\nThe 1 2\nthe 3 4\n. . 5 6\nunused x y\n", "utf-8")
-    found = read_vectors(path, {"the", ". ."})
-    assert {key: value.tolist() for key, value in found.items()} == {
+    result = read_vectors(path, {"the", ". ."})
+    assert {key: value.tolist() for key, value in result.items()} == {
         "the": [1.0, 2.0],
         ". .": [5.0, 6.0],
     }

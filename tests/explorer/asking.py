@@ -30,8 +30,8 @@ class Answer:
     def error(self) -> str:
         """The sentence of an answer that is none."""
         assert list(self.json) == ["error"]
-        said: str = self.json["error"]
-        return said
+        message: str = self.json["error"]
+        return message
 
 
 @dataclass

@@ -40,7 +40,7 @@ def role(head: str, name: str, value: float = 0.7) -> dict[str, Any]:
 
 
 def example(head: str, name: str, words: str, query: int, key: int) -> dict[str, Any]:
-    told = {
+    record = {
         "role": name,
         "kind": "example",
         "direction": "dependent",
@@ -49,7 +49,7 @@ def example(head: str, name: str, words: str, query: int, key: int) -> dict[str,
         "key": key,
     }
     shown = {"weight": 0.9, "expected": math.nan, "arcs": "[]", "text": "", "starts": "[]"}
-    return of(head) | told | shown
+    return of(head) | record | shown
 
 
 def without(head: str, value: float, is_significant: bool, half: float = 0.1) -> dict[str, Any]:

@@ -44,13 +44,13 @@ def start() -> Iterator[Callable[..., Explorer]]:
 @pytest.fixture(scope="module")
 def ask_kind(start: Callable[..., Explorer]) -> Callable[[str], Asking]:
     """Whom to ask about a kind of model."""
-    known: dict[str, Asking] = {}
+    started: dict[str, Asking] = {}
 
     def asking(name: str) -> Asking:
-        if name not in known:
+        if name not in started:
             model = KINDS[name].make()
-            known[name] = Asking(start(model), model)
-        return known[name]
+            started[name] = Asking(start(model), model)
+        return started[name]
 
     return asking
 

@@ -76,21 +76,21 @@ def classifier(name: str, seed: int = 0) -> AttentionModel:
 
 
 @torch.no_grad()
-def said(
+def expected_outputs(
     model: AttentionModel, text: str, off: tuple[int, int] | None = None
 ) -> tuple[NDArray[np.float64], list[float]]:
     """Weights [layer, head, query, key] and class probabilities by transformers' own eager attention.
 
     off  layer and head whose columns of the output projection are zeroed: what is left without it
     """
-    twin = copy.deepcopy(model.model)
-    twin.set_attn_implementation("eager")
+    reference = copy.deepcopy(model.model)
+    reference.set_attn_implementation("eager")
     if off is not None:
         layer, head = off
-        width = twin.config.hidden_size // twin.config.num_attention_heads
-        projection = twin.bert.encoder.layer[layer].attention.output.dense
+        width = reference.config.hidden_size // reference.config.num_attention_heads
+        projection = reference.bert.encoder.layer[layer].attention.output.dense
         projection.weight[:, head * width : (head + 1) * width] = 0
     assert model.tokenizer is not None
-    output = twin(**model.tokenizer(text, return_tensors="pt"), output_attentions=True)
+    output = reference(**model.tokenizer(text, return_tensors="pt"), output_attentions=True)
     weights = np.stack([layer[0].double().numpy() for layer in output.attentions])
     return weights, output.logits[0].softmax(dim=-1).tolist()

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hostile import BIDI, HEADS, LAYERS, MARKUP, TEMPLATE, classifier, said
+from hostile import BIDI, HEADS, LAYERS, MARKUP, TEMPLATE, classifier, expected_outputs
 from kinds import KINDS
 from pages import TEXT, Opened, as_written, drawn, head_of, numbers_in, saved, shares, shows
 from playwright.sync_api import Browser, expect
@@ -66,7 +66,7 @@ def test_typing_shows_every_head_and_a_click_its_numbers(
         for layer in range(LAYERS)
     ]
     assert names == [name for row in every for name in row]
-    weights, probabilities = said(model, TEXT)
+    weights, probabilities = expected_outputs(model, TEXT)
     assert shares(page) == as_written(probabilities)
     page.click(head_of("1.2"))
     shows(page, "1.2")
@@ -83,7 +83,7 @@ def test_typing_shows_every_head_and_a_click_its_numbers(
 def test_thumbnails_are_the_maps(opened: Opened, model: AttentionModel) -> None:
     """The darkest cell of each row is the largest weight of that row."""
     page = opened(range="head")
-    weights, _ = said(model, TEXT)
+    weights, _ = expected_outputs(model, TEXT)
     for layer, head in ((0, 1), (2, 3)):
         read = "one => [one.width, ...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]"
         width, *pixels = (
@@ -125,8 +125,8 @@ def test_maps_of_tokens_over_all_heads(
     shows(page, "rollout: layer 1")
     with model.edited(headscope.Ablate("1.2")):
         (rollout,) = headscope.look(model, TEXT, lens="rollout").lenses
-    found = numbers_in(saved(page, "#csv", tmp_path))
-    np.testing.assert_allclose(found, rollout.stacks[0].weights[1, 0], atol=ROUNDING)
+    result = numbers_in(saved(page, "#csv", tmp_path))
+    np.testing.assert_allclose(result, rollout.stacks[0].weights[1, 0], atol=ROUNDING)
     assert page.locator("#power").is_hidden()
     page.keyboard.press("o")
     expect(page.locator("#off")).to_contain_text(
@@ -154,7 +154,9 @@ def test_another_kind_of_lens_keeps_the_place(opened: Opened) -> None:
 def test_hidden_and_renormalised(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
     page = opened(heads="2.1", hide="special,punctuation,itself,renormalise")
     shows(page, "special tokens, punctuation, diagonal hidden, renormalised")
-    weights = said(model, TEXT)[0][2, 1][1:8, 1:8].copy()  # without [CLS], the full stop and [SEP]
+    weights = expected_outputs(model, TEXT)[0][2, 1][
+        1:8, 1:8
+    ].copy()  # without [CLS], the full stop and [SEP]
     np.fill_diagonal(weights, 0)
     expected = weights / weights.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(
@@ -165,7 +167,7 @@ def test_hidden_and_renormalised(opened: Opened, model: AttentionModel, tmp_path
 def test_the_value_under_the_pointer(opened: Opened, model: AttentionModel) -> None:
     page = opened(heads="0.3")
     shows(page, "0.3")
-    weights = said(model, TEXT)[0][0, 3]
+    weights = expected_outputs(model, TEXT)[0][0, 3]
     canvas = page.locator("#maps canvas").first
     canvas.focus()
     for key in ["ArrowDown"] * 3 + ["ArrowRight"] * 6:  # from the first cell
@@ -187,8 +189,8 @@ def test_a_head_switched_off_changes_the_prediction_and_comes_back(
 ) -> None:
     page = opened()
     with_all, without = (
-        as_written(said(model, TEXT)[1]),
-        as_written(said(model, TEXT, off=(0, 1))[1]),
+        as_written(expected_outputs(model, TEXT)[1]),
+        as_written(expected_outputs(model, TEXT, off=(0, 1))[1]),
     )
     assert with_all != without
     page.hover(head_of("0.1"))
@@ -253,7 +255,9 @@ def test_what_changed_since_a_head_is_off(
 ) -> None:
     page = opened(heads="2.0", off="0.1", show="change")
     shows(page, "change from all heads on")
-    expected = said(model, TEXT, off=(0, 1))[0][2, 0] - said(model, TEXT)[0][2, 0]
+    expected = (
+        expected_outputs(model, TEXT, off=(0, 1))[0][2, 0] - expected_outputs(model, TEXT)[0][2, 0]
+    )
     assert np.abs(expected).max() > 0.01
     np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), expected, atol=ROUNDING)
 
@@ -274,7 +278,7 @@ def test_two_models_and_their_difference(
     page.locator('input[name="show"][value="difference"]').check(force=True)
     page.click(head_of("1.3"))
     shows(page, "minus", "1.3")
-    expected = said(other, TEXT)[0][1, 3] - said(model, TEXT)[0][1, 3]
+    expected = expected_outputs(other, TEXT)[0][1, 3] - expected_outputs(model, TEXT)[0][1, 3]
     np.testing.assert_allclose(numbers_in(saved(page, "#csv", tmp_path)), expected, atol=ROUNDING)
 
 
@@ -298,11 +302,11 @@ def test_what_is_saved_of_both_models_holds_both(
     table = saved(page, "#csv", tmp_path)
     assert re.fullmatch(r"tiny-.*-other-1\.3-map-tokens\.csv", table.name)
     rows = rows_in(table)
-    for one, name in ((model, f"tiny {MARKUP}"), (other, "other")):
+    for first, name in ((model, f"tiny {MARKUP}"), (other, "other")):
         weights = np.array([float(row["weight"]) for row in rows if row["model"] == name]).reshape(
             10, 10
         )
-        np.testing.assert_allclose(weights, said(one, TEXT)[0][1, 3], atol=ROUNDING)
+        np.testing.assert_allclose(weights, expected_outputs(first, TEXT)[0][1, 3], atol=ROUNDING)
     texts = texts_in(saved(page, "#svg", tmp_path))
     assert {f"tiny {MARKUP}", "other"} <= set(texts)
     assert texts.count("sat") == 4, "two maps, each with two axes"
@@ -329,7 +333,7 @@ def test_arcs_of_both_models(opened: Opened, tmp_path: Path) -> None:
 def test_all_heads_as_a_file(opened: Opened, model: AttentionModel, tmp_path: Path) -> None:
     page = opened(off="0.1")
     rows = rows_in(saved(page, "#all-csv", tmp_path))
-    weights = said(model, TEXT, off=(0, 1))[0]
+    weights = expected_outputs(model, TEXT, off=(0, 1))[0]
     assert [(row["layer"], row["head"]) for row in rows] == [
         (str(layer), str(head)) for layer in range(LAYERS) for head in range(HEADS)
     ]
@@ -348,11 +352,13 @@ def test_differences_have_a_scale_of_their_own(
     opened: Opened, model: AttentionModel, other: AttentionModel
 ) -> None:
     """The deepest colour is the largest difference of all heads, so that small ones are seen."""
-    largest = np.abs(said(other, TEXT)[0] - said(model, TEXT)[0]).max()
+    largest = np.abs(expected_outputs(other, TEXT)[0] - expected_outputs(model, TEXT)[0]).max()
     page = opened(show="difference")
     expect(page.locator("#legend span").last).to_have_text(f"+{largest:.2f}")
     page = opened(show="change", off="0.1", heads="2.0")
-    changed = np.abs(said(model, TEXT, off=(0, 1))[0] - said(model, TEXT)[0])
+    changed = np.abs(
+        expected_outputs(model, TEXT, off=(0, 1))[0] - expected_outputs(model, TEXT)[0]
+    )
     shows(page, f"to\u00a0{changed.max():.2f}")
 
 
@@ -362,7 +368,7 @@ def test_the_mean_of_a_layer_is_of_the_heads_that_are_on(
     page = opened(heads="1.mean", off="1.2")
     shows(page, "1.mean of the 3 of 4 heads that are on")
     expect(page.locator("#name")).to_have_text("layer 1, mean of the 3 of 4 heads that are on")
-    weights = said(model, TEXT, off=(1, 2))[0][1]
+    weights = expected_outputs(model, TEXT, off=(1, 2))[0][1]
     np.testing.assert_allclose(
         numbers_in(saved(page, "#csv", tmp_path)),
         np.delete(weights, 2, axis=0).mean(axis=0),
@@ -471,13 +477,13 @@ def test_the_address_holds_the_state(opened: Opened) -> None:
     page.locator("#texts .unit", has_text="mat").click()
     shows(page, "1.2", "words", "special tokens hidden")
     drawn(page)
-    asked, caption, off = (page.inner_text(name) for name in ("#asked", "#caption", "#off"))
-    assert "mat" in asked
+    question, caption, off = (page.inner_text(name) for name in ("#asked", "#caption", "#off"))
+    assert "mat" in question
     page.reload()
     shows(page, "1.2", "words", "special tokens hidden")
     drawn(page)
     assert [page.inner_text(name) for name in ("#asked", "#caption", "#off")] == [
-        asked,
+        question,
         caption,
         off,
     ]
@@ -495,7 +501,7 @@ def test_hostile_tokens_are_text(opened: Opened) -> None:
     assert page.evaluate("window.__pwned === undefined && document.images.length === 0")
 
 
-def test_the_study_stands_beside_it(opened: Opened) -> None:
+def test_the_study_is_shown_next_to_the_maps(opened: Opened) -> None:
     page = opened(order="role")
     expect(page.locator(".overview .group").first).to_be_visible()
     assert page.locator(".frame:visible .thumb").count() == LAYERS * HEADS
@@ -503,7 +509,7 @@ def test_the_study_stands_beside_it(opened: Opened) -> None:
     expect(page.locator("#card")).to_contain_text("Role")
 
 
-def test_errors_are_told_and_got_over(opened: Opened, watched: Watched) -> None:
+def test_errors_are_shown_and_the_page_recovers(opened: Opened, watched: Watched) -> None:
     page = opened()
     page.fill("#text", "the cat " * 300)
     expect(page.locator("#error")).to_contain_text("at most 512 tokens")

@@ -69,11 +69,11 @@ def test_a_resting_pointer_does_not_choose_another_token(
         f"location.hash = {json.dumps(urlencode({'text': TEXT, 'heads': '1.3', 'token': '7'}))}"
     )
     expect(page.locator("#texts .unit.source")).to_have_text("mat")
-    told = page.evaluate("window.told")
+    record = page.evaluate("window.told")
     page.mouse.move(
         *at
     )  # what the browser does by itself: it says once more what lies under the pointer
-    assert page.evaluate("window.told") > told
+    assert page.evaluate("window.told") > record
     expect(page.locator("#texts .unit.source")).to_have_text("mat")
     page.mouse.move(at[0] + 2, at[1] + 1)
     expect(page.locator("#texts .unit.source")).to_have_text("old")
@@ -89,8 +89,8 @@ def test_what_is_old_is_dim_and_explained_as_what_it_is(opened: Opened) -> None:
     for part in ("#grids", "#answers"):
         expect(page.locator(part)).to_have_css("opacity", "0.45")
     assert page.inner_text("#how") == how, "the pictures are still those of the other lens"
-    for one in held:
-        one.continue_()
+    for item in held:
+        item.continue_()
     page.unroute("**/api/attend")
     expect(page.locator("#how")).to_contain_text("Kobayashi")
     expect(page.locator("#grids")).to_have_css("opacity", "1")
@@ -99,14 +99,14 @@ def test_what_is_old_is_dim_and_explained_as_what_it_is(opened: Opened) -> None:
 
 def test_typing_makes_old_what_stands_there(opened: Opened) -> None:
     page = opened()
-    told = page.evaluate(
+    record = page.evaluate(
         """() => { const box = document.getElementById('text');
             box.value += ' cat';
             box.dispatchEvent(new Event('input', { bubbles: true }));
             const status = document.getElementById('status').textContent;
             return [document.body.classList.contains('asking'), status, box.value]; }"""
     )
-    assert told == [True, "running worded …", f"{TEXT} cat"], "at once, before anything is asked"
+    assert record == [True, "running worded …", f"{TEXT} cat"], "at once, before anything is asked"
     expect(page.locator("#status")).to_contain_text("11 tokens")
     drawn(page)
 
@@ -132,7 +132,7 @@ def test_thumbnails_change_together(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "said"),
+    ("after", "expected"),
     [
         (0.99996, ["0.99996", "−0.00004"]),
         (0.9999996, ["1.000", "no change"]),
@@ -140,24 +140,24 @@ def test_thumbnails_change_together(opened: Opened) -> None:
     ],
 )
 def test_a_number_has_the_digits_that_its_change_needs(
-    opened: Opened, after: float, said: list[str]
+    opened: Opened, after: float, expected: list[str]
 ) -> None:
     page = opened()
 
     def answer(route: Route) -> None:
-        told = route.fetch()
+        record = route.fetch()
         prediction = {"kind": "encoder", "of": "itself", "before": 1, "after": after}
-        route.fulfill(response=told, json=told.json() | {"prediction": prediction})
+        route.fulfill(response=record, json=record.json() | {"prediction": prediction})
 
     page.route("**/api/attend", answer)
     page.route("**/api/alike/**", lambda route: route.fulfill(json={"cosines": [-0.0001]}))
     page.fill("#text", "the cat")
-    expect(page.locator(".answer").first.locator(".figure > *")).to_have_text(said)
+    expect(page.locator(".answer").first.locator(".figure > *")).to_have_text(expected)
     expect(page.locator(".together b")).to_have_text("0.000")
     page.unroute_all()
 
 
-def test_copied_is_said_of_what_was_copied(opened: Opened) -> None:
+def test_only_what_was_copied_is_marked_as_copied(opened: Opened) -> None:
     page = opened(off="0.1")
     for change in ("u", "text", "show"):
         page.click("#copy")
@@ -208,7 +208,7 @@ def test_the_card_says_all_once(opened: Opened) -> None:
     assert second["y"] >= first["y"] + first["height"] - 1, "a label stands above what it is of"
 
 
-def test_the_map_stays_while_the_card_scrolls_and_uses_the_room(opened: Opened) -> None:
+def test_the_map_stays_while_the_card_scrolls_and_fills_the_space(opened: Opened) -> None:
     page = opened(heads="1.3", text="the old cat sat on a mat . " * 3)
     shows(page, "1.3")
     page.evaluate(
@@ -244,7 +244,7 @@ def test_pictures_of_all_heads_say_what_was_cut_and_what_is_what(
     assert min(map(float, re.findall(r"[\d.]+", moved))) >= 10, "axis titles do not touch the edge"
 
 
-def test_an_address_that_names_what_is_not_here_is_mended_and_says_so(opened: Opened) -> None:
+def test_an_address_with_unknown_names_is_corrected_with_a_message(opened: Opened) -> None:
     page = opened(heads="9.9,1.3", lens="wishful", off="77.1,0.1")
     shows(page, "1.3")
     expect(page.locator("#ignored")).to_have_text(
@@ -272,15 +272,15 @@ def test_no_exports_without_maps_and_no_jump_when_they_come(browser: Browser) ->
         page.goto(f"{running.url}#{urlencode({'text': 'the cat sat'})}")
         expect(page.locator("#grids")).to_be_visible()
         before = page.evaluate(gap)
-        for one in held:
-            one.continue_()
+        for item in held:
+            item.continue_()
         drawn(page)
         expect(page.locator("#all-png")).to_be_visible()
         assert math.isclose(before, page.evaluate(gap), abs_tol=1)
         context.close()
 
 
-def test_a_text_that_is_too_long_for_a_lens_is_said_where_maps_would_be(
+def test_a_text_that_is_too_long_for_a_lens_is_reported_in_place_of_maps(
     opened: Opened, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headscope.explorer.session.LONGEST_PER_TOKEN", 4)

@@ -28,28 +28,28 @@ def test_maps_are_those_of_look(name: str, lens: str, is_off: bool, ask_kind: As
     with asking.model.edited(*([Ablate(off)] if off else [])):
         (wanted,) = look(asking.model, kind.text, kind.second, lens=lens).lenses
     state = asking.attend(kind.text, kind.second, off, lens=lens)
-    told = state["lens"]
-    assert (told["name"], told["how"], told["shares"]) == (lens, wanted.how, wanted.shares)
-    assert told["forms"] == (None if wanted.forms is None else list(wanted.forms))
-    assert set(state["sides"]) == {one.stack for one in wanted.stacks}
+    record = state["lens"]
+    assert (record["name"], record["how"], record["shares"]) == (lens, wanted.how, wanted.shares)
+    assert record["forms"] == (None if wanted.forms is None else list(wanted.forms))
+    assert set(state["sides"]) == {item.stack for item in wanted.stacks}
     sizes = []
-    for one in wanted.stacks:
-        thumbnails = asking.maps(f"/api/thumbnails/{state['id']}/{one.stack}")
-        assert len(thumbnails.places) == int((~np.isnan(one.weights).all(axis=(2, 3))).sum())
-        for layer, heads in enumerate(one.weights):
+    for item in wanted.stacks:
+        thumbnails = asking.maps(f"/api/thumbnails/{state['id']}/{item.stack}")
+        assert len(thumbnails.places) == int((~np.isnan(item.weights).all(axis=(2, 3))).sum())
+        for layer, heads in enumerate(item.weights):
             if np.isnan(heads).all():
                 continue  # a layer without heads has no maps
-            maps = asking.maps(f"/api/maps/{state['id']}/{one.stack}/{layer}")
-            assert maps.is_signed == told["signed"]
+            maps = asking.maps(f"/api/maps/{state['id']}/{item.stack}/{layer}")
+            assert maps.is_signed == record["signed"]
             for (_, head), values in zip(maps.places, maps.values, strict=True):
                 largest = np.abs(heads[head]).max(axis=-1, keepdims=True)
                 assert (np.abs(values - heads[head]) <= 0.009 * largest + 1e-6).all(), (
-                    one.stack,
+                    item.stack,
                     layer,
                     head,
                 )
                 sizes.append(float(largest.max()))
-    assert told["full"] == (1 if wanted.shares else pytest.approx(max(sizes), rel=1e-4))
+    assert record["full"] == (1 if wanted.shares else pytest.approx(max(sizes), rel=1e-4))
 
 
 @pytest.mark.parametrize("lens", ["norm", "rollout"])
@@ -90,7 +90,7 @@ def test_a_pass_for_every_token_has_its_limit(ask: Asking, monkeypatch: pytest.M
 def test_what_a_lens_cannot_do_leaves_the_explorer_alive(
     ask_kind: AskKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(given: object, name: str) -> None:
+    def refuse(argument: object, name: str) -> None:
         raise HeadscopeError(
             "its layers are not covered", expected="a family of docs/explanation/relevance.md"
         )

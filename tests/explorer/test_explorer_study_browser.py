@@ -74,7 +74,7 @@ def test_heads_in_the_order_of_a_number_show_it(page: Page) -> None:
     assert len(set(numbers)) > 1
 
 
-def test_a_card_leads_to_the_twin_and_shows_markup_as_text(page: Page) -> None:
+def test_a_card_links_to_the_similar_head_and_shows_markup_as_text(page: Page) -> None:
     page.click(head_of("0.1"))
     expect(page.locator("#card")).to_contain_text(EVIL)
     expect(page.locator("#card")).to_contain_text("distance 0.25 nats")
@@ -95,7 +95,7 @@ def test_what_the_server_has_forgotten_is_asked_again(
     watched.complaints.clear()
 
 
-def test_a_server_that_was_stopped_is_said(
+def test_a_server_that_was_stopped_is_reported(
     page: Page, explorer: Explorer, watched: Watched
 ) -> None:
     explorer.stop()

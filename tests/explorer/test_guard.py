@@ -83,28 +83,28 @@ def test_what_is_refused_says_why(ask: Asking) -> None:
 
 
 def test_an_origin_must_be_the_same(ask: Asking) -> None:
-    here = f"127.0.0.1:{ask.explorer.port}"
+    own_host = f"127.0.0.1:{ask.explorer.port}"
     body = b'{"model": "a", "text": "the cat"}'
 
-    def asked(origin: str) -> int:
+    def status_for(origin: str) -> int:
         return ask.request(
-            "POST", "/api/attend", body, {**JSON, "Host": here, "Origin": origin}
+            "POST", "/api/attend", body, {**JSON, "Host": own_host, "Origin": origin}
         ).status
 
-    assert asked(f"http://{here}") == 200
+    assert status_for(f"http://{own_host}") == 200
     for origin in (
         "http://evil.example",
         f"http://localhost:{ask.explorer.port}",
         "http://127.0.0.1",
         f"http://127.0.0.1:{ask.explorer.port + 1}",
-        f"http://{here}.evil.example",
-        f"http://{here}@evil.example",
-        f"ftp://{here}",
+        f"http://{own_host}.evil.example",
+        f"http://{own_host}@evil.example",
+        f"ftp://{own_host}",
         "null",
         "",
         "http://[",
     ):
-        assert asked(origin) == 403, origin
+        assert status_for(origin) == 403, origin
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_server_of_other_machines_knows_its_addresses(
 @pytest.mark.parametrize(
     "path", ["/", "/static/explorer.js", "/api/about", "/api/maps/x/encoder/0", "/nowhere"]
 )
-def test_nothing_is_told_without_the_token(path: str, guarded: Asking) -> None:
+def test_nothing_is_served_without_the_token(path: str, guarded: Asking) -> None:
     answer = guarded.get(path)
     assert answer.status == 401
     assert answer.error.startswith("the token is missing or wrong.")
@@ -204,5 +204,5 @@ def test_refusals_are_strict_too(guarded: Asking, ask: Asking) -> None:
         "/static//etc/passwd",
     ],
 )
-def test_no_other_file_is_told(path: str, ask: Asking) -> None:
+def test_no_other_file_is_served(path: str, ask: Asking) -> None:
     assert ask.get(path).status == 404

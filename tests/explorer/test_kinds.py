@@ -62,27 +62,27 @@ def largest_error(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @each_kind
-def test_about_tells_the_heads_that_are_there(name: str, ask_kind: AskKind) -> None:
+def test_about_lists_the_existing_heads(name: str, ask_kind: AskKind) -> None:
     asking = ask_kind(name)
-    (told,) = asking.get("/api/about").json["models"]
-    assert told["kind"] == KINDS[name].kind
-    assert told["id"] == "a"
+    (record,) = asking.get("/api/about").json["models"]
+    assert record["kind"] == KINDS[name].kind
+    assert record["id"] == "a"
     listed = [
         Head(stack["name"], layer["layer"], head)
-        for stack in told["stacks"]
+        for stack in record["stacks"]
         for layer in stack["layers"]
         for head in layer["heads"]
     ]
     assert listed == list(asking.model.heads)
     sites = [
-        (stack["name"], layer["layer"]) for stack in told["stacks"] for layer in stack["layers"]
+        (stack["name"], layer["layer"]) for stack in record["stacks"] for layer in stack["layers"]
     ]
     assert sites == [(site.stack, site.layer) for site in asking.model.sites], (
         "layers without heads are told too"
     )
-    assert told["lenses"]["heads"][0] == "raw"
-    assert told["max_tokens"] == 32
-    assert asking.attend(told["example"]["text"])["id"]
+    assert record["lenses"]["heads"][0] == "raw"
+    assert record["max_tokens"] == 32
+    assert asking.attend(record["example"]["text"])["id"]
 
 
 @each_kind
@@ -112,24 +112,24 @@ def test_the_summary_is_that_of_the_weights(name: str, ask_kind: AskKind) -> Non
     inputs = inputs_of(asking.model, kind.text, kind.second)
     before, after = (weights_of(asking.model, inputs, off) for off in ("", kind.off))
     off = set(HeadSet(kind.off, among=asking.model.heads))
-    told = {Head(one["stack"], one["layer"], one["head"]): one for one in state["summary"]}
-    assert len(told) == len(state["summary"])
-    assert set(told) == {head for head in asking.model.heads if head.site in after}
-    for head, one in told.items():
-        place = asking.model.index_of(head)
-        now, then = after[head.site][place], before[head.site][place]
-        assert one["off"] == (head in off)
-        assert one["largest"] == pytest.approx(now.max(), abs=1e-5)
+    record = {Head(item["stack"], item["layer"], item["head"]): item for item in state["summary"]}
+    assert len(record) == len(state["summary"])
+    assert set(record) == {head for head in asking.model.heads if head.site in after}
+    for head, item in record.items():
+        position = asking.model.index_of(head)
+        now, then = after[head.site][position], before[head.site][position]
+        assert item["off"] == (head in off)
+        assert item["largest"] == pytest.approx(now.max(), abs=1e-5)
         entropies = [-sum(w * np.log(w) for w in row if w > 0) for row in now]
-        assert one["entropy"] == pytest.approx(np.mean(entropies), abs=1e-4)
+        assert item["entropy"] == pytest.approx(np.mean(entropies), abs=1e-4)
         moved = [
-            sum(abs(one - other) for one, other in zip(*rows, strict=True)) / 2
+            sum(abs(item - other) for item, other in zip(*rows, strict=True)) / 2
             for rows in zip(now, then, strict=True)
         ]
-        assert one["change"] == pytest.approx(np.mean(moved), abs=2e-5)
+        assert item["change"] == pytest.approx(np.mean(moved), abs=2e-5)
     first_layer = [
-        one["change"]
-        for head, one in told.items()
+        item["change"]
+        for head, item in record.items()
         if head.layer == 0 and head.stack in ("encoder", "decoder")
     ]
     assert max(first_layer) <= 1e-5, "nothing lies below the first layer"
@@ -144,15 +144,15 @@ def test_nothing_off_is_no_change(name: str, ask_kind: AskKind) -> None:
     assert not any(value is not None for value in afters(state["prediction"]))
 
 
-def afters(told: Any) -> list[Any]:
+def afters(record: Any) -> list[Any]:
     """Everything that is called `after`, however deep."""
-    if isinstance(told, list):
-        return [value for one in told for value in afters(one)]
-    if not isinstance(told, dict):
+    if isinstance(record, list):
+        return [value for one in record for value in afters(one)]
+    if not isinstance(record, dict):
         return []
     return [
         one
-        for name, value in told.items()
+        for name, value in record.items()
         for one in ([value] if name == "after" else afters(value))
     ]
 
@@ -160,11 +160,11 @@ def afters(told: Any) -> list[Any]:
 @each_kind
 def test_a_difference_is_the_second_minus_the_first(name: str, ask_kind: AskKind) -> None:
     asking, kind = ask_kind(name), KINDS[name]
-    one, other = (asking.attend(kind.text, kind.second, off)["id"] for off in ("", kind.off))
+    first, other = (asking.attend(kind.text, kind.second, off)["id"] for off in ("", kind.off))
     inputs = inputs_of(asking.model, kind.text, kind.second)
     before, after = (weights_of(asking.model, inputs, off) for off in ("", kind.off))
     for site, weights in after.items():
-        maps = asking.maps(f"/api/difference/{one}/{other}/{site.stack}/{site.layer}")
+        maps = asking.maps(f"/api/difference/{first}/{other}/{site.stack}/{site.layer}")
         wanted = weights - before[site]
         assert maps.is_signed
         bound = np.abs(wanted).max(axis=-1, keepdims=True) / 127 + 1e-6
@@ -194,21 +194,21 @@ def test_thumbnails_are_every_head_of_a_stack(name: str, ask_kind: AskKind) -> N
 # Predictions, each computed from the model's own output
 
 
-def rows(told: list[dict[str, Any]], column: str) -> dict[str, float]:
-    assert len({row["name"] for row in told}) == len(told)
-    return {row["name"]: row[column] for row in told}
+def rows(lines: list[dict[str, Any]], column: str) -> dict[str, float]:
+    assert len({row["name"] for row in lines}) == len(lines)
+    return {row["name"]: row[column] for row in lines}
 
 
 def both(name: str, ask_kind: AskKind) -> tuple[Any, list[Any]]:
     """The prediction as told, and the model's own output with nothing and with the heads off."""
     asking, kind = ask_kind(name), KINDS[name]
-    told = asking.attend(kind.text, kind.second, kind.off)["prediction"]
-    assert told["kind"] == kind.kind
+    record = asking.attend(kind.text, kind.second, kind.off)["prediction"]
+    assert record["kind"] == kind.kind
     outputs = []
     for off in ("", kind.off):
         with without(asking.model, off):
             outputs.append(asking.model.model(**inputs_of(asking.model, kind.text, kind.second)))
-    return told, outputs
+    return record, outputs
 
 
 @pytest.mark.parametrize(
@@ -216,16 +216,16 @@ def both(name: str, ask_kind: AskKind) -> tuple[Any, list[Any]]:
     [("classifier", "one"), ("cut", "one"), ("several classes", "several"), ("a number", "number")],
 )
 def test_class_probabilities(name: str, what: str, ask_kind: AskKind) -> None:
-    told, outputs = both(name, ask_kind)
-    assert told["what"] == what
+    record, outputs = both(name, ask_kind)
+    assert record["what"] == what
     for column, output in zip(("before", "after"), outputs, strict=True):
         logits = output.logits[0].double().numpy()
         powers = np.exp(logits)
         wanted = {"one": powers / powers.sum(), "several": powers / (1 + powers), "number": logits}[
             what
         ]
-        assert list(rows(told["rows"], column)) == [f"LABEL_{i}" for i in range(len(logits))]
-        np.testing.assert_allclose(list(rows(told["rows"], column).values()), wanted, atol=1e-5)
+        assert list(rows(record["rows"], column)) == [f"LABEL_{i}" for i in range(len(logits))]
+        np.testing.assert_allclose(list(rows(record["rows"], column).values()), wanted, atol=1e-5)
 
 
 def best(logits: torch.Tensor, model: AttentionModel) -> dict[str, float]:
@@ -239,45 +239,45 @@ def best(logits: torch.Tensor, model: AttentionModel) -> dict[str, float]:
 
 
 def check_candidates(
-    told: list[dict[str, Any]], logits: list[torch.Tensor], model: AttentionModel
+    lines: list[dict[str, Any]], logits: list[torch.Tensor], model: AttentionModel
 ) -> None:
     before, after = (best(one, model) for one in logits)
     five = list(after)[:5]
-    assert [row["name"] for row in told] == five + [
+    assert [row["name"] for row in lines] == five + [
         name for name in list(before)[:5] if name not in five
     ]
-    for row in told:
+    for row in lines:
         assert row["before"] == pytest.approx(before[row["name"]], abs=1e-5)
         assert row["after"] == pytest.approx(after[row["name"]], abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["masked", "albert"])
 def test_candidates_for_every_mask(name: str, ask_kind: AskKind) -> None:
-    told, outputs = both(name, ask_kind)
-    assert [one["token"] for one in told["masks"]] == [2, 7], "[CLS] the [MASK] …"
-    for one in told["masks"]:
+    record, outputs = both(name, ask_kind)
+    assert [mask["token"] for mask in record["masks"]] == [2, 7], "[CLS] the [MASK] …"
+    for mask in record["masks"]:
         check_candidates(
-            one["rows"],
-            [output.logits[0, one["token"]] for output in outputs],
+            mask["rows"],
+            [output.logits[0, mask["token"]] for output in outputs],
             ask_kind(name).model,
         )
     assert ask_kind(name).attend("the cat")["prediction"]["masks"] == []
 
 
 def test_candidates_for_the_next_token(ask_kind: AskKind) -> None:
-    told, outputs = both("causal", ask_kind)
+    record, outputs = both("causal", ask_kind)
     check_candidates(
-        told["rows"], [output.logits[0, -1] for output in outputs], ask_kind("causal").model
+        record["rows"], [output.logits[0, -1] for output in outputs], ask_kind("causal").model
     )
 
 
 def test_the_log_probability_of_a_target(ask_kind: AskKind) -> None:
     asking, kind = ask_kind("translation"), KINDS["translation"]
-    told = asking.attend(kind.text, kind.second, kind.off)["prediction"]
+    record = asking.attend(kind.text, kind.second, kind.off)["prediction"]
     reads = asking.model.tokenizer
     assert reads is not None
     labels = reads(text_target=kind.second)["input_ids"]
-    assert [row["name"] for row in told["rows"]] == ["a", "dog", "ran", ".", "[SEP]"]
+    assert [row["name"] for row in record["rows"]] == ["a", "dog", "ran", ".", "[SEP]"]
     for column, off in (("before", ""), ("after", kind.off)):
         with without(asking.model, off):
             logits = (
@@ -290,8 +290,8 @@ def test_the_log_probability_of_a_target(ask_kind: AskKind) -> None:
             row[token] - np.log(np.exp(row).sum())
             for row, token in zip(logits, labels, strict=True)
         ]
-        np.testing.assert_allclose([row[column] for row in told["rows"]], each, atol=1e-4)
-        assert told[column] == pytest.approx(sum(each), abs=1e-3)
+        np.testing.assert_allclose([row[column] for row in record["rows"]], each, atol=1e-4)
+        assert record[column] == pytest.approx(sum(each), abs=1e-3)
     alone = asking.attend(kind.text)["prediction"]
     assert alone == {"kind": "translation", "before": None, "after": None, "rows": []}
 
@@ -307,40 +307,40 @@ def mean_state(model: AttentionModel, text: str, off: str) -> NDArray[np.float64
 @pytest.mark.parametrize("name", ["pair", "below its head"])
 def test_two_texts_are_compared_each_by_itself(name: str, ask_kind: AskKind) -> None:
     asking, kind = ask_kind(name), KINDS[name]
-    told = asking.attend(kind.text, kind.second, kind.off)["prediction"]
-    assert told["of"] == "pair"
+    record = asking.attend(kind.text, kind.second, kind.off)["prediction"]
+    assert record["of"] == "pair"
     for column, off in (("before", ""), ("after", kind.off)):
         vectors = [mean_state(asking.model, text, off) for text in (kind.text, kind.second or "")]
-        assert told[column] == pytest.approx(vectors[0] @ vectors[1], abs=1e-5)
+        assert record[column] == pytest.approx(vectors[0] @ vectors[1], abs=1e-5)
 
 
 def test_one_text_is_compared_with_itself(ask_kind: AskKind) -> None:
     asking, kind = ask_kind("encoder"), KINDS["encoder"]
-    told = asking.attend(kind.text, None, kind.off)["prediction"]
+    record = asking.attend(kind.text, None, kind.off)["prediction"]
     vectors = [mean_state(asking.model, kind.text, off) for off in ("", kind.off)]
-    assert told == {
+    assert record == {
         "kind": "encoder",
         "of": "itself",
         "before": 1.0,
         "after": pytest.approx(vectors[0] @ vectors[1], abs=1e-5),
     }
-    assert told["after"] < 0.999, "the heads do something"
+    assert record["after"] < 0.999, "the heads do something"
 
 
 @pytest.mark.parametrize("off", ["", "cross.*.*"])
 def test_a_translation_is_the_models_own(off: str, ask_kind: AskKind) -> None:
     asking, kind = ask_kind("translation"), KINDS["translation"]
-    told = asking.post("/api/translate", {"model": "a", "text": kind.text, "off": off}).json
+    record = asking.post("/api/translate", {"model": "a", "text": kind.text, "off": off}).json
     reads = asking.model.tokenizer
     assert reads is not None
     for column, heads in (("before", ""), ("after", off)):
         with without(asking.model, heads):
-            said = asking.model.model.generate(
+            output = asking.model.model.generate(
                 **reads(kind.text, return_tensors="pt"), num_beams=4, max_new_tokens=128
             )
         if column == "before" or off:
-            assert told[column] == reads.decode(said[0, 1:], skip_special_tokens=True)
-    assert off or told["after"] is None
+            assert record[column] == reads.decode(output[0, 1:], skip_special_tokens=True)
+    assert off or record["after"] is None
 
 
 def test_a_model_that_does_not_translate_says_so(ask: Asking) -> None:

@@ -38,7 +38,7 @@ def is_alive(asking: Asking) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b"", "the body is not JSON."),
         (b"{", "the body is not JSON."),
@@ -65,16 +65,16 @@ def is_alive(asking: Asking) -> bool:
     ],
     ids=lambda value: value[:50].decode("latin-1") if isinstance(value, bytes) else None,
 )
-def test_what_is_malformed_is_400(body: bytes, said: str, ask: Asking) -> None:
+def test_what_is_malformed_is_400(body: bytes, message: str, ask: Asking) -> None:
     for path in ("/api/attend", "/api/translate"):
         answer = ask.request("POST", path, body, JSON)
         assert answer.status == 400
-        assert answer.error.startswith(said)
+        assert answer.error.startswith(message)
         assert "Expected " in answer.error
 
 
 @pytest.mark.parametrize(
-    ("change", "status", "said"),
+    ("change", "status", "message"),
     [
         ({"model": "b"}, 404, 'there is no model "b". Expected a.'),
         (
@@ -100,11 +100,11 @@ def test_what_is_malformed_is_400(body: bytes, said: str, ask: Asking) -> None:
     ],
 )
 def test_what_cannot_be_done_says_what_can(
-    change: dict[str, Any], status: int, said: str, ask: Asking
+    change: dict[str, Any], status: int, message: str, ask: Asking
 ) -> None:
     answer = ask.post("/api/attend", GOOD | change)
     assert answer.status == status
-    assert said in answer.error
+    assert message in answer.error
     assert is_alive(ask)
 
 
@@ -158,13 +158,13 @@ def test_a_state_has_only_its_own_layers(ask: Asking) -> None:
 
 
 def test_different_tokens_have_no_difference(ask: Asking) -> None:
-    one, other = (ask.attend(text)["id"] for text in ("the cat", "the dog"))
-    answer = ask.get(f"/api/difference/{one}/{other}/encoder/0")
+    first, other = (ask.attend(text)["id"] for text in ("the cat", "the dog"))
+    answer = ask.get(f"/api/difference/{first}/{other}/encoder/0")
     assert answer.status == 422
     assert answer.error.startswith("the two states are of different tokens.")
 
 
-def test_a_body_must_be_said_to_be_json(ask: Asking) -> None:
+def test_a_body_must_be_declared_as_json(ask: Asking) -> None:
     """A form of a foreign page cannot say so."""
     body = json.dumps(GOOD).encode()
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
@@ -301,21 +301,25 @@ def test_only_so_many_may_wait(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> 
     with held(monkeypatch) as (begun, let_go, texts), ThreadPoolExecutor(100) as pool:
         running = pool.submit(ask.post, "/api/attend", GOOD | {"client": "first"})
         assert begun.wait(LONGEST)
-        asked = [pool.submit(ask.post, "/api/attend", GOOD | {"client": str(i)}) for i in range(99)]
-        refused = [one.result() for one in _first(asked, 91)]
+        requested = [
+            pool.submit(ask.post, "/api/attend", GOOD | {"client": str(i)}) for i in range(99)
+        ]
+        refused = [one.result() for one in _first(requested, 91)]
         assert {answer.status for answer in refused} == {429}
         assert refused[0].error == "8 requests wait already. Try again in a moment."
         assert ask.get("/api/about").status == 200, "what needs no model is told meanwhile"
         let_go.set()
         assert running.result().status == 200
-        assert Counter(one.result().status for one in asked) == {200: 8, 429: 91}
+        assert Counter(one.result().status for one in requested) == {200: 8, 429: 91}
     assert len(texts) == 9
     assert is_alive(ask)
 
 
-def _first(asked: list[Any], count: int) -> list[Any]:
+def _first(requested: list[Any], count: int) -> list[Any]:
     """Those that are answered first."""
-    return [one for _, one in zip(range(count), as_completed(asked, timeout=LONGEST), strict=False)]
+    return [
+        one for _, one in zip(range(count), as_completed(requested, timeout=LONGEST), strict=False)
+    ]
 
 
 def test_a_newer_turn_of_a_page_makes_older_ones_stale(
@@ -358,11 +362,11 @@ def test_a_hundred_at_once_get_right_answers(ask: Asking) -> None:
     words = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "old", "red"]
     texts = [f"{one} {other}" for one in words for other in words]
 
-    def asked(text: str) -> tuple[str, Answer]:
+    def requested(text: str) -> tuple[str, Answer]:
         return text, ask.post("/api/attend", {"model": "a", "text": text, "client": text})
 
     with ThreadPoolExecutor(100) as pool:
-        answers = list(pool.map(asked, texts))
+        answers = list(pool.map(requested, texts))
     assert {answer.status for _, answer in answers} <= {200, 429}
     assert sum(answer.status == 200 for _, answer in answers) >= 9
     for text, answer in answers:
@@ -371,10 +375,10 @@ def test_a_hundred_at_once_get_right_answers(ask: Asking) -> None:
             assert answer.json["prediction"] == ask.attend(text)["prediction"]
 
 
-def test_a_failure_is_told_and_leaves_the_server_alive(
+def test_a_failure_is_reported_and_leaves_the_server_alive(
     ask: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*given: Any) -> None:
+    def fail(*inputs: Any) -> None:
         raise RuntimeError("the sky fell")
 
     with monkeypatch.context() as patched:
@@ -384,7 +388,7 @@ def test_a_failure_is_told_and_leaves_the_server_alive(
             500,
             "the server failed (the sky fell). Its terminal shows the traceback.",
         )
-        patched.setattr(Session, "attend", lambda *given: (_ for _ in ()).throw(MemoryError))
+        patched.setattr(Session, "attend", lambda *inputs: (_ for _ in ()).throw(MemoryError))
         answer = ask.post("/api/attend", GOOD)
         assert (answer.status, answer.error) == (
             503,

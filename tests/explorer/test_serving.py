@@ -45,19 +45,19 @@ def taken_port() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-def test_a_taken_port_is_the_next_one_and_said(start: Start) -> None:
-    said: list[str] = []
+def test_a_taken_port_is_replaced_by_the_next_with_a_message(start: Start) -> None:
+    messages: list[str] = []
     with taken_port() as port:
-        explorer = start(worded(BertModel), port=port, log=said.append)
+        explorer = start(worded(BertModel), port=port, log=messages.append)
         assert port < explorer.port <= port + 20
-        assert said == [f"port {port} is taken, using {explorer.port}", explorer.url]
+        assert messages == [f"port {port} is taken, using {explorer.port}", explorer.url]
         assert Asking(explorer, worded(BertModel)).get("/api/about").status == 200
 
 
 def test_two_explorers_do_not_meet(start: Start) -> None:
-    one = start(worded(BertModel), port=0)
-    other = start(worded(BertModel), port=one.port)
-    assert other.port != one.port
+    single = start(worded(BertModel), port=0)
+    other = start(worded(BertModel), port=single.port)
+    assert other.port != single.port
 
 
 def test_ports_that_are_all_taken_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_ports_that_are_all_taken_are_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"port": 65536}, "`port` must be at least 0 and at most 65535, got 65536."),
         ({"port": -1}, "`port` must be at least 0 and at most 65535, got -1."),
@@ -88,12 +88,12 @@ def test_ports_that_are_all_taken_are_refused(monkeypatch: pytest.MonkeyPatch) -
         ({"study": "nowhere"}, "nowhere: there is no such directory."),
     ],
 )
-def test_what_cannot_be_served_is_said(options: dict[str, object], said: str) -> None:
+def test_what_cannot_be_served_is_reported(options: dict[str, object], message: str) -> None:
     with pytest.raises(HeadscopeError) as refused:
         headscope.serve(
             worded(BertModel), **{"browser": False, "wait": False, "port": 0, **options}
         )  # type: ignore[arg-type]
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def of_importance(value: float, sha256: str = "ab" * 32) -> Study:
@@ -115,15 +115,17 @@ def test_several_studies_of_a_model_are_joined_as_in_a_report(start: Start, tmp_
         study.record = record_for(whole.heads, "ab" * 32)
         (tmp_path / name).mkdir()
         write_tables(study, tmp_path / name)
-    said: list[str] = []
+    messages: list[str] = []
     explorer = start(
         worded(BertModel),
         study=[tmp_path / one for one in ("what", "which", "other")],
-        log=said.append,
+        log=messages.append,
     )
-    told = Asking(explorer, worded(BertModel)).get("/api/about").json["study"]
-    assert {"entropy", "ablation-loss", "ablation-loss (other)"} <= set(told["statistics"])
-    assert said[0].startswith("note: ablation-loss: other has other values than an earlier study")
+    summary = Asking(explorer, worded(BertModel)).get("/api/about").json["study"]
+    assert {"entropy", "ablation-loss", "ablation-loss (other)"} <= set(summary["statistics"])
+    assert messages[0].startswith(
+        "note: ablation-loss: other has other values than an earlier study"
+    )
 
 
 def test_studies_of_different_models_are_refused(tmp_path: Path) -> None:
@@ -156,12 +158,12 @@ def test_another_host_has_a_token(start: Start) -> None:
 
 
 def test_addresses_for_other_machines_are_printed_and_can_be_opened(start: Start) -> None:
-    said: list[str] = []
-    explorer = start(worded(BertModel), host="0.0.0.0", log=said.append)
+    messages: list[str] = []
+    explorer = start(worded(BertModel), host="0.0.0.0", log=messages.append)
     assert explorer.elsewhere[0].startswith(
         f"http://{socket.gethostname().lower()}:{explorer.port}/?token="
     )
-    assert said == [explorer.url, f"from other machines: {' or '.join(explorer.elsewhere)}"]
+    assert messages == [explorer.url, f"from other machines: {' or '.join(explorer.elsewhere)}"]
     assert not any("127.0.0" in url or "0.0.0.0" in url for url in explorer.elsewhere)
     asking = Asking(explorer, worded(BertModel))
     for url in explorer.elsewhere:
@@ -190,7 +192,7 @@ def test_it_is_gone_after_stop() -> None:
         socket.create_connection(("127.0.0.1", explorer.port), timeout=LONGEST)
 
 
-def test_two_models_stand_beside_each_other(start: Start) -> None:
+def test_two_models_are_shown_side_by_side(start: Start) -> None:
     """The second was cut: its heads keep their numbers, and a difference is of the heads that both have."""
     model = worded(BertForSequenceClassification, num_attention_heads=4)
     small = headscope.prune(
@@ -225,11 +227,13 @@ def test_vectors_of_two_encoders_are_compared(start: Start) -> None:
     states = [asking.attend("the cat sat", "a dog", model=name)["id"] for name in "ab"]
     cosines = asking.get(f"/api/alike/{states[0]}/{states[1]}").json["cosines"]
     for text, cosine in zip(("the cat sat", "a dog"), cosines, strict=True):
-        one, two = (
+        first, second = (
             m.model(**m.tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(dim=0)  # type: ignore[misc]
             for m in (model, other)
         )
-        assert cosine == pytest.approx(float((one @ two) / (one.norm() * two.norm())), abs=1e-5)
+        assert cosine == pytest.approx(
+            float((first @ second) / (first.norm() * second.norm())), abs=1e-5
+        )
     alone = asking.attend("the cat sat", model="b")["id"]
     assert asking.get(f"/api/alike/{states[0]}/{alone}").status == 422, "of other texts"
     asking = Asking(start(model, compare=wide), model)
@@ -264,17 +268,17 @@ def test_control_c_ends_it_cleanly(sign: signal.Signals, status: int, tmp_path: 
         process = started(tmp_path, "bert", "--port", str(port), "--no-browser")
         try:
             assert process.stdout is not None
-            said = [process.stdout.readline().strip() for _ in range(3)]
-            found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", said[1])
-            assert found is not None, said
-            here = int(found[1])
-            assert said == [
-                f"port {port} is taken, using {here}",
-                f"http://127.0.0.1:{here}/",
+            outputs = [process.stdout.readline().strip() for _ in range(3)]
+            match = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", outputs[1])
+            assert match is not None, outputs
+            own_port = int(match[1])
+            assert outputs == [
+                f"port {port} is taken, using {own_port}",
+                f"http://127.0.0.1:{own_port}/",
                 "Press Ctrl-C to stop",
             ]
             connection = http.client.HTTPConnection(
-                "127.0.0.1", here, timeout=LONGEST
+                "127.0.0.1", own_port, timeout=LONGEST
             )  # left open: it must not be waited for
             connection.request("GET", "/api/about")
             assert json.loads(connection.getresponse().read())["models"][0]["name"] == "bert"
@@ -287,7 +291,7 @@ def test_control_c_ends_it_cleanly(sign: signal.Signals, status: int, tmp_path: 
 
 
 @pytest.mark.slow
-def test_what_is_loaded_is_said_at_once(tmp_path: Path) -> None:
+def test_what_is_loaded_is_reported_at_once(tmp_path: Path) -> None:
     saved(tmp_path / "bert", BertModel)
     (tmp_path / "study").mkdir()
     study = made_up({"encoder": (2, 2)})
@@ -342,17 +346,17 @@ def test_control_c_does_not_wait_for_the_model(tmp_path: Path) -> None:
 
     try:
         assert process.stdout is not None
-        found = re.search(r":(\d+)/", process.stdout.readline())
-        assert found is not None
+        match = re.search(r":(\d+)/", process.stdout.readline())
+        assert match is not None
         process.stdout.readline()
-        asking = [threading.Thread(target=ask, args=(int(found[1]),)) for _ in range(2)]
-        for one in asking:
-            one.start()
+        asking = [threading.Thread(target=ask, args=(int(match[1]),)) for _ in range(2)]
+        for item in asking:
+            item.start()
         assert {process.stdout.readline() for _ in asking} == {"at work\n", "one waits\n"}
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=LONGEST)
-        for one in asking:
-            one.join()
+        for item in asking:
+            item.join()
     finally:
         process.kill()
     assert (process.returncode, out, err) == (0, "stopped\n", "loading bert …\n")

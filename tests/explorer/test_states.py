@@ -53,24 +53,24 @@ def test_states_are_kept_by_their_size_and_the_newest_always() -> None:
 
 
 def test_a_state_has_one_name_in_one_run_only() -> None:
-    asked = StateKey("a", "the cat", None, "0.1", "raw")
-    one, other = States(), States()
-    assert one.name_of(asked) == one.name_of(replace(asked))
-    assert one.name_of(asked) != other.name_of(asked), (
+    state_key = StateKey("a", "the cat", None, "0.1", "raw")
+    first, other = States(), States()
+    assert first.name_of(state_key) == first.name_of(replace(state_key))
+    assert first.name_of(state_key) != other.name_of(state_key), (
         "a browser must not take another model's maps for these"
     )
     changes = {"model": "b", "text": "the dog", "second": "", "off": "", "lens": "norm"}
-    names = {one.name_of(replace(asked, **{key: value})) for key, value in changes.items()}
-    assert len(names | {one.name_of(asked)}) == 6
+    names = {first.name_of(replace(state_key, **{key: value})) for key, value in changes.items()}
+    assert len(names | {first.name_of(state_key)}) == 6
 
 
 def test_ways_to_write_the_same_heads_are_one_state(ask: Asking) -> None:
-    told = [
+    lines = [
         ask.attend("the cat", None, off) for off in ("0.0-3,1.2", "1.2,0.*", " 1.2 , encoder.0.0-3")
     ]
-    assert {one["id"] for one in told} == {told[0]["id"]}
-    assert {one["off"] for one in told} == {"0.*,1.2"}
-    assert ask.attend("the cat", None, " ")["id"] == ask.attend("the cat")["id"] != told[0]["id"]
+    assert {one["id"] for one in lines} == {lines[0]["id"]}
+    assert {one["off"] for one in lines} == {"0.*,1.2"}
+    assert ask.attend("the cat", None, " ")["id"] == ask.attend("the cat")["id"] != lines[0]["id"]
 
 
 def test_a_forgotten_state_is_404_and_comes_back(ask: Asking) -> None:
@@ -192,8 +192,8 @@ def test_hostile_names_of_tokens_classes_and_models_come_out_as_data(
     asking = Asking(start(guesses, compare=classes), guesses)
     about = asking.get("/api/about")
     assert about.json["models"][1]["name"] == HOSTILE
-    said = [asking.post("/api/attend", {"model": name, "text": "the [MASK]"}) for name in "ab"]
-    assert said[0].json["prediction"]["masks"][0]["rows"][0]["name"] == HOSTILE
-    assert [row["name"] for row in said[1].json["prediction"]["rows"]] == [HOSTILE, "{{7*7}}"]
-    for answer in (about, *said):
+    outputs = [asking.post("/api/attend", {"model": name, "text": "the [MASK]"}) for name in "ab"]
+    assert outputs[0].json["prediction"]["masks"][0]["rows"][0]["name"] == HOSTILE
+    assert [row["name"] for row in outputs[1].json["prediction"]["rows"]] == [HOSTILE, "{{7*7}}"]
+    for answer in (about, *outputs):
         assert b"<" not in answer.body

@@ -35,27 +35,31 @@ def asking(start: Callable[..., Explorer], tmp_path_factory: pytest.TempPathFact
 
 
 def test_about_says_what_there_is(asking: Asking) -> None:
-    told = asking.get("/api/about").json["study"]
-    assert told["model"] == "tiny"
-    assert told["is_of_this_model"]
-    assert told["statistics"] == [
+    record = asking.get("/api/about").json["study"]
+    assert record["model"] == "tiny"
+    assert record["is_of_this_model"]
+    assert record["statistics"] == [
         "previous",
         "entropy",
         "js-previous",
         "js-uniform",
         "ablation-loss",
     ]
-    assert told["importances"] == ["ablation-loss"]
-    assert (told["has_roles"], told["has_clusters"], told["has_examples"]) == (True, True, True)
+    assert record["importances"] == ["ablation-loss"]
+    assert (record["has_roles"], record["has_clusters"], record["has_examples"]) == (
+        True,
+        True,
+        True,
+    )
 
 
 def test_unimportant_are_those_shown_to_cost_next_to_nothing(asking: Asking) -> None:
     """Neither those that are missed, nor one of which nothing was shown (0.3), nor those that nobody tested."""
-    (told,) = asking.get("/api/about").json["study"]["unimportant"]
-    assert (told["heads"], told["count"]) == ("0.1-2", 2)
-    assert told["what"] == "that raise the loss by less than 0.01 each (100 examples)"
-    assert "Together they may cost more" in told["why"]
-    assert asking.attend("the cat", None, told["heads"])["off"] == "0.1-2"
+    (record,) = asking.get("/api/about").json["study"]["unimportant"]
+    assert (record["heads"], record["count"]) == ("0.1-2", 2)
+    assert record["what"] == "that raise the loss by less than 0.01 each (100 examples)"
+    assert "Together they may cost more" in record["why"]
+    assert asking.attend("the cat", None, record["heads"])["off"] == "0.1-2"
 
 
 def weighed(highs: dict[str, float], loss: float | None = None, half: float = 0.001) -> Study:
@@ -76,36 +80,36 @@ def test_a_weak_study_calls_no_head_unimportant() -> None:
 
 
 def test_the_margin_is_a_share_of_the_intact_loss() -> None:
-    (told,) = StudyView(
+    (record,) = StudyView(
         weighed({"0.0": 0.019, "0.1": 0.021, "1.0": -0.3}, loss=-2.0), model()
     ).about["unimportant"]
-    assert told["heads"] == "0.0,1.0"
-    assert told["what"] == "that raise the sts </b> loss by less than 0.02 each (100 examples)"
-    assert "raises the sts </b> loss by less than 0.02 (1 % of 2)" in told["why"]
+    assert record["heads"] == "0.0,1.0"
+    assert record["what"] == "that raise the sts </b> loss by less than 0.02 each (100 examples)"
+    assert "raises the sts </b> loss by less than 0.02 (1 % of 2)" in record["why"]
 
 
 def test_no_layer_is_called_unimportant_as_a_whole() -> None:
     cheap = {f"{layer}.{head}": 0.001 + 0.001 * head for layer, head in PLACES}
-    (told,) = StudyView(weighed(cheap), model()).about["unimportant"]
-    assert told["heads"] == "0.0-2,1.0-2"  # the one that may cost most stays
-    assert "One head per layer stays on" in told["why"]
+    (record,) = StudyView(weighed(cheap), model()).about["unimportant"]
+    assert record["heads"] == "0.0-2,1.0-2"  # the one that may cost most stays
+    assert "One head per layer stays on" in record["why"]
 
 
 def test_heads_have_the_numbers_of_the_table(asking: Asking) -> None:
-    told = asking.get("/api/study/heads").json
+    record = asking.get("/api/study/heads").json
     study = full(asking.model)
-    assert [one["name"] for one in told["statistics"]] == list(
+    assert [item["name"] for item in record["statistics"]] == list(
         dict.fromkeys(study.heads["statistic"])
     )
-    assert [(one["layer"], one["head"]) for one in told["heads"]] == PLACES
+    assert [(item["layer"], item["head"]) for item in record["heads"]] == PLACES
     rows = {(row.layer, row.head, row.statistic): row for row in study.heads.itertuples()}
-    for one in told["heads"]:
-        for name, numbers in one["values"].items():
-            row = rows.pop((one["layer"], one["head"], name))
+    for item in record["heads"]:
+        for name, numbers in item["values"].items():
+            row = rows.pop((item["layer"], item["head"], name))
             assert numbers == pytest.approx([row.value, row.low, row.high], rel=1e-5)
-        assert one["cluster"] == one["head"] % 2
+        assert item["cluster"] == item["head"] % 2
     assert not rows, "every row is told"
-    by_head = {(one["layer"], one["head"]): one["roles"] for one in told["heads"]}
+    by_head = {(item["layer"], item["head"]): item["roles"] for item in record["heads"]}
     assert by_head[1, 3] == ["syntactic: nsubj", "diffuse"]
     assert by_head[0, 0] == [], "undetermined is no role"
     assert by_head[0, 1] == [EVIL]
@@ -133,19 +137,19 @@ def test_a_card_holds_what_the_tables_say(asking: Asking) -> None:
 
 
 def test_examples_hold_their_words(asking: Asking) -> None:
-    (told,) = asking.get("/api/study/examples/1.3").json
-    assert (told["words"], told["text"], told["second"]) == (
+    (record,) = asking.get("/api/study/examples/1.3").json
+    assert (record["words"], record["text"], record["second"]) == (
         ["the", "cat", "<b>"],
         "the cat <b>",
         None,
     )
-    assert (told["roles"], told["query"], told["key"], told["expected"]) == (
+    assert (record["roles"], record["query"], record["key"], record["expected"]) == (
         ["syntactic: nsubj"],
         1,
         2,
         None,
     )
-    assert (told["token"], told["is_whole"]) == (2, False), (
+    assert (record["token"], record["is_whole"]) == (2, False), (
         "cat, behind [CLS]; the study does not keep the text"
     )
     assert asking.get("/api/study/examples/0.0").json == []
@@ -161,7 +165,7 @@ def with_examples(*rows: dict[str, object]) -> StudyView:
     return StudyView(study, model())
 
 
-def told_of(view: StudyView) -> list[dict[str, Any]]:
+def listed_examples(view: StudyView) -> list[dict[str, Any]]:
     return view.examples.of(Head("encoder", 0, 1))
 
 
@@ -181,10 +185,10 @@ def test_an_example_is_the_text_that_was_read_both_of_a_pair() -> None:
         "text": KEPT,
         "starts": "[7]",
     }
-    (told,) = told_of(with_examples({"role": "next token", **shown}))
-    assert (told["text"], told["second"]) == ("the old cat sat on the mat .", "a dog ran .")
-    assert (told["token"], told["level"], told["is_whole"]) == (11, "tokens", True)
-    assert told["words"][told["query"]] == "dog"
+    (record,) = listed_examples(with_examples({"role": "next token", **shown}))
+    assert (record["text"], record["second"]) == ("the old cat sat on the mat .", "a dog ran .")
+    assert (record["token"], record["level"], record["is_whole"]) == (11, "tokens", True)
+    assert record["words"][record["query"]] == "dog"
 
 
 def test_words_of_a_text_are_found_by_their_letters() -> None:
@@ -197,21 +201,25 @@ def test_words_of_a_text_are_found_by_their_letters() -> None:
         "text": json.dumps([words]),
         "starts": "[0]",
     }
-    (told,) = told_of(with_examples({"role": "nsubj", **shown}))
+    (record,) = listed_examples(with_examples({"role": "nsubj", **shown}))
     side = encode_input(model(), words, None).layout.sides("encoder")
     assert side is not None
     labels = axis_of(model(), side[0]).token_labels()
-    assert told["level"] == "words"
-    assert labels[told["token"]] == "the"
-    assert told["token"] > 3
+    assert record["level"] == "words"
+    assert labels[record["token"]] == "the"
+    assert record["token"] > 3
 
 
 def test_a_text_put_together_has_its_words_whole_and_its_segments_apart() -> None:
     shown = {"words": listed("… the ca ##t sat . [SEP] a do ##g ran [SEP]"), "query": 8, "key": 3}
-    (told,) = told_of(with_examples({"role": "next token", **shown}))
-    assert (told["text"], told["second"], told["is_whole"]) == ("the cat sat .", "a dog ran", False)
-    assert told["words"][told["query"]] == "do", "pieces are shown as pieces"
-    assert told["token"] == 7  # [CLS] the cat sat . [SEP] a dog
+    (record,) = listed_examples(with_examples({"role": "next token", **shown}))
+    assert (record["text"], record["second"], record["is_whole"]) == (
+        "the cat sat .",
+        "a dog ran",
+        False,
+    )
+    assert record["words"][record["query"]] == "do", "pieces are shown as pieces"
+    assert record["token"] == 7  # [CLS] the cat sat . [SEP] a dog
 
 
 def test_two_pieces_of_one_word_stay_two() -> None:
@@ -224,19 +232,24 @@ def test_two_pieces_of_one_word_stay_two() -> None:
         "weight": 0.83,
     }
     for kept in ({}, {"text": json.dumps(["the cat sat"]), "starts": "[0]"}):
-        (told,) = told_of(with_examples({"role": "next token", **shown, **kept}))
-        assert told["words"] == ["the", "ca", "##t", "sat"]
-        assert (told["query"], told["key"], told["expected"], told["weight"]) == (2, 1, 3, 0.83)
+        (record,) = listed_examples(with_examples({"role": "next token", **shown, **kept}))
+        assert record["words"] == ["the", "ca", "##t", "sat"]
+        assert (record["query"], record["key"], record["expected"], record["weight"]) == (
+            2,
+            1,
+            3,
+            0.83,
+        )
 
 
 def test_an_offset_to_the_left_has_its_examples() -> None:
     """Its name has a minus sign on the page, and a hyphen in the table."""
     shown = {"words": listed("the cat sat"), "query": 1, "key": 0}
-    (told,) = told_of(with_examples({"role": "positional -1", **shown}))
-    assert told["roles"] == ["positional −1"]
+    (record,) = listed_examples(with_examples({"role": "positional -1", **shown}))
+    assert record["roles"] == ["positional −1"]
 
 
-def test_what_shows_two_roles_is_told_once() -> None:
+def test_an_example_of_two_roles_is_listed_once() -> None:
     shown = {"words": listed("the cat sat"), "query": 1, "key": 2}
     other = {"words": listed("a dog ran"), "query": 0, "key": 1}
     rows = [
@@ -244,8 +257,8 @@ def test_what_shows_two_roles_is_told_once() -> None:
         {"role": "next token", **shown},
         {"role": "next token", **other},
     ]
-    told = told_of(with_examples(*rows))
-    assert [(one["text"], one["roles"]) for one in told] == [
+    record = listed_examples(with_examples(*rows))
+    assert [(one["text"], one["roles"]) for one in record] == [
         ("the cat sat", ["nsubj", "next token"]),
         ("a dog ran", ["next token"]),
     ]
@@ -260,26 +273,26 @@ def test_a_text_that_is_too_long_to_be_asked_is_put_together() -> None:
         "text": long,
         "starts": "[81]",
     }
-    (told,) = told_of(with_examples({"role": "next token", **shown}))
-    assert (told["text"], told["token"], told["is_whole"]) == ("the cat sat", 2, False)
+    (record,) = listed_examples(with_examples({"role": "next token", **shown}))
+    assert (record["text"], record["token"], record["is_whole"]) == ("the cat sat", 2, False)
 
 
 @pytest.mark.parametrize(
-    ("head", "said"),
+    ("head", "message"),
     [("9.9", "is not in this model"), ("x", "does not name a head"), ("0.*", "names 4 heads")],
 )
-def test_what_is_no_head_is_refused(head: str, said: str, asking: Asking) -> None:
+def test_what_is_no_head_is_refused(head: str, message: str, asking: Asking) -> None:
     for kind in ("cards", "examples"):
         answer = asking.get(f"/api/study/{kind}/{head}")
         assert answer.status == 422
-        assert said in answer.error
+        assert message in answer.error
 
 
-def test_a_study_with_rows_alone_is_told(start: Callable[..., Explorer]) -> None:
+def test_a_study_with_rows_alone_is_described(start: Callable[..., Explorer]) -> None:
     asking = Asking(start(model(), study=made_up(has_maps=False)), model())
-    told = asking.get("/api/about").json["study"]
-    assert not told["is_of_this_model"]
-    assert (told["unimportant"], told["has_roles"]) == ([], False)
+    record = asking.get("/api/about").json["study"]
+    assert not record["is_of_this_model"]
+    assert (record["unimportant"], record["has_roles"]) == ([], False)
     card = asking.get("/api/study/cards/0.0").json
     assert (card["roles"], card["twin"], card["cluster"], card["tests"]) == ([], None, None, [])
     assert asking.get("/api/study/examples/0.0").json == []
@@ -294,13 +307,13 @@ def test_a_plan_and_gates_name_unimportant_heads_too() -> None:
         Row("encoder", layer, head, "gate-small", float(layer), math.nan, math.nan, 1)
         for layer, head in PLACES
     ]
-    told = StudyView(Study(to_frame(rows)), model()).about["unimportant"]
-    assert [(one["heads"], one["count"]) for one in told] == [("0.2-3,1.2-3", 4), ("0.*", 4)]
-    assert (told[0]["what"], told[1]["what"]) == (
+    record = StudyView(Study(to_frame(rows)), model()).about["unimportant"]
+    assert [(one["heads"], one["count"]) for one in record] == [("0.2-3,1.2-3", 4), ("0.*", 4)]
+    assert (record[0]["what"], record[1]["what"]) == (
         "that the plan prunes",
         "whose gates are closed (small)",
     )
-    assert told[1]["why"] == "their gates are closed (small)"
+    assert record[1]["why"] == "their gates are closed (small)"
 
 
 def test_a_study_of_other_heads_is_refused() -> None:

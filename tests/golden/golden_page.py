@@ -41,18 +41,18 @@ class _Lines(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if self._left_out is not None:
             return
-        given = dict(attrs)
+        attributes = dict(attrs)
         if tag in LEFT_OUT:
             self._left_out = tag
-            self._data = [] if given.get("type") == "application/json" else None
+            self._data = [] if attributes.get("type") == "application/json" else None
         if _is_block(tag):
             self.end_line()
-            self._label = " " * self._depth + _label(tag, given)
+            self._label = " " * self._depth + _label(tag, attributes)
             self._depth += tag not in VOID
         elif tag in ("td", "th"):
             self._text.append(" | ")
-        elif tag == "a" and (given.get("href") or "").startswith("#"):
-            self._text.append(f"[{given['href']}]")
+        elif tag == "a" and (attributes.get("href") or "").startswith("#"):
+            self._text.append(f"[{attributes['href']}]")
 
     def handle_endtag(self, tag: str) -> None:
         if self._left_out is not None:
@@ -83,11 +83,13 @@ def _is_block(tag: str) -> bool:
     return tag not in INLINE and tag not in ("html", "td", "th")
 
 
-def _label(tag: str, given: dict[str, str | None]) -> str:
-    name = f"#{given['id']}" if given.get("id") else ""
-    classes = "".join(f".{one}" for one in (given.get("class") or "").split())
+def _label(tag: str, attributes: dict[str, str | None]) -> str:
+    name = f"#{attributes['id']}" if attributes.get("id") else ""
+    classes = "".join(f".{one}" for one in (attributes.get("class") or "").split())
     words = "".join(
-        f" {key}={given[key]!r}" for key in ("aria-label", "alt", "title") if given.get(key)
+        f" {key}={attributes[key]!r}"
+        for key in ("aria-label", "alt", "title")
+        if attributes.get(key)
     )
     return f"<{tag}{name}{classes}{words}>"
 

@@ -319,7 +319,7 @@ def _tree(draw: random.Random) -> Iterator[str]:
     words = _sentence(draw)
     order = draw.sample(range(len(words)), len(words))
     governors = {
-        word: draw.choice(order[:place]) + 1 if place else 0 for place, word in enumerate(order)
+        word: draw.choice(order[:index]) + 1 if index else 0 for index, word in enumerate(order)
     }
     for i, word in enumerate(words):
         relation = draw.choice(("nsubj", "obj", "det")) if governors[i] else "root"

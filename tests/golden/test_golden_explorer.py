@@ -88,12 +88,12 @@ def test_about_and_the_study(golden: Golden, ask: Ask) -> None:
 
 
 def test_states_and_their_comparison(golden: Golden, ask: Ask) -> None:
-    asked = {"model": "a", "text": TEXT, "second": SECOND, "off": ""}
+    request = {"model": "a", "text": TEXT, "second": SECOND, "off": ""}
     answers = {
-        "attend": ask("/api/attend", asked),
-        "attend-off": ask("/api/attend", asked | {"off": "0.1,1.*"}),
-        "attend-other": ask("/api/attend", asked | {"model": "b"}),
-        "attend-norm": ask("/api/attend", asked | {"lens": "norm"}),
+        "attend": ask("/api/attend", request),
+        "attend-off": ask("/api/attend", request | {"off": "0.1,1.*"}),
+        "attend-other": ask("/api/attend", request | {"model": "b"}),
+        "attend-norm": ask("/api/attend", request | {"lens": "norm"}),
         "maps": ask("/api/maps/<state 1>/encoder/0"),
         "thumbnails": ask("/api/thumbnails/<state 1>/encoder"),
         "difference": ask("/api/difference/<state 1>/<state 2>/encoder"),
@@ -105,13 +105,13 @@ def test_states_and_their_comparison(golden: Golden, ask: Ask) -> None:
 
 
 def test_refusals(golden: Golden, ask: Ask) -> None:
-    asked = {"model": "a", "text": TEXT, "second": None, "off": ""}
+    request = {"model": "a", "text": TEXT, "second": None, "off": ""}
     answers = [
-        ask("/api/attend", asked | {"model": "c"}),
-        ask("/api/attend", asked | {"off": "9.9"}),
-        ask("/api/attend", asked | {"lens": "none"}),
-        ask("/api/attend", asked | {"text": ""}),
-        ask("/api/translate", asked),
+        ask("/api/attend", request | {"model": "c"}),
+        ask("/api/attend", request | {"off": "9.9"}),
+        ask("/api/attend", request | {"lens": "none"}),
+        ask("/api/attend", request | {"text": ""}),
+        ask("/api/translate", request),
         ask("/api/maps/none/encoder/0"),
         ask("/api/study/cards/0.*"),
         ask("/api/none"),

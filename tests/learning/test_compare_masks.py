@@ -26,7 +26,7 @@ WORDS = ("masks", "compare", "bert", "--task", "sst2", "--data", "glue")
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     saved(tmp_path / "bert", BertForSequenceClassification, num_labels=2)
     saved(tmp_path / "new", BertForSequenceClassification, seed=3, num_labels=2)
     glue(tmp_path / "glue")
@@ -38,7 +38,7 @@ def command(*words: str):  # type: ignore[no-untyped-def]
     return CliRunner().invoke(app, list(words))
 
 
-def test_straight_away_every_mask_gives_what_evaluate_gives_under_it(here: Path) -> None:
+def test_straight_away_every_mask_gives_what_evaluate_gives_under_it(folder: Path) -> None:
     done = command(*WORDS, "--out", "table")
     assert done.exit_code == 0, done.output
     study = Study("table")
@@ -48,14 +48,16 @@ def test_straight_away_every_mask_gives_what_evaluate_gives_under_it(here: Path)
         model = headscope.load(
             "bert", model_class="AutoModelForSequenceClassification"
         ).edit_permanently(Masked(mask))
-        found = headscope.evaluate(model, task="sst2", data="glue")
-        assert table.loc[mask, "metric"] == pytest.approx(found["metrics"]["accuracy"]["value"])
-        assert table.loc[mask, "loss"] == pytest.approx(found["metrics"]["loss"]["value"], rel=1e-6)
-    assert "Cost of masks" in (here / "table" / "index.html").read_text("utf-8")
-    assert not [path for path in (here / "table").iterdir() if path.name.startswith("straight")]
+        result = headscope.evaluate(model, task="sst2", data="glue")
+        assert table.loc[mask, "metric"] == pytest.approx(result["metrics"]["accuracy"]["value"])
+        assert table.loc[mask, "loss"] == pytest.approx(
+            result["metrics"]["loss"]["value"], rel=1e-6
+        )
+    assert "Cost of masks" in (folder / "table" / "index.html").read_text("utf-8")
+    assert not [path for path in (folder / "table").iterdir() if path.name.startswith("straight")]
 
 
-def test_models_are_repaired_and_trained_from_the_start_with_every_seed(here: Path) -> None:
+def test_models_are_repaired_and_trained_from_the_start_with_every_seed(folder: Path) -> None:
     study = compare_masks(
         "bert",
         task="sst2",
@@ -83,11 +85,11 @@ def test_models_are_repaired_and_trained_from_the_start_with_every_seed(here: Pa
     model = headscope.load(
         "by-hand", model_class="AutoModelForSequenceClassification"
     ).edit_permanently(Masked("star"))
-    found = headscope.evaluate(model, task="sst2", data="glue")
-    assert mine.iloc[0]["loss"] == pytest.approx(found["metrics"]["loss"]["value"], rel=1e-6)
+    result = headscope.evaluate(model, task="sst2", data="glue")
+    assert mine.iloc[0]["loss"] == pytest.approx(result["metrics"]["loss"]["value"], rel=1e-6)
 
 
-def test_a_killed_run_goes_on_to_the_same_table(here: Path) -> None:
+def test_a_killed_run_goes_on_to_the_same_table(folder: Path) -> None:
     options = {"task": "sst2", "data": "glue", "mask": "star", "repair": 2, "batch_size": 8}
     compare_masks("bert", out="whole", **options)
 
@@ -101,8 +103,8 @@ def test_a_killed_run_goes_on_to_the_same_table(here: Path) -> None:
     with pytest.raises(Killed):
         compare_masks("bert", out="other", **options, progress=kill)
     compare_masks("bert", out="other", **options, resume=True)
-    assert (here / "whole" / "mask_table.csv").read_bytes() == (
-        here / "other" / "mask_table.csv"
+    assert (folder / "whole" / "mask_table.csv").read_bytes() == (
+        folder / "other" / "mask_table.csv"
     ).read_bytes()
 
 
@@ -142,18 +144,18 @@ def test_whatever_is_drawn_by_chance_has_the_seed(mask: str, drawn: str) -> None
     assert read_mask(drawn).at(9).shape == (1, 9, 9)
 
 
-def test_a_start_and_mask_files_are_part_of_the_run(here: Path) -> None:
+def test_a_start_and_mask_files_are_part_of_the_run(folder: Path) -> None:
     def written(allowed: torch.Tensor) -> None:
-        MaskPositions(("all",), "model", False, True, allowed[None]).write(here / "mine.npz")
+        MaskPositions(("all",), "model", False, True, allowed[None]).write(folder / "mine.npz")
 
     def stop(done: int, total: int, part: str = "") -> None:
         if part.startswith("from-start-1"):
             raise KeyboardInterrupt
 
-    def compared(**told: object) -> None:
+    def compared(**kwargs: object) -> None:
         task = {"task": "sst2", "data": "glue", "out": "table"}
         how = {"mask": "mine.npz", "start": "new", "epochs": 1, "batch_size": 8}
-        compare_masks("bert", **task, **how, **told)
+        compare_masks("bert", **task, **how, **kwargs)
 
     written(torch.ones(32, 32, dtype=torch.bool))
     with pytest.raises(KeyboardInterrupt):
@@ -162,7 +164,7 @@ def test_a_start_and_mask_files_are_part_of_the_run(here: Path) -> None:
     with pytest.raises(HeadscopeError, match="`mask_files` must be as in the run to resume"):
         compared(resume=True)
     written(torch.ones(32, 32, dtype=torch.bool))
-    saved(here / "new", BertForSequenceClassification, seed=4, num_labels=2)
+    saved(folder / "new", BertForSequenceClassification, seed=4, num_labels=2)
     with pytest.raises(HeadscopeError, match="`start` must be as in the run to resume"):
         compared(resume=True)
 
@@ -200,15 +202,15 @@ REFUSED = [
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
 def test_what_cannot_be_compared_is_refused_in_a_line(
-    words: tuple[str, ...], message: str, here: Path
+    words: tuple[str, ...], message: str, folder: Path
 ) -> None:
     done = command(*WORDS, *words, "--out", "table")
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith(message)
-    assert not list(here.glob("table*"))
+    assert not list(folder.glob("table*"))
 
 
-def test_a_loaded_model_is_compared_under_special_tokens_and_left_unchanged(here: Path) -> None:
+def test_a_loaded_model_is_compared_under_special_tokens_and_left_unchanged(folder: Path) -> None:
     model = headscope.load("bert", model_class="AutoModelForSequenceClassification")
     before = {name: value.clone() for name, value in model.model.state_dict().items()}
     task = headscope.TaskData("sst2", "glue")

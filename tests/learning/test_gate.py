@@ -28,7 +28,7 @@ WORDS = ("gate", "bert", "--task", "sst2", "--data", "glue", "--epochs", "2", "-
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     saved(tmp_path / "bert", BertForSequenceClassification, num_labels=2)
     glue(tmp_path / "glue")
     monkeypatch.chdir(tmp_path)
@@ -39,7 +39,7 @@ def command(*words: str):  # type: ignore[no-untyped-def]
     return CliRunner().invoke(app, list(words))
 
 
-def test_gates_become_a_plan_of_the_trained_model(here: Path) -> None:
+def test_gates_become_a_plan_of_the_trained_model(folder: Path) -> None:
     done = command(*WORDS, "--keep", "2,1", "--out", "gated")
     assert done.exit_code == 0, done.output
     study = Study("gated")
@@ -51,18 +51,18 @@ def test_gates_become_a_plan_of_the_trained_model(here: Path) -> None:
     assert over_time["step"].is_monotonic_increasing
     last = over_time[over_time["step"] == over_time["step"].max()]
     assert last["gate"].tolist() == kept["value"].tolist()
-    assert (here / "gated" / "figures" / "gates-keep-2.svg").exists()
-    assert "Which heads close when" in (here / "gated" / "index.html").read_text("utf-8")
+    assert (folder / "gated" / "figures" / "gates-keep-2.svg").exists()
+    assert "Which heads close when" in (folder / "gated" / "index.html").read_text("utf-8")
     cut = command("prune", "gated/keep-2", "--plan", "gated/keep-2/plan.json", "--out", "small")
     assert cut.exit_code == 0, cut.output
     assert len(headscope.load("small").heads) == 2
-    found = headscope.evaluate("small", task="sst2", data="glue", split="dev:half-b")
-    assert found["metrics"]["loss"]["value"] == pytest.approx(front.loc[1, "loss"], rel=1e-9)
+    result = headscope.evaluate("small", task="sst2", data="glue", split="dev:half-b")
+    assert result["metrics"]["loss"]["value"] == pytest.approx(front.loc[1, "loss"], rel=1e-9)
 
 
 @pytest.mark.slow
-def test_the_figure_names_what_the_heads_that_stay_do(here: Path) -> None:
-    (here / "texts.txt").write_text("".join(f"{text}\n" for text, _ in sentiments(12)), "utf-8")
+def test_the_figure_names_what_the_heads_that_stay_do(folder: Path) -> None:
+    (folder / "texts.txt").write_text("".join(f"{text}\n" for text, _ in sentiments(12)), "utf-8")
     assert command("analyze", "bert", "--corpus", "texts.txt", "--out", "study").exit_code == 0
     table = pd.read_csv("study/roles.csv")
     heads = [(layer, head) for layer in range(2) for head in range(2)]
@@ -79,10 +79,10 @@ def test_the_figure_names_what_the_heads_that_stay_do(here: Path) -> None:
     assert [text.get_text() for text in axes.texts] == [f" role {kept.layer}{kept.head}"]
     other = command(*WORDS, "--keep", "1", "--roles", "glue", "--out", "other")
     assert isinstance(other.exception, HeadscopeError)
-    assert not list(here.glob("other*"))
+    assert not list(folder.glob("other*"))
 
 
-def test_frozen_weights_leave_a_plan_of_the_model_itself(here: Path) -> None:
+def test_frozen_weights_leave_a_plan_of_the_model_itself(folder: Path) -> None:
     gate(
         "bert",
         task="sst2",
@@ -91,8 +91,8 @@ def test_frozen_weights_leave_a_plan_of_the_model_itself(here: Path) -> None:
         keep=3,
         **FROZEN,
     )
-    assert [path.name for path in (here / "gated" / "keep-3").iterdir()] == ["plan.json"]
-    plan = json.loads((here / "gated" / "keep-3" / "plan.json").read_text("utf-8"))
+    assert [path.name for path in (folder / "gated" / "keep-3").iterdir()] == ["plan.json"]
+    plan = json.loads((folder / "gated" / "keep-3" / "plan.json").read_text("utf-8"))
     assert plan["count"] == 1
     assert (
         command("prune", "bert", "--plan", "gated/keep-3/plan.json", "--out", "small").exit_code
@@ -102,31 +102,33 @@ def test_frozen_weights_leave_a_plan_of_the_model_itself(here: Path) -> None:
 
 @pytest.mark.parametrize("aim", [("--keep", "2"), ("--penalty", "0.05")])
 @pytest.mark.parametrize("rate", ["0.01", slow("0.6")])
-def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, str], rate: str) -> None:
+def test_a_training_that_is_too_short_is_reported(
+    folder: Path, aim: tuple[str, str], rate: str
+) -> None:
     done = command(*WORDS, *aim, "--freeze-weights", "--gate-rate", rate, "--out", "gated")
     assert done.exit_code == 0, done.output
     name = "-".join(aim).removeprefix("--")
     note = f"{name}: gates had hardly moved in 12 steps: train on more examples or epochs, or raise `gate_rate`"
-    said = [note] if rate == "0.01" else []
+    outputs = [note] if rate == "0.01" else []
     assert [line for line in done.stderr.splitlines() if line.startswith("note: ")] == [
-        f"note: {one}".replace("`gate_rate`", "--gate-rate") for one in said
+        f"note: {one}".replace("`gate_rate`", "--gate-rate") for one in outputs
     ]
-    assert Study("gated").record["gates"]["notes"] == said
-    assert (note in (here / "gated" / "index.html").read_text("utf-8")) == bool(said)
+    assert Study("gated").record["gates"]["notes"] == outputs
+    assert (note in (folder / "gated" / "index.html").read_text("utf-8")) == bool(outputs)
 
 
-def test_where_all_heads_stay_there_is_nothing_to_cut(here: Path) -> None:
+def test_where_all_heads_stay_there_is_nothing_to_cut(folder: Path) -> None:
     done = command(*WORDS, "--penalty", "0", "--freeze-weights", "--out", "gated")
     assert done.exit_code == 0, done.output
     assert "nothing to prune: all 4 heads are kept" in done.stderr
     assert "cut it" not in done.stderr
     cut = command("prune", "bert", "--plan", "gated/penalty-0/plan.json", "--out", "small")
     assert str(cut.exception) == "gated/penalty-0/plan.json: it removes nothing: all 4 heads stay."
-    assert not list(here.glob("small*"))
+    assert not list(folder.glob("small*"))
 
 
 def test_a_killed_run_goes_on_to_the_same_result(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate("bert", task="sst2", data="glue", out="whole", keep=(3, 1), **FAST)
 
@@ -142,7 +144,7 @@ def test_a_killed_run_goes_on_to_the_same_result(
 
     with pytest.raises(Killed):
         gate("bert", task="sst2", data="glue", out="other", keep=(3, 1), **FAST, progress=kill)
-    assert (here / "other.partial" / "keep-1" / "state.pt").exists()
+    assert (folder / "other.partial" / "keep-1" / "state.pt").exists()
     with pytest.raises(HeadscopeError, match="`epochs` must be as in the run to resume"):
         gate(
             "bert",
@@ -155,22 +157,24 @@ def test_a_killed_run_goes_on_to_the_same_result(
         )
     gate("bert", task="sst2", data="glue", out="other", keep=(3, 1), **FAST, resume=True)
     plans = [
-        json.loads((here / out / "keep-1" / "plan.json").read_text("utf-8"))
+        json.loads((folder / out / "keep-1" / "plan.json").read_text("utf-8"))
         for out in ("whole", "other")
     ]
     assert [plan["model"].pop("name") for plan in plans] == ["whole/keep-1", "other/keep-1"]
     assert [plan.pop("sum") for plan in plans]
     assert plans[0] == plans[1]
     for name in ("keep-3/model.safetensors", "keep-1/model.safetensors", "gates.csv", "heads.csv"):
-        assert (here / "whole" / name).read_bytes() == (here / "other" / name).read_bytes(), name
+        assert (folder / "whole" / name).read_bytes() == (folder / "other" / name).read_bytes(), (
+            name
+        )
     clock = ["time", "time_low", "time_high", "is_front"]
     fronts = [
-        pd.read_csv(here / out / "front.csv").drop(columns=clock) for out in ("whole", "other")
+        pd.read_csv(folder / out / "front.csv").drop(columns=clock) for out in ("whole", "other")
     ]
     pd.testing.assert_frame_equal(*fronts)
 
 
-def test_an_epoch_that_is_told_is_not_trained_again(here: Path) -> None:
+def test_a_reported_epoch_is_not_trained_again(folder: Path) -> None:
     class Killed(Exception):
         pass
 
@@ -203,12 +207,12 @@ def test_an_epoch_that_is_told_is_not_trained_again(here: Path) -> None:
 
 @pytest.mark.parametrize("seed", [0, slow(1), slow(2)])
 def test_one_head_is_kept_even_where_all_gates_close_on_the_way(
-    here: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    folder: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """The target can be met with every gate closed but for its noise."""
     plain = Gates.__init__
     monkeypatch.setattr(
-        Gates, "__init__", lambda self, *given, **told: plain(self, *given, **told, start=-4.0)
+        Gates, "__init__", lambda self, *args, **kwargs: plain(self, *args, **kwargs, start=-4.0)
     )
     done = command(*WORDS, "--keep", "1", "--seed", str(seed), "--freeze-weights", "--out", "gated")
     assert done.exit_code == 0, done.output
@@ -216,7 +220,7 @@ def test_one_head_is_kept_even_where_all_gates_close_on_the_way(
     assert study.tables["front"]["left"].tolist() == [4, 1]
     assert study.tables["gates"].groupby("step")["gate"].sum().min() == 0, "closed on the way"
     assert [epoch["heads"] for epoch in study.record["gates"]["epochs"]["keep-1"]] == [1, 1]
-    plan = json.loads((here / "gated" / "keep-1" / "plan.json").read_text("utf-8"))
+    plan = json.loads((folder / "gated" / "keep-1" / "plan.json").read_text("utf-8"))
     whole = headscope.load("bert", model_class="AutoModelForSequenceClassification")
     cut = headscope.prune(whole, plan["heads"]).model
     alone = headscope.evaluate(cut, task="sst2", data="glue", split="dev:half-a")
@@ -226,30 +230,30 @@ def test_one_head_is_kept_even_where_all_gates_close_on_the_way(
     )
 
 
-def test_a_penalty_that_closes_everything_is_stopped_and_said_and_its_best_epoch_kept(
-    here: Path,
+def test_a_penalty_that_closes_everything_is_stopped_and_reported_and_its_best_epoch_kept(
+    folder: Path,
 ) -> None:
     done = command(*WORDS, "--epochs", "20", "--penalty", "1000", "--out", "gated")
     assert isinstance(done.exception, HeadscopeError)
-    said = str(done.exception)
-    assert said.startswith("--penalty 1000: all heads are closed at step ")
+    message = str(done.exception)
+    assert message.startswith("--penalty 1000: all heads are closed at step ")
     assert re.search(
-        r"Epoch \d+, with [1-4] heads, is kept in gated\.partial\. Take a smaller penalty", said
-    ), said
-    assert not (here / "gated").exists()
-    place = here / "gated.partial" / "penalty-1000"
-    told = json.loads((place / "result.json").read_text("utf-8"))
-    plan = json.loads((place / "plan.json").read_text("utf-8"))
-    assert 4 - plan["count"] == told["collapsed"]["left"] > 0
-    with_heads = [epoch for epoch in told["history"]["epochs"] if epoch["heads"]]
+        r"Epoch \d+, with [1-4] heads, is kept in gated\.partial\. Take a smaller penalty", message
+    ), message
+    assert not (folder / "gated").exists()
+    path = folder / "gated.partial" / "penalty-1000"
+    record = json.loads((path / "result.json").read_text("utf-8"))
+    plan = json.loads((path / "plan.json").read_text("utf-8"))
+    assert 4 - plan["count"] == record["collapsed"]["left"] > 0
+    with_heads = [epoch for epoch in record["history"]["epochs"] if epoch["heads"]]
     best = max(with_heads, key=lambda epoch: (epoch["value"], -epoch["dev_loss"]))
-    assert told["collapsed"]["kept_epoch"] == best["epoch"]
-    cut = command("prune", str(place), "--plan", str(place / "plan.json"), "--out", "small")
+    assert record["collapsed"]["kept_epoch"] == best["epoch"]
+    cut = command("prune", str(path), "--plan", str(path / "plan.json"), "--out", "small")
     if plan["count"]:
         assert cut.exit_code == 0, cut.output
 
 
-def test_a_penalty_that_closes_everything_at_once_leaves_nothing(here: Path) -> None:
+def test_a_penalty_that_closes_everything_at_once_leaves_nothing(folder: Path) -> None:
     words = (
         "--epochs",
         "1",
@@ -264,15 +268,15 @@ def test_a_penalty_that_closes_everything_at_once_leaves_nothing(here: Path) -> 
     done = command(*WORDS, *words, "--out", "gated")
     assert isinstance(done.exception, HeadscopeError)
     assert str(done.exception).startswith("--penalty 1000: all heads are closed at step ")
-    assert not list(here.glob("gated*"))
+    assert not list(folder.glob("gated*"))
 
 
 def test_gates_that_end_below_a_half_are_closed_ones(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = Gates.__init__
     monkeypatch.setattr(
-        Gates, "__init__", lambda self, *given, **told: plain(self, *given, **told, start=-1.0)
+        Gates, "__init__", lambda self, *args, **kwargs: plain(self, *args, **kwargs, start=-1.0)
     )
     done = command(
         *WORDS, "--penalty", "0", "--gate-rate", "1e-6", "--freeze-weights", "--out", "gated"
@@ -281,7 +285,7 @@ def test_gates_that_end_below_a_half_are_closed_ones(
     assert str(done.exception).startswith("--penalty 0: all heads are closed at step 12 of 12.")
 
 
-def test_a_sweep_goes_on_after_a_penalty_that_is_too_high(here: Path) -> None:
+def test_a_sweep_goes_on_after_a_penalty_that_is_too_high(folder: Path) -> None:
     done = command(
         *WORDS, "--epochs", "10", "--penalty", "1000,0.0001", "--freeze-weights", "--out", "gated"
     )
@@ -298,13 +302,13 @@ def test_a_sweep_goes_on_after_a_penalty_that_is_too_high(here: Path) -> None:
 
 
 def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def trained(rate: float, **options: object) -> Study:
         options |= FAST | {"learning_rate": rate}
         return gate("bert", task="sst2", data="glue", out="gated", keep=(3, 1), **options)
 
-    for at, said in (
+    for at, output in (
         (2, "Try a smaller"),
         (14, "What is done is kept: go on with `resume=True`"),
         (20, "The state of"),
@@ -313,9 +317,9 @@ def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(
             poisoned(patch, at=at)
             with pytest.raises(HeadscopeError, match="is nan at step") as error:
                 trained(1e-3)
-        assert said in str(error.value)
+        assert output in str(error.value)
         if at == 2:
-            assert not list(here.glob("gated*")), "nothing was done"
+            assert not list(folder.glob("gated*")), "nothing was done"
             continue
         with pytest.raises(
             HeadscopeError,
@@ -325,19 +329,19 @@ def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(
         study = trained(1e-4, resume=True)
         assert study.record["gates"]["learning_rates"] == {"keep-3": 1e-3, "keep-1": 1e-4}
         assert ("keep-1" in study.record["gates"]["diverged"]) == (at == 20)
-        shutil.rmtree(here / "gated")
+        shutil.rmtree(folder / "gated")
 
 
 def test_a_run_with_other_columns_labels_or_code_is_another_run(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("train", "dev"):
-        rows = (here / "glue" / f"{name}.tsv").read_text("utf-8").splitlines()
+        rows = (folder / "glue" / f"{name}.tsv").read_text("utf-8").splitlines()
         turned = [
             f"{row}\t{'other' if not i else row.split(chr(9))[0][::-1]}"
             for i, row in enumerate(rows)
         ]
-        (here / "glue" / f"{name}.tsv").write_text("\n".join(turned) + "\n", "utf-8")
+        (folder / "glue" / f"{name}.tsv").write_text("\n".join(turned) + "\n", "utf-8")
 
     def stop(done: int, total: int, part: str = "") -> None:
         if done == 7:
@@ -357,7 +361,7 @@ def test_a_run_with_other_columns_labels_or_code_is_another_run(
         trained(resume=True)
 
 
-def test_gates_on_a_model_from_scratch(here: Path) -> None:
+def test_gates_on_a_model_from_scratch(folder: Path) -> None:
     size = ("--from-scratch", "--layers", "1", "--heads-per-layer", "4", "--hidden", "16")
     done = command(*WORDS, *size, "--keep", "2", "--out", "gated")
     assert done.exit_code == 0, done.output
@@ -376,7 +380,7 @@ def test_gates_on_a_model_from_scratch(here: Path) -> None:
     again = command(*WORDS, *size, "--keep", "2", "--out", "again")
     assert again.exit_code == 0, again.output
     weights = [
-        (here / out / "keep-2" / "model.safetensors").read_bytes() for out in ("gated", "again")
+        (folder / out / "keep-2" / "model.safetensors").read_bytes() for out in ("gated", "again")
     ]
     assert weights[0] == weights[1], "new weights follow from the seed"
 
@@ -413,33 +417,33 @@ REFUSED = [
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
 def test_what_cannot_be_learned_is_refused_in_a_line(
-    words: tuple[str, ...], message: str, here: Path
+    words: tuple[str, ...], message: str, folder: Path
 ) -> None:
     done = command(*WORDS, *words)
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith(message)
-    assert not list(here.glob("gated*"))
+    assert not list(folder.glob("gated*"))
 
 
-def test_a_loaded_model_is_trained_as_its_files_are_and_is_left_unchanged(here: Path) -> None:
+def test_a_loaded_model_is_trained_as_its_files_are_and_is_left_unchanged(folder: Path) -> None:
     model = headscope.load("bert", model_class="AutoModelForSequenceClassification")
     before = {name: value.clone() for name, value in model.model.state_dict().items()}
     task = headscope.TaskData("sst2", "glue")
     live = gate(model, task, headscope.GateConfig(keep=(2,), **FAST))
-    assert sorted(path.name for path in here.iterdir()) == ["bert", "glue"], "nothing is written"
+    assert sorted(path.name for path in folder.iterdir()) == ["bert", "glue"], "nothing is written"
     after = model.model.state_dict()
     assert all(after[name].equal(value) for name, value in before.items())
     assert all(weight.requires_grad for weight in model.model.parameters())
-    named = gate("bert", task, keep=2, run=headscope.Run(out=here / "gated"), **FAST)
+    named = gate("bert", task, keep=2, run=headscope.Run(out=folder / "gated"), **FAST)
     clock = ["time", "time_low", "time_high", "is_front"]
     fronts = [study.tables["front"].drop(columns=clock) for study in (live, named)]
     pd.testing.assert_frame_equal(*fronts)
     pd.testing.assert_frame_equal(live.heads, named.heads)
-    assert "Which heads close when" in (here / "gated" / "index.html").read_text("utf-8")
+    assert "Which heads close when" in (folder / "gated" / "index.html").read_text("utf-8")
     assert Study("gated").record["config"]["keep"] == [2]
 
 
-def test_what_a_loaded_model_cannot_do_is_refused(here: Path) -> None:
+def test_what_a_loaded_model_cannot_do_is_refused(folder: Path) -> None:
     model = headscope.load("bert", model_class="AutoModelForSequenceClassification")
     task = headscope.TaskData("sst2", "glue")
     with pytest.raises(HeadscopeError, match="`from_scratch=True` requires the name or path"):

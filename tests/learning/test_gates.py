@@ -26,12 +26,12 @@ def test_gates_are_zero_and_one_as_often_as_the_closed_forms_say(log_alpha: floa
     uniform = torch.rand(count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     gates = gate_of(torch.full((count,), log_alpha, dtype=torch.float64), uniform)
     shift = BETA * math.log(-LOW / HIGH)
-    for found, expected in (
+    for match, expected in (
         ((gates != 0).double().mean(), 1 / (1 + math.exp(-(log_alpha - shift)))),
         ((gates == 1).double().mean(), 1 / (1 + math.exp(-(log_alpha + shift)))),
     ):
         error = math.sqrt(expected * (1 - expected) / count)
-        assert abs(float(found) - expected) < 4 * error
+        assert abs(float(match) - expected) < 4 * error
     likely = float(open_probability(torch.tensor(log_alpha, dtype=torch.float64)))
     assert likely == pytest.approx(1 / (1 + math.exp(-(log_alpha - shift))))
 
@@ -220,10 +220,10 @@ def test_a_state_taken_up_goes_on_to_the_same_gates_and_weights() -> None:
     with whole.model.edited(gates.edit()):
         list(whole)
     for at in (1, 4, 8):
-        one, _ = first = training({"keep": 2}, settings)
-        with one.model.edited(first[1].edit()):
-            list(islice(one, at))
-            state = copy.deepcopy(one.state())
+        single, _ = first = training({"keep": 2}, settings)
+        with single.model.edited(first[1].edit()):
+            list(islice(single, at))
+            state = copy.deepcopy(single.state())
         other, others = training({"keep": 2}, settings)
         other.restore(state)
         with other.model.edited(others.edit()):

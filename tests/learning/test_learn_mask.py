@@ -42,7 +42,7 @@ WORDS = (
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     saved(tmp_path / "bert", BertForSequenceClassification, num_labels=2)
     glue(tmp_path / "glue")
     monkeypatch.chdir(tmp_path)
@@ -53,35 +53,35 @@ def command(*words: str):  # type: ignore[no-untyped-def]
     return CliRunner().invoke(app, list(words))
 
 
-def test_a_mask_is_learned_written_and_taken_by_evaluate(here: Path) -> None:
+def test_a_mask_is_learned_written_and_taken_by_evaluate(folder: Path) -> None:
     done = command(*WORDS, "--sparsity", "0.5", "--per", "head", "--out", "masks")
     assert done.exit_code == 0, done.output
     study = Study("masks")
     row = study.tables["learned_masks"].iloc[0]
     assert row["sparsity"] == pytest.approx(0.5, abs=0.02)
-    place = "masks/sparsity-0.5-seed-0"
-    worn = headscope.load(place, model_class="AutoModelForSequenceClassification")
-    worn.edit_permanently(headscope.Masked(f"{place}/mask.npz"))
-    found = headscope.evaluate(worn, task="sst2", data="glue", split="dev:half-b")
-    assert found["metrics"]["loss"]["value"] == pytest.approx(row["loss"], rel=1e-6)
-    without = headscope.evaluate(place, task="sst2", data="glue", split="dev:half-b")
+    path = "masks/sparsity-0.5-seed-0"
+    masked = headscope.load(path, model_class="AutoModelForSequenceClassification")
+    masked.edit_permanently(headscope.Masked(f"{path}/mask.npz"))
+    result = headscope.evaluate(masked, task="sst2", data="glue", split="dev:half-b")
+    assert result["metrics"]["loss"]["value"] == pytest.approx(row["loss"], rel=1e-6)
+    without = headscope.evaluate(path, task="sst2", data="glue", split="dev:half-b")
     assert without["metrics"]["loss"]["value"] != pytest.approx(row["loss"], rel=1e-4)
     assert (study.heads["statistic"] == "mask-open-sparsity-0.5-seed-0").sum() == 4
-    assert "Which positions need to attend to which" in (here / "masks" / "index.html").read_text(
+    assert "Which positions need to attend to which" in (folder / "masks" / "index.html").read_text(
         "utf-8"
     )
-    assert not list((here / "masks").rglob("state.pt"))
+    assert not list((folder / "masks").rglob("state.pt"))
 
 
 @pytest.mark.parametrize(
     "more", [("--per", "head"), ("--structured",), ("--structured", "--without-diagonal")]
 )
-def test_how_open_a_mask_is_has_one_meaning(here: Path, more: tuple[str, ...]) -> None:
+def test_how_open_a_mask_is_has_one_meaning(folder: Path, more: tuple[str, ...]) -> None:
     """Every pair of positions of every text that is learned from, one by one: the same in all three tables."""
     done = command(*WORDS, "--sparsity", "0.6", "--freeze-weights", *more, "--out", "masks")
     assert done.exit_code == 0, done.output
     study, model = Study("masks"), headscope.load("bert")
-    rows = (here / "glue" / "train.tsv").read_text("utf-8").splitlines()[1:]
+    rows = (folder / "glue" / "train.tsv").read_text("utf-8").splitlines()[1:]
     texts = [model.tokenizer(row.split("\t")[0])["input_ids"] for row in rows]
     mask = headscope.masks.read_mask("masks/sparsity-0.6-seed-0/mask.npz")
     shares = {}
@@ -91,23 +91,23 @@ def test_how_open_a_mask_is_has_one_meaning(here: Path, more: tuple[str, ...]) -
         shares[head.layer, head.head] = sum(int(one.sum()) for one in own) / sum(
             one.numel() for one in own
         )
-    found = study.heads.query("statistic == 'mask-open-sparsity-0.6-seed-0'")
-    assert found["count"].tolist() == [len(texts)] * 4
-    for row in found.itertuples():
+    table = study.heads.query("statistic == 'mask-open-sparsity-0.6-seed-0'")
+    assert table["count"].tolist() == [len(texts)] * 4
+    for row in table.itertuples():
         assert row.value == pytest.approx(shares[row.layer, row.head], abs=1e-6)
     opened = sum(shares.values()) / len(shares)
     assert study.tables["learned_masks"]["sparsity"].iloc[0] == pytest.approx(1 - opened, abs=1e-6)
     kinds = count_pairs_by_kind(texts, frozenset({2, 3}), max(map(len, texts))).sum(axis=(1, 2))
     values = study.tables["positions"].set_index("positions")["value"]
-    known = [(values[kind], count) for kind, count in zip(KINDS, kinds, strict=True) if count]
-    assert sum(value * count for value, count in known) / kinds.sum() == pytest.approx(
+    counted = [(values[kind], count) for kind, count in zip(KINDS, kinds, strict=True) if count]
+    assert sum(value * count for value, count in counted) / kinds.sum() == pytest.approx(
         opened, abs=1e-6
     )
     assert study.record["learned_masks"]["reached"] <= max(map(len, texts))
 
 
-def test_the_hint_can_be_pasted(here: Path) -> None:
-    (here / "glue").rename("my glue")
+def test_the_hint_can_be_pasted(folder: Path) -> None:
+    (folder / "glue").rename("my glue")
     words = (
         *WORDS[:6],
         "my glue",
@@ -132,8 +132,8 @@ def test_the_hint_can_be_pasted(here: Path) -> None:
     )
 
 
-def test_the_steps_of_every_aim_are_told_with_its_name(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_steps_of_every_aim_are_reported_with_its_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headscope.progress.time.monotonic", iter(range(0, 10**6, 20)).__next__)
     done = command(*WORDS, "--sparsity", "0.5,0.8", "--freeze-weights", "--out", "masks")
@@ -144,12 +144,12 @@ def test_the_steps_of_every_aim_are_told_with_its_name(
 
 def test_help_says_what_is_limited() -> None:
     for name in ("gate", "masks learn"):
-        said = " ".join(command(*name.split(), "--help").output.replace("│", " ").split())
-        assert "Maximum number of training examples" in said
-        assert f"at most {MAX_SELECTION} of" in said
+        message = " ".join(command(*name.split(), "--help").output.replace("│", " ").split())
+        assert "Maximum number of training examples" in message
+        assert f"at most {MAX_SELECTION} of" in message
 
 
-def test_soft_masks_over_seeds_have_intervals_and_no_file(here: Path) -> None:
+def test_soft_masks_over_seeds_have_intervals_and_no_file(folder: Path) -> None:
     study = learn_mask(
         "bert",
         task="sst2",
@@ -164,11 +164,11 @@ def test_soft_masks_over_seeds_have_intervals_and_no_file(here: Path) -> None:
     assert (table["seeds"] == 3).all()
     assert ((table["low"] < table["value"]) & (table["value"] < table["high"])).all()
     held = [
-        np.load(here / "masks" / f"soft-seed-{seed}" / "map.npy").astype(float)[0]
+        np.load(folder / "masks" / f"soft-seed-{seed}" / "map.npy").astype(float)[0]
         for seed in (0, 1, 2)
     ]
     assert study.maps["mask/soft"] == pytest.approx(np.mean(held, axis=0), abs=1e-3)
-    assert not list((here / "masks").rglob("mask.npz"))
+    assert not list((folder / "masks").rglob("mask.npz"))
 
 
 def test_positions_are_sorted_into_kinds() -> None:
@@ -186,7 +186,7 @@ def test_positions_are_sorted_into_kinds() -> None:
     assert np.isnan(means[3])
 
 
-def test_open_ends_are_open_in_the_map_and_the_table(here: Path) -> None:
+def test_open_ends_are_open_in_the_map_and_the_table(folder: Path) -> None:
     """[CLS] a b [SEP] and [CLS] a [SEP] under a structured mask: what touches an end of its text counts as open."""
     texts, special = [[2, 9, 8, 3], [2, 9, 3]], frozenset({2, 3})
     kinds, opened = (
@@ -216,36 +216,38 @@ def test_open_ends_are_open_in_the_map_and_the_table(here: Path) -> None:
     assert held[2, 4] < 1
 
 
-def test_a_penalty_that_closes_everything_is_said(here: Path) -> None:
-    for name, penalty, said in (("high", "10000", True), ("low", "0", False)):
+def test_a_penalty_that_closes_everything_is_reported(folder: Path) -> None:
+    for name, penalty, message in (("high", "10000", True), ("low", "0", False)):
         words = ("--epochs", "10", "--penalty", penalty, "--freeze-weights", "--structured")
         done = command(*WORDS, *words, "--out", name)
         assert done.exit_code == 0, done.output
-        assert ("closes everything; only what is always open is left" in done.output) == said
-        assert bool(Study(name).record["learned_masks"]["closed"]) == said
+        assert ("closes everything; only what is always open is left" in done.output) == message
+        assert bool(Study(name).record["learned_masks"]["closed"]) == message
 
 
 @pytest.mark.parametrize("aim", [("--sparsity", "0.5"), ("--penalty", "1"), ("--soft",)])
 @pytest.mark.parametrize("rate", ["0.01", slow("0.9")])
-def test_a_training_that_is_too_short_is_said(here: Path, aim: tuple[str, ...], rate: str) -> None:
+def test_a_training_that_is_too_short_is_reported(
+    folder: Path, aim: tuple[str, ...], rate: str
+) -> None:
     done = command(*WORDS, *aim, "--freeze-weights", "--mask-rate", rate, "--out", "masks")
     assert done.exit_code == 0, done.output
     note = f"{'-'.join(aim).removeprefix('--')}-seed-0: the mask had hardly moved in 12 steps"
     assert (f"note: {note}" in done.stderr) == (rate == "0.01")
     assert len(Study("masks").record["learned_masks"]["notes"]) == (rate == "0.01")
-    assert (note in (here / "masks" / "index.html").read_text("utf-8")) == (rate == "0.01")
+    assert (note in (folder / "masks" / "index.html").read_text("utf-8")) == (rate == "0.01")
 
 
 def test_only_texts_that_are_learned_from_have_a_price(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    longer = (here / "glue" / "dev.tsv").read_text("utf-8") + " ".join(["good"] * 20) + "\t1\n"
-    (here / "glue" / "dev.tsv").write_text(longer, "utf-8")
+    longer = (folder / "glue" / "dev.tsv").read_text("utf-8") + " ".join(["good"] * 20) + "\t1\n"
+    (folder / "glue" / "dev.tsv").write_text(longer, "utf-8")
     made: list[LearnedMask] = []
     plain = LearnedMask.__init__
 
-    def init(self: LearnedMask, *given: object, **told: object) -> None:
-        plain(self, *given, **told)  # type: ignore[arg-type]
+    def init(self: LearnedMask, *args: object, **kwargs: object) -> None:
+        plain(self, *args, **kwargs)  # type: ignore[arg-type]
         made.append(self)
 
     monkeypatch.setattr(LearnedMask, "__init__", init)
@@ -261,7 +263,7 @@ def test_only_texts_that_are_learned_from_have_a_price(
     assert made[0].length == 22
     longest = max(
         len(line.split("\t")[0].split())
-        for line in (here / "glue" / "train.tsv").read_text().splitlines()
+        for line in (folder / "glue" / "train.tsv").read_text().splitlines()
     )
     priced = made[0].entry[made[0].free[made[0].entry] > 0]
     assert int(priced.max()) == (longest + 2) * (longest + 3) // 2 - 1
@@ -269,7 +271,7 @@ def test_only_texts_that_are_learned_from_have_a_price(
 
 
 def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def learned(rate: float, **options: object) -> Study:
         options |= FAST | {"learning_rate": rate}
@@ -288,9 +290,9 @@ def test_a_loss_that_is_nan_goes_on_with_a_smaller_rate(
     assert note["resumed_from"] == 6
 
 
-def test_a_corpus_is_held_out_in_the_blocks_of_pretrain(here: Path) -> None:
+def test_a_corpus_is_held_out_in_the_blocks_of_pretrain(folder: Path) -> None:
     texts = [text for text, _ in sentiments(430)]
-    (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
+    (folder / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
     data = TaskData("masked", "texts.txt", select_on="dev:half-a", report_on="dev:half-b")
     _, train, select, report = read_splits(get_task("masked"), data)
     blocks = [texts[:20], texts[200:220], texts[400:420]]
@@ -299,10 +301,10 @@ def test_a_corpus_is_held_out_in_the_blocks_of_pretrain(here: Path) -> None:
     assert len(train) == 430 - 60
 
 
-def test_masked_tokens_of_a_corpus_without_splits(here: Path) -> None:
-    saved(here / "mlm", BertForMaskedLM)
+def test_masked_tokens_of_a_corpus_without_splits(folder: Path) -> None:
+    saved(folder / "mlm", BertForMaskedLM)
     texts = [text for text, _ in sentiments(80)]
-    (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
+    (folder / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
     words = (
         "masks",
         "learn",
@@ -326,7 +328,7 @@ def test_masked_tokens_of_a_corpus_without_splits(here: Path) -> None:
     assert table.loc["diagonal", "value"] == 0.0
 
 
-def test_a_killed_run_goes_on_to_the_same_bytes(here: Path) -> None:
+def test_a_killed_run_goes_on_to_the_same_bytes(folder: Path) -> None:
     seeds = (0, 1)
     learn_mask("bert", task="sst2", data="glue", out="whole", sparsity=0.4, seeds=seeds, **FAST)
 
@@ -364,11 +366,11 @@ def test_a_killed_run_goes_on_to_the_same_bytes(here: Path) -> None:
     for name in ("mask.npz", "map.npy", "model.safetensors"):
         for seed in seeds:
             target = f"sparsity-0.4-seed-{seed}"
-            assert (here / "whole" / target / name).read_bytes() == (
-                here / "other" / target / name
+            assert (folder / "whole" / target / name).read_bytes() == (
+                folder / "other" / target / name
             ).read_bytes()
-    assert (here / "whole" / "learned_masks.csv").read_bytes() == (
-        here / "other" / "learned_masks.csv"
+    assert (folder / "whole" / "learned_masks.csv").read_bytes() == (
+        folder / "other" / "learned_masks.csv"
     ).read_bytes()
 
 
@@ -398,30 +400,30 @@ REFUSED = [
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
 def test_what_cannot_be_learned_is_refused_in_a_line(
-    words: tuple[str, ...], message: str, here: Path
+    words: tuple[str, ...], message: str, folder: Path
 ) -> None:
     done = command(*WORDS, *words, "--out", "masks")
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith(message)
-    assert not list(here.glob("masks*"))
+    assert not list(folder.glob("masks*"))
 
 
-def test_an_unknown_objective_is_refused(here: Path) -> None:
+def test_an_unknown_objective_is_refused(folder: Path) -> None:
     words = ("--objective", "nsp", "--corpus", "glue/dev.tsv", "--soft", "--out", "masks")
     done = command("masks", "learn", "bert", *words)
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception) == '--objective must be mlm, got "nsp".'
 
 
-def test_python_takes_an_objective_and_a_corpus_and_a_loaded_model(here: Path) -> None:
-    saved(here / "mlm", BertForMaskedLM)
+def test_python_takes_an_objective_and_a_corpus_and_a_loaded_model(folder: Path) -> None:
+    saved(folder / "mlm", BertForMaskedLM)
     texts = [text for text, _ in sentiments(80)]
-    (here / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
+    (folder / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
     model = headscope.load("mlm", model_class="AutoModelForMaskedLM")
     before = {name: value.clone() for name, value in model.model.state_dict().items()}
     how = {"penalty": 0.1, "structured": True, "epochs": 1, "batch_size": 8}
     live = learn_mask(model, objective="mlm", corpus="texts.txt", **how)
-    assert not list(here.glob("*penalty*"))
+    assert not list(folder.glob("*penalty*"))
     assert all(model.model.state_dict()[name].equal(value) for name, value in before.items())
     named = learn_mask("mlm", TaskData("masked", "texts.txt"), **how)
     pd.testing.assert_frame_equal(live.tables["learned_masks"], named.tables["learned_masks"])
@@ -456,17 +458,17 @@ FILES = [
 
 @pytest.mark.parametrize(("held", "message"), FILES)
 def test_a_mask_file_that_is_wrong_is_refused_in_a_line(
-    held: dict[str, np.ndarray], message: str, here: Path
+    held: dict[str, np.ndarray], message: str, folder: Path
 ) -> None:
-    np.savez(here / "mask.npz", **held)
+    np.savez(folder / "mask.npz", **held)
     done = command("evaluate", "bert", "--task", "sst2", "--data", "glue", "--mask", "mask.npz")
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith(f"mask.npz: {message}")
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 torn", b"not a zip file at all"])
-def test_a_torn_mask_file_is_refused_in_a_line(content: bytes, here: Path) -> None:
-    (here / "mask.npz").write_bytes(content)
+def test_a_torn_mask_file_is_refused_in_a_line(content: bytes, folder: Path) -> None:
+    (folder / "mask.npz").write_bytes(content)
     done = command("evaluate", "bert", "--task", "sst2", "--data", "glue", "--mask", "mask.npz")
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith("mask.npz: not a mask")

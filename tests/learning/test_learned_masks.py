@@ -71,13 +71,13 @@ def test_under_a_target_just_so_much_is_open_as_shall_be_by_then(
 
 def test_it_gets_colder_until_it_settles() -> None:
     learned = LearnedMask(shared("bert"), [6], LearnMaskConfig(sparsity=0.5))
-    found = []
+    actual = []
     for progress in (0.0, 0.375, 0.749):
         learned.draw(progress)
-        found.append(learned.temperature)
-    assert found[0] == 1.0
-    assert found[1] == pytest.approx(math.sqrt(COLD))
-    assert found[2] == pytest.approx(COLD, rel=0.01)
+        actual.append(learned.temperature)
+    assert actual[0] == 1.0
+    assert actual[1] == pytest.approx(math.sqrt(COLD))
+    assert actual[2] == pytest.approx(COLD, rel=0.01)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -97,23 +97,23 @@ def by_hand(weights: Tensor, learned: LearnedMask, head: int, group: int) -> Ten
     """Weights [query, key] of one text under the soft mask, entry by entry."""
     length = len(weights)
     alpha = learned.alpha[group].tolist()
-    found = torch.zeros(length, length)
+    result = torch.zeros(length, length)
     for i in range(length):
         for j in range(length):
             low, high = min(i, j), max(i, j)
             ends = {i, j} & {0, length - 1}
-            place = high - low if learned.structured else high * (high + 1) // 2 + low
-            kept = 1 / (1 + math.exp(-alpha[place]))
+            position = high - low if learned.structured else high * (high + 1) // 2 + low
+            kept = 1 / (1 + math.exp(-alpha[position]))
             if learned.form == "additive":
                 kept = math.exp(
-                    -FAR / (1 + math.exp(alpha[place]))
+                    -FAR / (1 + math.exp(alpha[position]))
                 )  # 1 - M, written so that nothing cancels
             if learned.structured and ends:
                 kept = 1.0
-            found[i, j] = float(weights[i, j]) * (0.0 if i == j and not learned.diagonal else kept)
+            result[i, j] = float(weights[i, j]) * (0.0 if i == j and not learned.diagonal else kept)
     if learned.form != "multiplicative":
-        found = found / found.sum(dim=1, keepdim=True)
-    return found
+        result = result / result.sum(dim=1, keepdim=True)
+    return result
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -148,8 +148,8 @@ def test_soft_masks_do_what_the_formulas_say(
 
         def look(attention: Attention) -> None:
             if attention.site == Site("encoder", layer):
-                for place, row in enumerate(range(attention.rows.start, attention.rows.stop)):
-                    into[row] = attention.weights[place].clone()
+                for index, row in enumerate(range(attention.rows.start, attention.rows.stop)):
+                    into[row] = attention.weights[index].clone()
 
         edit = learned.edit()
         for name in ("changes_mask", "changes_weights"):
@@ -190,9 +190,9 @@ def test_what_is_chosen_and_written_acts_as_what_was_learned(
         with model.edited(learned.edit()):
             expected = at_real_tokens(outputs(model, inputs), inputs)
         with model.edited(Masked(mask)):
-            found = at_real_tokens(outputs(model, inputs), inputs)
-        assert torch.allclose(found, expected, atol=1e-5)
-        assert not torch.allclose(found, at_real_tokens(outputs(model, inputs), inputs), atol=1e-3)
+            result = at_real_tokens(outputs(model, inputs), inputs)
+        assert torch.allclose(result, expected, atol=1e-5)
+        assert not torch.allclose(result, at_real_tokens(outputs(model, inputs), inputs), atol=1e-3)
 
 
 @pytest.mark.parametrize("structured", [False, True])
@@ -235,7 +235,7 @@ def test_a_sparsity_is_reached_although_every_position_keeps_a_key() -> None:
     )
 
 
-def test_distances_fill_what_room_there_is() -> None:
+def test_distances_fill_the_available_space() -> None:
     learned = LearnedMask(shared("bert"), [40], LearnMaskConfig(sparsity=0.6, structured=True))
     with (
         torch.no_grad()
@@ -276,14 +276,14 @@ def test_gradients_reach_every_entry_and_agree_with_differences() -> None:
 
         loss().backward()
         assert learned.alpha.grad is not None
-        for place in (0, 4, 9):
+        for position in (0, 4, 9):
             with torch.no_grad():
-                learned.alpha[0, place] += 1e-5
+                learned.alpha[0, position] += 1e-5
                 above = float(loss())
-                learned.alpha[0, place] -= 2e-5
+                learned.alpha[0, position] -= 2e-5
                 below = float(loss())
-                learned.alpha[0, place] += 1e-5
-            assert float(learned.alpha.grad[0, place]) == pytest.approx(
+                learned.alpha[0, position] += 1e-5
+            assert float(learned.alpha.grad[0, position]) == pytest.approx(
                 (above - below) / 2e-5, rel=1e-4, abs=1e-6
             )
 
@@ -300,7 +300,7 @@ def test_no_row_is_left_without_a_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({}, "requires `penalty`, `sparsity` or `soft=True`"),
         ({"penalty": 1.0, "sparsity": 0.5}, "requires either `penalty` or `sparsity`, got both"),
@@ -316,8 +316,8 @@ def test_no_row_is_left_without_a_key() -> None:
         ({"penalty": 1.0, "per": "token"}, '`per` must be .* got "token"'),
     ],
 )
-def test_what_makes_no_mask_is_refused(options: dict[str, object], said: str) -> None:
-    with pytest.raises(HeadscopeError, match=said):
+def test_what_makes_no_mask_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(HeadscopeError, match=message):
         LearnedMask(shared("bert"), [10], LearnMaskConfig(**options))  # type: ignore[arg-type]
 
 

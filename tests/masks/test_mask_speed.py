@@ -52,7 +52,7 @@ def met(name: str, length: int) -> Tensor:
     return allowed | (torch.eye(length, dtype=torch.bool) & ~allowed.any(dim=-1, keepdim=True))
 
 
-def not_compiled(*given: Any, **told: Any) -> Callable[..., Tensor]:
+def not_compiled(*args: Any, **kwargs: Any) -> Callable[..., Tensor]:
     raise RuntimeError("no C++ compiler was found\nand a long story")
 
 
@@ -71,19 +71,19 @@ def test_attention_by_blocks_is_that_of_the_textbook(name: str, length: int) -> 
     allowed = met(name, length)
     query, key, value = states(2, length)
     for block in (5, 128):
-        found = attend_by_blocks(query, key, value, strips_of(allowed, block))
+        result = attend_by_blocks(query, key, value, strips_of(allowed, block))
         kernel = torch.nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask=allowed
         )
-        assert (found - kernel).abs().max() < 1e-5
-        assert (found - textbook(query, key, value, allowed)).abs().max() < 1e-5
+        assert (result - kernel).abs().max() < 1e-5
+        assert (result - textbook(query, key, value, allowed)).abs().max() < 1e-5
 
 
 def test_heads_may_have_masks_of_their_own() -> None:
     allowed = torch.cat([met("window:width=1", 40), met("logsparse", 40), met("star", 40)])
     query, key, value = states(3, 40)
-    found = attend_by_blocks(query, key, value, strips_of(allowed, 8))
-    assert (found - textbook(query, key, value, allowed)).abs().max() < 1e-5
+    result = attend_by_blocks(query, key, value, strips_of(allowed, 8))
+    assert (result - textbook(query, key, value, allowed)).abs().max() < 1e-5
 
 
 IN_STRIPS = {  # queries times keys, added up by hand over strips of 128 of 1,000 positions
@@ -133,12 +133,12 @@ def test_flex_attention_is_given_the_mask_as_it_is(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Uncompiled here: slow, the same arithmetic."""
-    monkeypatch.setattr(torch, "compile", lambda function, **told: function)
+    monkeypatch.setattr(torch, "compile", lambda function, **kwargs: function)
     per_head = torch.cat([met(name, 150), met("star", 150)])
     query, key, value = states(2, 150)
     for allowed in (per_head, per_head[:1]):
-        found = compile_flex(allowed)(query, key, value)
-        assert (found - textbook(query, key, value, allowed)).abs().max() < 1e-5
+        result = compile_flex(allowed)(query, key, value)
+        assert (result - textbook(query, key, value, allowed)).abs().max() < 1e-5
 
 
 # What is measured
@@ -151,10 +151,10 @@ def test_ratios_shares_and_times_follow_from_the_clock(
     monkeypatch.setattr(
         measuring, "time_interleaved", lambda runs, repeats, progress: turns[len(runs)]
     )
-    found = measure_mask_speed(shared("bert"), "window:width=1", lengths=(20, 10), repeats=8)
-    assert (found.heads, found.width, found.site, found.run_length) == (4, 8, "encoder.0", 10)
-    assert [row.length for row in found.lengths] == [10, 20]
-    short, long = found.lengths
+    result = measure_mask_speed(shared("bert"), "window:width=1", lengths=(20, 10), repeats=8)
+    assert (result.heads, result.width, result.site, result.run_length) == (4, 8, "encoder.0", 10)
+    assert [row.length for row in result.lengths] == [10, 20]
+    short, long = result.lengths
     dense, masked, by_blocks = long.ways
     assert (dense.milliseconds, dense.ratio, dense.low, dense.high) == (1000.0, 1.0, 1.0, 1.0)
     assert (masked.milliseconds, masked.ratio, masked.low) == (2000.0, 2.0, 1.0)
@@ -163,17 +163,17 @@ def test_ratios_shares_and_times_follow_from_the_clock(
     assert short.attention == pytest.approx(2 / (2 + 8))
     assert long.attention == pytest.approx(2 / (2 + 16))
     assert long.sparsity == pytest.approx(1 - 58 / 400)
-    assert found.without_flex == "no C++ compiler was found"
+    assert result.without_flex == "no C++ compiler was found"
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5", "xlnet", "vit"])
 def test_families_are_measured_at_their_own_shape(without_compiler: None, family: str) -> None:
     model = shared(family)
-    found = measure_mask_speed(model, "no-diagonal", lengths=(6,), batch_size=2, repeats=6)
+    result = measure_mask_speed(model, "no-diagonal", lengths=(6,), batch_size=2, repeats=6)
     first = next(site for site in model.sites if site.stack in ("encoder", "decoder"))
-    assert found.site == str(first)
-    assert found.heads == len(first.numbers or ())
-    [row] = found.lengths
+    assert result.site == str(first)
+    assert result.heads == len(first.numbers or ())
+    [row] = result.lengths
     own = 1 if first.stack == "decoder" else 0  # a decoder's first token has but itself
     assert row.sparsity == pytest.approx(1 - ((15 + own) if first.stack == "decoder" else 30) / 36)
     assert (row.attention is None) == (family == "t5"), (
@@ -184,9 +184,11 @@ def test_families_are_measured_at_their_own_shape(without_compiler: None, family
 
 def test_what_gives_another_result_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "compile_flex", lambda allowed: lambda query, key, value: value)
-    found = measure_mask_speed(shared("bert"), "star", lengths=(9,), repeats=6)
-    assert found.without_flex.startswith("block-sparse attention differs from masked attention by ")
-    assert found.ways == ("dense", "masked", "by blocks")
+    result = measure_mask_speed(shared("bert"), "star", lengths=(9,), repeats=6)
+    assert result.without_flex.startswith(
+        "block-sparse attention differs from masked attention by "
+    )
+    assert result.ways == ("dense", "masked", "by blocks")
 
 
 def test_a_learned_mask_for_each_head_is_met_by_a_cut_model(without_compiler: None) -> None:
@@ -196,10 +198,10 @@ def test_a_learned_mask_for_each_head_is_met_by_a_cut_model(without_compiler: No
     )
     allowed |= torch.eye(8, dtype=torch.bool)
     mask = MaskPositions(groups_of(model.heads, "head"), "head", False, True, allowed).mask("mine")
-    found = measure_mask_speed(prune(model, "0.0,0.2").model, mask, lengths=(8,), repeats=6)
-    assert found.heads == 2
+    result = measure_mask_speed(prune(model, "0.0,0.2").model, mask, lengths=(8,), repeats=6)
+    assert result.heads == 2
     open_ = int(allowed[1].sum() + allowed[3].sum())
-    assert found.lengths[0].sparsity == pytest.approx(1 - open_ / 128)
+    assert result.lengths[0].sparsity == pytest.approx(1 - open_ / 128)
 
 
 def test_a_mask_for_each_head_is_met_by_the_heads_that_are_left(without_compiler: None) -> None:
@@ -233,9 +235,9 @@ def test_a_mask_pays_from_where_all_longer_ones_are_faster(
         )
         for length, high in zip((256, 512, 1024), highs, strict=True)
     )
-    found = MaskSpeed("window", "encoder.0", 1, 12, 32, 256, "", rows)
-    assert found.pays_from("by blocks") == pays
-    assert found.pays_from("flex") is None
+    result = MaskSpeed("window", "encoder.0", 1, 12, 32, 256, "", rows)
+    assert result.pays_from("by blocks") == pays
+    assert result.pays_from("flex") is None
 
 
 # The command
@@ -246,19 +248,19 @@ def run(*words: str) -> Any:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     saved(tmp_path / "bert", BertModel)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def test_the_command_says_what_was_measured_and_where_it_pays(
-    here: Path, without_compiler: None
+    folder: Path, without_compiler: None
 ) -> None:
     words = ("bert", "--mask", "window:width=1", "--length", "8,4", "--repeats", "6")
-    said = run(*words, "--out", "pays.svg")
-    assert said.exit_code == 0, said.output
-    lines = said.stdout.splitlines()
+    outcome = run(*words, "--out", "pays.svg")
+    assert outcome.exit_code == 0, outcome.output
+    lines = outcome.stdout.splitlines()
     assert lines[1].split("  ")[0] == "tokens"
     assert [line.split()[0] for line in lines[2:8]] == ["4", "masked", "by", "8", "masked", "by"]
     assert (
@@ -267,11 +269,11 @@ def test_the_command_says_what_was_measured_and_where_it_pays(
     )
     assert lines[-4] == "flex: left out, as it cannot be compiled here: no C++ compiler was found"
     assert lines[-1] == "pays.svg"
-    assert "<svg" in (here / "pays.svg").read_text("utf-8")
-    told = json.loads(run(*words, "--json").stdout)
-    assert [row["length"] for row in told["lengths"]] == [4, 8]
-    assert set(told["pays_from"]) == {"by blocks", "flex"}
-    assert told["lengths"][0]["sparsity"] == pytest.approx(6 / 16)
+    assert "<svg" in (folder / "pays.svg").read_text("utf-8")
+    record = json.loads(run(*words, "--json").stdout)
+    assert [row["length"] for row in record["lengths"]] == [4, 8]
+    assert set(record["pays_from"]) == {"by blocks", "flex"}
+    assert record["lengths"][0]["sparsity"] == pytest.approx(6 / 16)
 
 
 REFUSED = [
@@ -309,7 +311,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
-def test_what_cannot_be_measured_is_said_before_a_model_is_loaded(
+def test_what_cannot_be_measured_is_reported_before_a_model_is_loaded(
     words: tuple[str, ...], message: str
 ) -> None:
     refused = run("no-such-model", *words)

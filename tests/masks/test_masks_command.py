@@ -21,7 +21,7 @@ TASK = ("--task", "sst2", "--data", "glue")
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     saved(tmp_path / "bert", BertForSequenceClassification, num_labels=2)
     glue(tmp_path / "glue")
     monkeypatch.chdir(tmp_path)
@@ -29,26 +29,26 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def done(*words: str) -> str:
-    found = CliRunner().invoke(app, list(words))
-    assert found.exit_code == 0, found.output
-    return found.stdout
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 def refused(*words: str) -> str:
-    found = CliRunner().invoke(app, list(words))
-    assert isinstance(found.exception, HeadscopeError), found.output
-    return str(found.exception)
+    result = CliRunner().invoke(app, list(words))
+    assert isinstance(result.exception, HeadscopeError), result.output
+    return str(result.exception)
 
 
-def test_all_masks_are_listed_and_one_is_shown(here: Path) -> None:
-    said = done("masks")
-    assert all(f"\n{name} " in f"\n{said}" for name in PATTERNS)
-    assert "longformer:width=5,globals=first/middle" in said
+def test_all_masks_are_listed_and_one_is_shown(folder: Path) -> None:
+    output = done("masks")
+    assert all(f"\n{name} " in f"\n{output}" for name in PATTERNS)
+    assert "longformer:width=5,globals=first/middle" in output
     shown = done("masks", "show", "window:width=1", "--length", "4")
     assert shown.splitlines()[1:] == ["██··", "███·", "·███", "··██"]
     for name in ("mask.svg", "mask.png"):
         done("masks", "show", "star", "--length", "16", "--out", name)
-        assert (here / name).stat().st_size > 500
+        assert (folder / name).stat().st_size > 500
     assert refused("masks", "show", "star", "--out", "mask.pdf").startswith(
         'mask.pdf: the name of a picture must end in .svg or .png, got ".pdf".'
     )
@@ -60,11 +60,11 @@ def test_all_masks_are_listed_and_one_is_shown(here: Path) -> None:
     )
 
 
-def test_what_cannot_be_shown_is_said_before_anything_is_printed(here: Path) -> None:
+def test_what_cannot_be_shown_is_reported_before_anything_is_printed(folder: Path) -> None:
     assert refused("masks", "show", "nosuch").startswith('MASK "nosuch": "nosuch" is not a mask.')
-    found = CliRunner().invoke(app, ["masks", "show", "star", "--out", "bad.xyz"])
-    assert isinstance(found.exception, HeadscopeError)
-    assert found.stdout == ""
+    result = CliRunner().invoke(app, ["masks", "show", "star", "--out", "bad.xyz"])
+    assert isinstance(result.exception, HeadscopeError)
+    assert result.stdout == ""
     wide = CliRunner().invoke(app, ["masks", "show", "bigbird"])
     assert len(wide.stdout.splitlines()) == 1
     assert (
@@ -74,9 +74,9 @@ def test_what_cannot_be_shown_is_said_before_anything_is_printed(here: Path) -> 
 
 
 def test_every_command_has_examples_of_its_own() -> None:
-    said = {name: done("masks", name, "--help") for name in ("show", "compare")}
-    assert "masks compare" not in said["show"]
-    assert "masks show" not in said["compare"]
+    output = {name: done("masks", name, "--help") for name in ("show", "compare")}
+    assert "masks compare" not in output["show"]
+    assert "masks show" not in output["compare"]
 
 
 def test_the_column_of_numbers_is_named_above_it() -> None:
@@ -86,7 +86,7 @@ def test_the_column_of_numbers_is_named_above_it() -> None:
     assert header.index("allowed attention") == first.index("Every position")
 
 
-def test_what_is_shown_is_what_is_met(here: Path) -> None:
+def test_what_is_shown_is_what_is_met(folder: Path) -> None:
     shown = done("masks", "show", "diagonal-no-diagonal", "--length", "4").splitlines()
     assert shown[0] == "diagonal-no-diagonal: 75.00 % of 4 x 4 positions may not be attended to"
     assert shown[1:] == [
@@ -96,7 +96,7 @@ def test_what_is_shown_is_what_is_met(here: Path) -> None:
         "··█·",
         "···█",
     ]
-    for mask, said in (
+    for mask, output in (
         (
             "longformer:globals=500",
             "global positions must be 0 to 127, got 500. Change it, or give a larger --length.",
@@ -106,23 +106,25 @@ def test_what_is_shown_is_what_is_met(here: Path) -> None:
             "drop must be less than 128, got 128. Change it, or give a larger --length.",
         ),
     ):
-        assert refused("masks", "show", mask) == f'MASK "{mask}": {said}'
+        assert refused("masks", "show", mask) == f'MASK "{mask}": {output}'
     assert "longformer:globals=500" in done(
         "masks", "show", "longformer:globals=500", "--length", "501"
     )
 
 
-def test_a_mask_changes_what_a_task_and_a_study_see(here: Path) -> None:
+def test_a_mask_changes_what_a_task_and_a_study_see(folder: Path) -> None:
     plain, masked = (
         json.loads(done("evaluate", "bert", *TASK, *more, "--json"))
         for more in ((), ("--mask", "diagonal"))
     )
     assert plain["metrics"]["loss"] != masked["metrics"]["loss"]
-    worn = headscope.load(
+    masked_model = headscope.load(
         "bert", model_class="AutoModelForSequenceClassification"
     ).edit_permanently(headscope.Masked("diagonal"))
-    assert headscope.evaluate(worn, task="sst2", data="glue")["metrics"] == masked["metrics"]
-    (here / "texts.txt").write_text("good bad\nthe cat sat\n")
+    assert (
+        headscope.evaluate(masked_model, task="sst2", data="glue")["metrics"] == masked["metrics"]
+    )
+    (folder / "texts.txt").write_text("good bad\nthe cat sat\n")
     done("analyze", "bert", "--corpus", "texts.txt", "--mask", "no-diagonal", "--out", "study")
     study = headscope.Study("study")
     assert study.heads.query("statistic == 'self'")["value"].max() == 0
@@ -132,23 +134,23 @@ def test_a_mask_changes_what_a_task_and_a_study_see(here: Path) -> None:
     done("look", "bert", "good bad", "--mask", "star", "--open-special", "--out", "look.html")
 
 
-def test_importance_under_a_mask_runs_whole_passes_under_it(here: Path) -> None:
+def test_importance_under_a_mask_runs_whole_passes_under_it(folder: Path) -> None:
     done("importance", "bert", *TASK, "--mask", "diagonal", "--out", "which")
     study = headscope.Study("which")
     assert study.record["importance"]["way"] == "plain"
-    worn = headscope.load(
+    masked = headscope.load(
         "bert", model_class="AutoModelForSequenceClassification"
     ).edit_permanently(headscope.Masked("diagonal"))
-    whole = headscope.evaluate(worn, task="sst2", data="glue")["metrics"]["loss"]["value"]
-    with worn.edited(headscope.Ablate("0.1")):
-        without = headscope.evaluate(worn, task="sst2", data="glue")["metrics"]["loss"]["value"]
-    found = study.heads.query("statistic == 'ablation-loss' and layer == 0 and head == 1")[
+    whole = headscope.evaluate(masked, task="sst2", data="glue")["metrics"]["loss"]["value"]
+    with masked.edited(headscope.Ablate("0.1")):
+        without = headscope.evaluate(masked, task="sst2", data="glue")["metrics"]["loss"]["value"]
+    rows = study.heads.query("statistic == 'ablation-loss' and layer == 0 and head == 1")[
         "value"
     ].item()
-    assert found == pytest.approx(without - whole, abs=1e-6)
+    assert rows == pytest.approx(without - whole, abs=1e-6)
 
 
-def test_training_under_a_mask(here: Path) -> None:
+def test_training_under_a_mask(folder: Path) -> None:
     for name, more in (("plain", ()), ("masked", ("--mask", "diagonal"))):
         done("finetune", "bert", *TASK, "--epochs", "1", *more, "--out", name)
     plain, masked = (
@@ -158,7 +160,7 @@ def test_training_under_a_mask(here: Path) -> None:
         for name in ("plain", "masked")
     )
     assert not torch.equal(plain, masked)
-    record = json.loads((here / "masked" / "training.json").read_text("utf-8"))
+    record = json.loads((folder / "masked" / "training.json").read_text("utf-8"))
     assert record["model"]["edits"] == [
         {"kind": "Masked", "mask": "diagonal", "open_special": False}
     ]
@@ -166,7 +168,7 @@ def test_training_under_a_mask(here: Path) -> None:
     assert again["metrics"]["loss"]["value"] == pytest.approx(record["best"]["dev_loss"], rel=1e-9)
 
 
-def test_what_is_no_mask_is_said_before_anything_is_read(here: Path) -> None:
+def test_what_is_no_mask_is_reported_before_anything_is_read(folder: Path) -> None:
     assert refused(
         "evaluate", "bert", "--task", "sst2", "--data", "glue", "--mask", "spiral"
     ).startswith('--mask "spiral"')
@@ -176,28 +178,28 @@ def test_what_is_no_mask_is_said_before_anything_is_read(here: Path) -> None:
     assert refused("finetune", "bert", *TASK, "--mask", "spiral", "--out", "x").startswith(
         '--mask "spiral"'
     )
-    assert not (here / "x").exists()
+    assert not (folder / "x").exists()
 
 
-def test_a_model_can_be_cut_only_without_its_mask(here: Path) -> None:
-    worn = headscope.load("bert").edit_permanently(headscope.Masked("star"))
+def test_a_model_can_be_cut_only_without_its_mask(folder: Path) -> None:
+    masked = headscope.load("bert").edit_permanently(headscope.Masked("star"))
     with pytest.raises(HeadscopeError, match="watched or edited"):
-        headscope.prune(worn, "0.0")
+        headscope.prune(masked, "0.0")
 
 
 @pytest.mark.parametrize("kind", [bool, int, np.float32, np.uint8])
-def test_a_mask_of_ones_own_is_a_plain_array(here: Path, kind: type) -> None:
+def test_a_mask_of_ones_own_is_a_plain_array(folder: Path, kind: type) -> None:
     """Rows attend, columns are seen: nothing looks to the right, and only the first sees itself."""
     mine = np.tril(np.ones((12, 12)), -1)
     mine[0, 0] = 1
-    np.save(here / "mine.npy", mine.astype(kind))
+    np.save(folder / "mine.npy", mine.astype(kind))
     shown = done("masks", "show", "mine.npy", "--length", "3").splitlines()
     assert shown[1:] == ["█··", "█··", "██·"]
     assert "mine.npy+star" in done("masks", "show", "mine.npy+star", "--length", "4")
 
 
-def test_a_plain_array_acts_as_the_mask_that_it_is(here: Path) -> None:
-    np.save(here / "mine.npy", headscope.masks.read_mask("star").at(32)[0].numpy())
+def test_a_plain_array_acts_as_the_mask_that_it_is(folder: Path) -> None:
+    np.save(folder / "mine.npy", headscope.masks.read_mask("star").at(32)[0].numpy())
     named, mine = (
         done("evaluate", "bert", *TASK, "--mask", mask, "--json") for mask in ("star", "mine.npy")
     )
@@ -231,23 +233,23 @@ ARRAYS = [
 
 @pytest.mark.parametrize(("held", "message"), ARRAYS)
 def test_an_array_that_is_no_mask_is_refused_in_a_line(
-    here: Path, held: np.ndarray, message: str
+    folder: Path, held: np.ndarray, message: str
 ) -> None:
-    np.save(here / "mine.npy", held, allow_pickle=True)
+    np.save(folder / "mine.npy", held, allow_pickle=True)
     assert refused("masks", "show", "mine.npy").startswith(f"mine.npy: {message}")
 
 
-def test_a_file_without_the_right_fields_says_what_is_expected(here: Path) -> None:
+def test_a_file_without_the_right_fields_says_what_is_expected(folder: Path) -> None:
     assert refused("masks", "show", "mine.npy").startswith("mine.npy: there is no such file.")
-    np.savez(here / "mine.npz", mask=np.eye(3, dtype=bool))
-    said = refused("masks", "show", "mine.npz")
-    assert said.startswith(
+    np.savez(folder / "mine.npz", mask=np.eye(3, dtype=bool))
+    output = refused("masks", "show", "mine.npz")
+    assert output.startswith(
         "mine.npz: a mask file must have the fields allowed and about (docs/explanation/learning.md), got mask."
     )
-    assert ".npy" in said
-    np.save((here / "array.npz").open("wb"), np.eye(3, dtype=bool))
+    assert ".npy" in output
+    np.save((folder / "array.npz").open("wb"), np.eye(3, dtype=bool))
     assert refused("masks", "show", "array.npz").startswith("array.npz: not a mask")
-    (here / "mine.npz").rename("archive.npy")
+    (folder / "mine.npz").rename("archive.npy")
     assert refused("masks", "show", "archive.npy").startswith(
         "archive.npy: not a mask: it is an archive."
     )

@@ -64,7 +64,7 @@ def test_masks_by_chance_follow_from_their_seed() -> None:
     assert extra.sum() > 400
 
 
-def test_bigbirds_default_is_as_it_is_told() -> None:
+def test_bigbirds_default_is_as_documented() -> None:
     assert int(read_mask("bigbird").at(128).sum()) == 1126
     shares = [sparsity(read_mask(f"bigbird:seed={seed}").at(128)) for seed in range(200)]
     assert 100 * sum(shares) / len(shares) == pytest.approx(93.16, abs=0.01)

@@ -62,17 +62,17 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 @pytest.fixture
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The child processes of an Intel CPU with AMX: what each was asked. Without a PRODUCTS of its own it works."""
-    asked: list[str] = []
+    requested: list[str] = []
     real = bfloat16.run_child
 
     def run_child(onednn: str) -> int | None:
-        asked.append(onednn)
+        requested.append(onednn)
         return real(onednn)
 
     monkeypatch.setattr(bfloat16, "describe_cpu", lambda: INTEL)
     monkeypatch.setattr(bfloat16, "run_child", run_child)
     monkeypatch.setattr(bfloat16, "PRODUCTS", "")
-    return asked
+    return requested
 
 
 # The probe
@@ -264,10 +264,10 @@ def test_results_without_onednn_are_the_same_up_to_rounding(stub: Callable[[str]
     model = AttentionModel(copy.deepcopy(tiny("bert").model).bfloat16(), tiny("bert").tokenizer)
     ids = torch.tensor([[3, 8, 9, 10, 4]])
     with torch.inference_mode():
-        here = model(input_ids=ids)[0].float()
+        local = model(input_ids=ids)[0].float()
         torch.backends.mkldnn.enabled = False
         without = model(input_ids=ids)[0].float()
-    assert (here - without).abs().mean() < 0.02 * here.abs().mean()
+    assert (local - without).abs().mean() < 0.02 * local.abs().mean()
 
 
 def test_where_nothing_helps_bfloat16_is_refused_and_float32_is_not(

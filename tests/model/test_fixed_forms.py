@@ -66,9 +66,9 @@ def test_the_file_has_no_rows_for_them_and_the_manifest_names_them(
     assert shapes["bert.encoder.layer.0.attention.self.query.weight"] == (8, 16)
     assert shapes["bert.encoder.layer.0.attention.self.value.weight"] == (16, 16)
     assert not [name for name in shapes if "layer.1.attention.self.key" in name]
-    told = json.loads((folder / "cut.json").read_text())
-    assert told["removed"] == ""
-    assert told["fixed"]["bert.encoder.layer.0.attention.self"]["patterns"] == ["previous", None]
+    record = json.loads((folder / "cut.json").read_text())
+    assert record["removed"] == ""
+    assert record["fixed"]["bert.encoder.layer.0.attention.self"]["patterns"] == ["previous", None]
     card = (folder / "README.md").read_text()
     assert "with 3 of 4 attention heads fixed" in card
     assert "- 0.0=previous" in card
@@ -109,20 +109,20 @@ def test_a_translator_comes_back(tmp_path: Path) -> None:
         positions.load_state_dict(getattr(fresh, side).embed_positions.state_dict())
     again = headscope.load(fixed.save(tmp_path / "fixed"), model_class="AutoModelForSeq2SeqLM")
     inputs = model.tokenizer(["the cat", "who is the old dog ?"], return_tensors="pt", padding=True)
-    said = [one.model.generate(**inputs, max_new_tokens=6).tolist() for one in (fixed, again)]
-    assert said[0] == said[1]
+    outputs = [one.model.generate(**inputs, max_new_tokens=6).tolist() for one in (fixed, again)]
+    assert outputs[0] == outputs[1]
     assert again.fixed == fixed.fixed
 
 
 def test_an_edited_manifest_of_patterns_is_refused(whole: AttentionModel, tmp_path: Path) -> None:
     path = fix(whole, PATTERNS).save(tmp_path / "fixed") / "cut.json"
-    told = json.loads(path.read_text())
-    told["fixed"]["bert.encoder.layer.0.attention.self"]["patterns"] = ["next", None]
-    path.write_text(json.dumps(told))
+    record = json.loads(path.read_text())
+    record["fixed"]["bert.encoder.layer.0.attention.self"]["patterns"] = ["next", None]
+    path.write_text(json.dumps(record))
     with pytest.raises(HeadscopeError, match="was edited: its checksum differs"):
         headscope.load(path.parent)
-    told["fixed"]["bert.encoder.layer.0.attention.self"] = {"patterns": None}
-    path.write_text(json.dumps(told))
+    record["fixed"]["bert.encoder.layer.0.attention.self"] = {"patterns": None}
+    path.write_text(json.dumps(record))
     with pytest.raises(HeadscopeError, match=r"cut\.json: not readable"):
         headscope.load(path.parent)
 

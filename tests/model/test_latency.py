@@ -75,15 +75,15 @@ def test_every_family_can_be_measured_with_fewer_heads(
     family: str, by_heads: list[tuple[int, set[tuple[int, ...]]]]
 ) -> None:
     model = shared(family)
-    found = measure_layers(model, batch_size=2, length=7, repeats=2)
-    counts = [round(share * len(model.heads)) for share in found.share]
+    result = measure_layers(model, batch_size=2, length=7, repeats=2)
+    counts = [round(share * len(model.heads)) for share in result.share]
     assert counts[0] == len(model.heads)
     assert counts[-1] == min(len(unit) for unit in units(model)), "one unit stays, as one must"
     assert counts == sorted(set(counts), reverse=True)
-    assert found.time == pytest.approx(
+    assert result.time == pytest.approx(
         [(1 + 0.25 * count) / (1 + 0.25 * counts[0]) for count in counts]
     )
-    assert found.bound == pytest.approx((1 + 0.25 * counts[0]) / (1 + 0.25 * counts[-1]))
+    assert result.bound == pytest.approx((1 + 0.25 * counts[0]) / (1 + 0.25 * counts[-1]))
     turns = 2 + speed.WARM
     assert sorted(heads for heads, _ in by_heads) == sorted(
         count for count in counts for _ in range(turns)
@@ -96,23 +96,23 @@ def test_runs_take_turns_forwards_and_backwards_and_the_first_turns_do_not_count
     clock: Clock,
 ) -> None:
     order: list[int] = []
-    told: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
 
-    def run(place: int) -> Callable[[], None]:
+    def run(position: int) -> Callable[[], None]:
         def call() -> None:
-            order.append(place)
+            order.append(position)
             turn = (len(order) - 1) // 3
-            clock.now += (place + 1) * (100 if turn < speed.WARM else turn)
+            clock.now += (position + 1) * (100 if turn < speed.WARM else turn)
 
         return call
 
     times = time_interleaved(
-        [run(place) for place in range(3)], 4, lambda done, total: told.append((done, total))
+        [run(position) for position in range(3)], 4, lambda done, total: calls.append((done, total))
     )
     assert times == pytest.approx(np.outer([2, 3, 4, 5], [1, 2, 3]))
     assert order[:6] == [2, 1, 0, 0, 1, 2]
     assert order == order[:6] * 3
-    assert told == [(turn, 6) for turn in range(1, 7)]
+    assert calls == [(turn, 6) for turn in range(1, 7)]
 
 
 def test_what_was_cut_is_counted(by_heads: list[tuple[int, set[tuple[int, ...]]]]) -> None:
@@ -135,11 +135,11 @@ def test_a_busy_moment_hits_all_alike_and_moves_no_ratio(
     model, cut = shared("bert"), prune(shared("bert"), "0.1")
     count = {id(model): 0, id(cut): 0}
 
-    def forward(one: AttentionModel, batch: dict[str, torch.Tensor]) -> Callable[[], None]:
+    def forward(item: AttentionModel, batch: dict[str, torch.Tensor]) -> Callable[[], None]:
         def run() -> None:
-            turn = count[id(one)] = count[id(one)] + 1
-            held_up = 9.0 if one is cut and turn in (5, 8, 11) else 1.0
-            clock.now += (2.0 if one is model else 1.5) * (1 + turn % 5) * held_up
+            turn = count[id(item)] = count[id(item)] + 1
+            held_up = 9.0 if item is cut and turn in (5, 8, 11) else 1.0
+            clock.now += (2.0 if item is model else 1.5) * (1 + turn % 5) * held_up
 
         return run
 
@@ -192,8 +192,8 @@ def test_the_real_clock_is_pythons_own() -> None:
 
 def test_working_memory_is_the_most_that_is_held_at_a_time() -> None:
     def together() -> None:
-        one, other = torch.ones(1_000_000), torch.ones(500_000)
-        del one, other
+        first, other = torch.ones(1_000_000), torch.ones(500_000)
+        del first, other
 
     def in_turn() -> None:
         for size in (1_000_000, 500_000):
@@ -222,8 +222,8 @@ def test_thinning_leaves_the_share_in_every_layer(share: float, left: list[int])
 
 
 def test_between_two_measurements_the_time_is_between_them() -> None:
-    found = LayerTimes((1.0, 0.5, 0.0), (1.0, 0.8, 0.5))
-    assert [found.at(share) for share in (1.0, 0.75, 0.5, 0.1, 0.0)] == pytest.approx(
+    result = LayerTimes((1.0, 0.5, 0.0), (1.0, 0.8, 0.5))
+    assert [result.at(share) for share in (1.0, 0.75, 0.5, 0.1, 0.0)] == pytest.approx(
         [1.0, 0.9, 0.8, 0.56, 0.5]
     )
-    assert found.bound == pytest.approx(2.0)
+    assert result.bound == pytest.approx(2.0)

@@ -48,13 +48,13 @@ NAMES = ("sentence1", "sentence2", "score")
 def test_pooling_is_read_in_both_formats(
     stated: str, pooling: str, new: bool, tmp_path: Path
 ) -> None:
-    found = read_reading(embedding(tmp_path, stated, new=new))
-    assert (found.pooling, found.stated_by, found.problem) == (
+    result = read_reading(embedding(tmp_path, stated, new=new))
+    assert (result.pooling, result.stated_by, result.problem) == (
         pooling,
         "1_Pooling/config.json",
         None,
     )
-    assert [type(module) for module in found.modules] == [Normalize]
+    assert [type(module) for module in result.modules] == [Normalize]
 
 
 def test_everything_else_is_read(tmp_path: Path) -> None:
@@ -64,33 +64,33 @@ def test_everything_else_is_read(tmp_path: Path) -> None:
         "similarity_fn_name": "dot",
     }
     dense = "torch.nn.modules.activation.Tanh"
-    found = read_reading(
+    result = read_reading(
         embedding(
             tmp_path, normalize=False, dense=dense, length=12, prompts=prompts, include_prompt=False
         )
     )
-    assert (found.max_length, found.include_prompt, found.similarity) == (12, False, "dot")
-    assert found.prompt_for() == found.prompt_for("query") == "who is "
-    assert found.prompt_for("document") == ""
-    (module,) = found.modules
+    assert (result.max_length, result.include_prompt, result.similarity) == (12, False, "dot")
+    assert result.prompt_for() == result.prompt_for("query") == "who is "
+    assert result.prompt_for("document") == ""
+    (module,) = result.modules
     assert isinstance(module, Dense)
     assert module.weight.shape == (6, 16)
 
 
 def test_a_directory_without_modules_states_nothing(tmp_path: Path) -> None:
-    found = load(saved(tmp_path, BertModel)).reading
-    assert (found.pooling, found.modules, found.files) == (None, (), {})
+    result = load(saved(tmp_path, BertModel)).reading
+    assert (result.pooling, result.modules, result.files) == (None, (), {})
 
 
-def set_type(folder: Path, place: int, kind: str) -> None:
+def set_type(folder: Path, position: int, kind: str) -> None:
     modules = json.loads((folder / "modules.json").read_text("utf-8"))
-    modules[place]["type"] = kind
+    modules[position]["type"] = kind
     write(folder / "modules.json", modules)
 
 
-def set_path(folder: Path, place: int, path: str) -> None:
+def set_path(folder: Path, position: int, path: str) -> None:
     modules = json.loads((folder / "modules.json").read_text("utf-8"))
-    modules[place]["path"] = path
+    modules[position]["path"] = path
     write(folder / "modules.json", modules)
 
 
@@ -210,9 +210,9 @@ def test_pooling_is_that_written_out(pooling: str, side: str) -> None:
     real = torch.zeros(3, 7, dtype=torch.long)
     for row, length in enumerate((7, 4, 1)):
         real[row, slice(length) if side == "right" else slice(7 - length, 7)] = 1
-    found = TextReading(pooling=pooling).pool(states, real)
+    result = TextReading(pooling=pooling).pool(states, real)
     for row in range(3):
-        assert found[row].tolist() == pytest.approx(
+        assert result[row].tolist() == pytest.approx(
             by_hand(pooling, states[row][real[row].bool()].tolist())
         )
 
@@ -224,8 +224,8 @@ def test_derivatives_are_finite_differences(pooling: str) -> None:
     real = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
     direction = torch.randn(2, 3, generator=noise, dtype=torch.float64)
     reading = TextReading(pooling=pooling, modules=(Normalize("2_Normalize"),))
-    said = component_along(reading.vectors(states, real, hold_lengths=True), direction)
-    (slope,) = torch.autograd.grad(said.sum(), states)
+    output = component_along(reading.vectors(states, real, hold_lengths=True), direction)
+    (slope,) = torch.autograd.grad(output.sum(), states)
     plain = TextReading(pooling=pooling)
     lengths = plain.pool(states.detach(), real).norm(dim=-1)  # held fixed
 
@@ -250,17 +250,19 @@ def test_derivatives_are_finite_differences(pooling: str) -> None:
 def test_a_task_uses_the_stated_pooling(tmp_path: Path) -> None:
     data = table(tmp_path / "stsb_dev.tsv", NAMES, ROWS)
     first, mean = (load(embedding(tmp_path / mode, mode)) for mode in ("cls", "mean"))
-    found = {
+    result = {
         name: evaluate(model, task="stsb", data=data)
         for name, model in (("first", first), ("mean", mean))
     }
     vectors = {i: vectors_of(first, list(row[:2])) for i, row in enumerate(ROWS)}
     losses = [(float(vectors[i][0] @ vectors[i][1]) - ROWS[i][2] / 5) ** 2 for i in vectors]
-    assert found["first"]["metrics"]["loss"]["value"] == pytest.approx(
+    assert result["first"]["metrics"]["loss"]["value"] == pytest.approx(
         sum(losses) / len(losses), abs=1e-5
     )
     assert (
-        abs(found["first"]["metrics"]["loss"]["value"] - found["mean"]["metrics"]["loss"]["value"])
+        abs(
+            result["first"]["metrics"]["loss"]["value"] - result["mean"]["metrics"]["loss"]["value"]
+        )
         > 1e-3
     )
 

@@ -27,7 +27,7 @@ WRITTEN_OUT = ("deberta-v2", "xlnet")
 COARSE = ("llama", "mistral", "qwen2", "qwen3", "xlnet")
 
 
-def said(model: AttentionModel, batch: Batch) -> Tensor:
+def output_of(model: AttentionModel, batch: Batch) -> Tensor:
     """A random direction of the real tokens' last states, [sequence]."""
     states: Tensor = model(batch)[0]
     real = batch.inputs.get("decoder_attention_mask", batch.inputs["attention_mask"])
@@ -40,9 +40,9 @@ def kept(
 ) -> tuple[RelevanceSums, Tensor]:
     accounts = RelevanceSums(model, len(batch.indices))
     with linearise(model, rules, accounts), accounts.follow():
-        found = said(model, batch)
-        accounts.backward(found)
-    return accounts, found.detach()
+        result = output_of(model, batch)
+        accounts.backward(result)
+    return accounts, result.detach()
 
 
 @pytest.mark.product
@@ -52,11 +52,11 @@ def test_inputs_and_biases_make_up_what_the_model_says(family: str, double: bool
     model = in_double(tiny(family)) if double else tiny(family)
     batch = batch_for(model, examples(family))
     accounts, whole = kept(model, batch)
-    found = sum(part.sum(dim=1) for part in accounts.inputs.values()) + sum(
+    result = sum(part.sum(dim=1) for part in accounts.inputs.values()) + sum(
         accounts.biases.values()
     )
     tolerance = 1e-10 if double and family not in COARSE else 1e-5
-    assert float((found - whole).abs().max() / whole.abs().mean()) < tolerance
+    assert float((result - whole).abs().max() / whole.abs().mean()) < tolerance
     check_adds_up(model, accounts, whole)
 
 
@@ -64,19 +64,19 @@ def test_inputs_and_biases_make_up_what_the_model_says(family: str, double: bool
 def test_nothing_is_lost_in_any_layer(family: str) -> None:
     model = in_double(tiny(family))
     accounts, whole = kept(model, batch_for(model, examples(family)))
-    found = balance(accounts, whole)
-    stacks = {stack for stack, _, _ in found}
+    result = balance(accounts, whole)
+    stacks = {stack for stack, _, _ in result}
     assert stacks == (
         {"encoder", "decoder"} if model.is_encoder_decoder else {model.sites[0].stack}
     )
-    assert {layer for _, layer, _ in found} == {-1, 0, 1, 2}
+    assert {layer for _, layer, _ in result} == {-1, 0, 1, 2}
     size = float(whole.abs().mean())
     tolerance = 1e-5 if family in COARSE else 1e-10
-    for (stack, layer, part), values in found.items():
+    for (stack, layer, part), values in result.items():
         if part == "lost":
             assert float(values.abs().max()) < tolerance * size, (stack, layer)
     for stack in stacks:
-        assert float(found[stack, 0, "heads"].abs().mean()) > 1e-3 * size
+        assert float(result[stack, 0, "heads"].abs().mean()) > 1e-3 * size
 
 
 @pytest.mark.parametrize("family", TEXT)
@@ -86,18 +86,20 @@ def test_relevance_is_what_is_missing_without_the_head(family: str) -> None:
     accounts, whole = kept(model, batch)
     called = [head for head in model.heads if head.site in accounts.heads]
     heads = [called[0], called[len(called) // 2], called[-1]]
-    wanted = by_removal(model, lambda: said(model, batch), heads, 64 if family in GATED else None)
-    for place, head in enumerate(heads):
+    wanted = by_removal(
+        model, lambda: output_of(model, batch), heads, 64 if family in GATED else None
+    )
+    for index, head in enumerate(heads):
         mine = accounts.heads[head.site][:, :, model.index_of(head)].sum(dim=1).numpy()
         tolerance = 1e-5 if family in COARSE else 1e-10
-        assert np.abs(mine - wanted[:, place]).max() < tolerance * float(whole.abs().mean()), str(
+        assert np.abs(mine - wanted[:, index]).max() < tolerance * float(whole.abs().mean()), str(
             head
         )
         assert np.abs(mine).max() > 1e-3, str(head)
 
 
 @pytest.mark.parametrize("family", [family for family in TEXT if family not in WRITTEN_OUT])
-def test_relevance_by_attnlrp_is_how_fast_what_is_said_grows_with_the_head(family: str) -> None:
+def test_relevance_by_attnlrp_is_how_fast_the_output_grows_with_the_head(family: str) -> None:
     model = in_double(tiny(family))
     batch = batch_for(model, examples(family))
     accounts, whole = kept(model, batch, "attnlrp")
@@ -110,12 +112,12 @@ def test_relevance_by_attnlrp_is_how_fast_what_is_said_grows_with_the_head(famil
     )  # the last two turn queries and keys in float32
     step, tolerance = (1e-2, 1e-3) if coarse else (1e-4, 1e-6)
     wanted = by_growth(
-        model, lambda: said(model, batch), heads, 64 if family in GATED else None, step
+        model, lambda: output_of(model, batch), heads, 64 if family in GATED else None, step
     )
     voita, _ = kept(model, batch, "voita")
-    for place, head in enumerate(heads):
+    for index, head in enumerate(heads):
         mine = accounts.heads[head.site][:, :, model.index_of(head)].sum(dim=1).numpy()
-        assert np.abs(mine - wanted[:, place]).max() < tolerance * float(whole.abs().mean()), str(
+        assert np.abs(mine - wanted[:, index]).max() < tolerance * float(whole.abs().mean()), str(
             head
         )
     first = accounts.heads[heads[0].site].sum(dim=1) - voita.heads[heads[0].site].sum(dim=1)
@@ -182,8 +184,8 @@ def test_attention_that_is_written_out_has_the_relevance_of_the_kernel(
     with model.edited(_Opened()):
         opened, _ = kept(model, batch, rules)
     coarse = 1e-5 if family in COARSE else 1e-9
-    for site, found in plain.heads.items():
-        assert torch.allclose(found, opened.heads[site], atol=coarse * float(whole.abs().mean())), (
+    for site, match in plain.heads.items():
+        assert torch.allclose(match, opened.heads[site], atol=coarse * float(whole.abs().mean())), (
             str(site)
         )
 
@@ -191,10 +193,10 @@ def test_attention_that_is_written_out_has_the_relevance_of_the_kernel(
 def test_the_last_layer_is_the_same_by_both_rules_and_the_others_are_not() -> None:
     model = shared("bert")
     batch = batch_for(model, examples("bert"))
-    one, other = (kept(model, batch, rules)[0].heads for rules in ("voita", "attnlrp"))
+    single, other = (kept(model, batch, rules)[0].heads for rules in ("voita", "attnlrp"))
     first, last = model.sites[0], model.sites[-1]
-    assert torch.allclose(one[last], other[last], atol=1e-5)
-    assert not torch.allclose(one[first], other[first], atol=1e-2)
+    assert torch.allclose(single[last], other[last], atol=1e-5)
+    assert not torch.allclose(single[first], other[first], atol=1e-2)
 
 
 def test_without_rules_the_embeddings_behind_a_norm_have_no_relevance_at_all() -> None:
@@ -212,7 +214,7 @@ def test_without_rules_the_embeddings_behind_a_norm_have_no_relevance_at_all() -
     ]
     handles = [module.register_forward_hook(catch) for module in embeddings]
     try:
-        whole = said(model, batch)
+        whole = output_of(model, batch)
         slopes = torch.autograd.grad(whole.sum(), tables)
     finally:
         for handle in handles:
@@ -248,9 +250,9 @@ def test_everything_is_as_before_afterwards(family: str) -> None:
 def test_the_forward_pass_is_the_same(family: str) -> None:
     model = in_double(shared(family))
     batch = batch_for(model, examples(family))
-    _, found = kept(model, batch)
+    _, result = kept(model, batch)
     with torch.no_grad():
-        assert torch.allclose(found, said(model, batch), atol=1e-11)
+        assert torch.allclose(result, output_of(model, batch), atol=1e-11)
 
 
 @pytest.mark.parametrize("rules", ["voita", "attnlrp"])
@@ -264,10 +266,10 @@ def test_cut_heads_leave_the_others_their_numbers(family: str, rules: Rules) -> 
     with model.edited(Ablate(gone)):
         wanted, _ = kept(model, batch, rules)
     cut = prune(model, gone).model
-    found, _ = kept(cut, batch, rules)
+    result, _ = kept(cut, batch, rules)
     for head in cut.heads:
         site = next(site for site in cut.sites if site == head.site)
-        mine = found.heads[site][:, :, cut.index_of(head)]
+        mine = result.heads[site][:, :, cut.index_of(head)]
         assert torch.allclose(mine, wanted.heads[head.site][:, :, head.head], atol=1e-9), str(head)
 
 

@@ -28,9 +28,9 @@ from tiny import FAMILIES, batch_for, examples, tiny
 def states(model: AttentionModel, family: str) -> Tensor:
     batch = batch_for(model, examples(family))
     with torch.inference_mode():
-        found = model(batch)[0]
+        result = model(batch)[0]
     mask = batch.inputs.get("decoder_attention_mask", batch.inputs.get("attention_mask"))
-    return found[mask.bool()] if mask is not None and found.shape[:2] == mask.shape else found
+    return result[mask.bool()] if mask is not None and result.shape[:2] == mask.shape else result
 
 
 def some_of(model: AttentionModel) -> AttentionModel:
@@ -52,11 +52,11 @@ def reread(
     """As `headscope.load` does, but with the made-up tokenizer."""
     manifest = read_manifest(folder)
     assert manifest is not None
-    found, untrained, _ = read_cut_weights(
+    result, untrained, _ = read_cut_weights(
         folder, read_config(folder), manifest, model_class, dtype
     )
     cut = Cut(manifest.origin, manifest.kept, manifest.silent)
-    again = AttentionModel(found, model.tokenizer, name="read again", cut=cut)
+    again = AttentionModel(result, model.tokenizer, name="read again", cut=cut)
     again.path, again.untrained = folder, untrained
     return again
 
@@ -84,8 +84,8 @@ def test_half_precision_is_that_of_transformers_before_and_after_a_cut(
         type(made.model).from_pretrained(tmp_path / "whole", dtype=dtype), made.tokenizer
     )
 
-    def tensors(one: PreTrainedModel) -> dict[str, Tensor]:
-        return dict([*one.named_parameters(), *one.named_buffers()])
+    def tensors(item: PreTrainedModel) -> dict[str, Tensor]:
+        return dict([*item.named_parameters(), *item.named_buffers()])
 
     before = {name: tensor.clone() for name, tensor in tensors(model.model).items()}
     kinds = {name: tensor.dtype for name, tensor in before.items()}
@@ -96,8 +96,8 @@ def test_half_precision_is_that_of_transformers_before_and_after_a_cut(
     assert all(torch.equal(tensor, before[name]) for name, tensor in tensors(model.model).items())
     write_model(cut, tmp_path / "cut")
     back = reread(tmp_path / "cut", cut, dtype=dtype)
-    for one in (cut.model, back.model, expand(cut)):
-        assert all(tensor.dtype == kinds[name] for name, tensor in tensors(one).items())
+    for item in (cut.model, back.model, expand(cut)):
+        assert all(tensor.dtype == kinds[name] for name, tensor in tensors(item).items())
     assert torch.equal(states(back, family), states(cut, family))
 
 
@@ -252,9 +252,9 @@ def test_the_onnx_form_gives_what_torch_gives(
         )
     assert ("token_type_ids" in batch) == (family in ("bert", "albert"))
     wanted = cut(batch)[0].detach().numpy()
-    given = {one.name: batch[one.name].numpy() for one in session.get_inputs()}
+    feed = {one.name: batch[one.name].numpy() for one in session.get_inputs()}
     mask = batch.get("decoder_attention_mask", batch["attention_mask"]).bool().numpy()
-    assert abs(session.run(None, given)[0] - wanted)[mask].max() < 1e-4
+    assert abs(session.run(None, feed)[0] - wanted)[mask].max() < 1e-4
 
 
 # What was tampered with
@@ -267,7 +267,7 @@ def small(tmp_path: Path) -> Path:
     return folder
 
 
-def said(folder: Path) -> str:
+def generated(folder: Path) -> str:
     with pytest.raises(HeadscopeError) as raised:
         headscope.load(folder)
     return str(raised.value)
@@ -277,7 +277,7 @@ def test_a_torn_manifest_is_refused(tmp_path: Path, without_tokenizer: None) -> 
     folder = small(tmp_path)
     path = folder / "cut.json"
     path.write_text(path.read_text()[:200])
-    assert "cut.json: not readable" in said(folder)
+    assert "cut.json: not readable" in generated(folder)
 
 
 def test_an_edited_manifest_is_refused(tmp_path: Path, without_tokenizer: None) -> None:
@@ -286,7 +286,7 @@ def test_an_edited_manifest_is_refused(tmp_path: Path, without_tokenizer: None) 
     content = json.loads(path.read_text())
     content["kept"]["encoder.0"] = [0, 1, 2]
     path.write_text(json.dumps(content))
-    assert "cut.json: was edited: its checksum differs" in said(folder)
+    assert "cut.json: was edited: its checksum differs" in generated(folder)
 
 
 @pytest.mark.parametrize("key", ["form", "weights", "chosen"])
@@ -298,14 +298,14 @@ def test_a_manifest_without_a_key_is_refused(
     content = json.loads(path.read_text())
     del content[key], content["sum"]
     path.write_text(json.dumps(content | {"sum": checksum(content)}))
-    assert f'cut.json: not readable (key "{key}" is missing)' in said(folder)
+    assert f'cut.json: not readable (key "{key}" is missing)' in generated(folder)
 
 
 def test_other_weights_are_refused(tmp_path: Path, without_tokenizer: None) -> None:
     folder = small(tmp_path)
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-4] + b"\0\0\0\1")
-    assert "cut.json: model.safetensors is not the file this was written for" in said(folder)
+    assert "cut.json: model.safetensors is not the file this was written for" in generated(folder)
 
 
 def test_a_directory_that_is_there_is_not_written_over(
@@ -366,6 +366,6 @@ def test_what_a_model_says_when_it_generates_comes_back_too(form: str, tmp_path:
     cut.save(tmp_path / form, form=form)
     again = headscope.load(tmp_path / form, model_class="AutoModelForSeq2SeqLM")
     inputs = model.tokenizer(["the cat"], return_tensors="pt")
-    said = [one.model.generate(**inputs).tolist() for one in (cut, again)]
-    assert said[0] == said[1]
+    generated = [one.model.generate(**inputs).tolist() for one in (cut, again)]
+    assert generated[0] == generated[1]
     assert again.model.generation_config.num_beams == 2

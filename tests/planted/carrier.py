@@ -17,7 +17,7 @@ FREE = len(
 CARRIER = "1.2"
 
 
-def classifier(*, noise: float = 0.02, twin: str | None = None) -> AttentionModel:
+def classifier(*, noise: float = 0.02, duplicate: str | None = None) -> AttentionModel:
     """Every head attends to all words alike. The carrier adds up what is liked and disliked; the others chance.
 
     A token's state is its word, one-hot. twin: this head does the same as the carrier, each by half.
@@ -41,8 +41,8 @@ def classifier(*, noise: float = 0.02, twin: str | None = None) -> AttentionMode
                 weights = torch.randn(len(PLAIN), generator=chance)
                 write(model, f"{layer}.{head}", PLAIN, weights - weights.mean(), noise)
         likes = torch.tensor([1.0] * len(LIKED) + [-1.0] * len(DISLIKED))
-        for head in [CARRIER] if twin is None else [CARRIER, twin]:
-            write(model, head, (*LIKED, *DISLIKED), likes, 1.0 if twin is None else 0.5)
+        for head in [CARRIER] if duplicate is None else [CARRIER, duplicate]:
+            write(model, head, (*LIKED, *DISLIKED), likes, 1.0 if duplicate is None else 0.5)
     return AttentionModel(model, tokenizer(), name="planted")
 
 

@@ -22,7 +22,7 @@ from headscope.statistics import select_statistics, stream
 from headscope.statistics.antecedent_rules import choices_of
 from headscope.statistics.coreference import Coreference
 from headscope.statistics.resampling import fingerprint, is_reported, poisson_weights
-from reference import coreference as twin
+from reference import coreference as slow
 from reference import intervals
 
 COLUMNS = (
@@ -31,7 +31,7 @@ COLUMNS = (
 )
 
 
-def asked(
+def rows_for(
     model: AttentionModel, cut: dict[int, Window], batch_size: int = 4, only: Iterable[int] = ()
 ) -> Coreference:
     """The statistic after one pass over these windows, or over some of them."""
@@ -61,13 +61,13 @@ def some(tmp_path: Path) -> dict[int, Window]:
     return cut_of(tmp_path, reader(), [random_document(chance) for _ in range(12)])
 
 
-# The slow twin
+# The slow reference
 
 
 def by_hand(model: AttentionModel, cut: dict[int, Window]) -> dict[tuple[str, str], dict]:
     """The whole table by loops: for every kind and candidates, each head's (credit, count) by document."""
     model.model.set_attn_implementation("eager")
-    found: dict[tuple[str, str], dict] = {}
+    result: dict[tuple[str, str], dict] = {}
     for window in cut.values():
         encoding = model.tokenizer(list(window.words), is_split_into_words=True)
         inputs = {"input_ids": torch.tensor([encoding["input_ids"]])}
@@ -75,42 +75,42 @@ def by_hand(model: AttentionModel, cut: dict[int, Window]) -> dict[tuple[str, st
             attentions = model.model(**inputs, output_attentions=True).attentions
         document = " ".join(word for sentence in window.document.sentences for word in sentence)
         mentions = [(m.start, m.end, m.entity, m.head, m.kind) for m in window.mentions]
-        for question in twin.questions(list(window.words), mentions):
+        for question in slow.questions(list(window.words), mentions):
             for kind in ("all", question.kind):
                 for among in ("mentions", "words"):
-                    one = found.setdefault((kind, among), {"plain": {}, "heads": {}})
+                    single = result.setdefault((kind, among), {"plain": {}, "heads": {}})
                     plain = [
                         1.0,
                         question.chance(among),
                         float(question.nearest),
                         float(question.head_match),
                     ]
-                    one["plain"].setdefault(document, []).append(plain)
+                    single["plain"].setdefault(document, []).append(plain)
                     for layer, weights in enumerate(attentions):
                         for head in range(weights.shape[1]):
                             rows = weights[0, head].tolist()
-                            credit = twin.credit(question, among, rows, encoding.word_ids())
-                            one["heads"].setdefault((layer, head), {}).setdefault(
+                            credit = slow.credit(question, among, rows, encoding.word_ids())
+                            single["heads"].setdefault((layer, head), {}).setdefault(
                                 document, []
                             ).append(credit)
-    return found
+    return result
 
 
-def expected_row(one: dict) -> dict:
+def expected_row(item: dict) -> dict:
     halves: dict[bool, list[str]] = {half: [] for half in (False, True)}
-    for document in one["plain"]:
+    for document in item["plain"]:
         halves[is_reported(fingerprint(document, 0))].append(document)
 
     def accuracy(head: tuple[int, int], among: list[str]) -> float:
-        credits = [credit for document in among for credit in one["heads"][head][document]]
+        credits = [credit for document in among for credit in item["heads"][head][document]]
         return sum(credits) / len(credits)
 
     everything = [*halves[False], *halves[True]]
-    best = max(one["heads"], key=lambda head: accuracy(head, halves[False]))
-    same = max(one["heads"], key=lambda head: accuracy(head, everything))
-    plain = [row for document in halves[True] for row in one["plain"][document]]
+    best = max(item["heads"], key=lambda head: accuracy(head, halves[False]))
+    same = max(item["heads"], key=lambda head: accuracy(head, everything))
+    plain = [row for document in halves[True] for row in item["plain"][document]]
     low, high = bootstrap(
-        [(sum(one["heads"][best][d]), len(one["plain"][d]), d) for d in halves[True]]
+        [(sum(item["heads"][best][d]), len(item["plain"][d]), d) for d in halves[True]]
     )
     return {
         "layer": best[0],
@@ -124,7 +124,7 @@ def expected_row(one: dict) -> dict:
         "chance": sum(row[1] for row in plain) / len(plain),
         "nearest": sum(row[2] for row in plain) / len(plain),
         "head_match": sum(row[3] for row in plain) / len(plain),
-        "count": sum(len(rows) for rows in one["plain"].values()),
+        "count": sum(len(rows) for rows in item["plain"].values()),
     }
 
 
@@ -162,17 +162,17 @@ def test_every_number_is_that_of_the_loops(family: str, tmp_path: Path) -> None:
     texts = [random_document(chance, sentences=8 if i % 3 == 0 else 4) for i in range(12)]
     cut = cut_of(tmp_path, model, texts, max_length=50)
     assert len(cut) > 14
-    table, by_loops = table_of(asked(model, cut)), by_hand(reader(family), cut)
+    table, by_loops = table_of(rows_for(model, cut)), by_hand(reader(family), cut)
     kinds = ("all", "pronoun", "proper", "nominal")
     assert (
         table.keys()
         == by_loops.keys()
         == {(kind, among) for kind in kinds for among in ("mentions", "words")}
     )
-    for key, one in by_loops.items():
+    for key, item in by_loops.items():
         row = table[key]
         assert list(row) == COLUMNS.split()
-        expected = expected_row(one)
+        expected = expected_row(item)
         for name, value in expected.items():
             assert row[name] == pytest.approx(value, abs=1e-9), f"{name} of {key}"
         assert row["stack"] == ("encoder" if family == "bert" else "decoder")
@@ -180,11 +180,11 @@ def test_every_number_is_that_of_the_loops(family: str, tmp_path: Path) -> None:
 
 
 def test_heads_have_rows_over_all_documents(some: dict[int, Window]) -> None:
-    rows = asked(reader(), some).table()
-    one = by_hand(reader(), some)["all", "mentions"]
+    rows = rows_for(reader(), some).table()
+    single = by_hand(reader(), some)["all", "mentions"]
     assert [(row.layer, row.head) for row in rows] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     for row in rows:
-        credits = [(sum(c), len(c), d) for d, c in one["heads"][row.layer, row.head].items()]
+        credits = [(sum(c), len(c), d) for d, c in single["heads"][row.layer, row.head].items()]
         assert row.value == pytest.approx(sum(c for c, _, _ in credits) / row.count)
         assert (row.low, row.high) == pytest.approx(bootstrap(credits))
         assert row.count == sum(n for _, n, _ in credits)
@@ -195,9 +195,9 @@ def test_heads_have_rows_over_all_documents(some: dict[int, Window]) -> None:
 
 
 def assert_same(left: Coreference, right: Coreference) -> None:
-    one, other = table_of(left), table_of(right)
-    assert one.keys() == other.keys()
-    for key, row in one.items():
+    first, other = table_of(left), table_of(right)
+    assert first.keys() == other.keys()
+    for key, row in first.items():
         assert row == pytest.approx(other[key], abs=1e-9), key
     assert len(left.table()) == len(right.table())
     for mine, its in zip(left.table(), right.table(), strict=True):
@@ -208,11 +208,11 @@ def assert_same(left: Coreference, right: Coreference) -> None:
 
 def test_order_batch_size_merging_and_pickling_change_nothing(some: dict[int, Window]) -> None:
     model = reader()
-    whole = asked(model, some)
+    whole = rows_for(model, some)
     numbers = list(some)
     random.Random(0).shuffle(numbers)
-    assert_same(asked(model, some, batch_size=1, only=numbers), whole)
-    halves = [asked(model, some, only=part) for part in (numbers[:5], numbers[5:])]
+    assert_same(rows_for(model, some, batch_size=1, only=numbers), whole)
+    halves = [rows_for(model, some, only=part) for part in (numbers[:5], numbers[5:])]
     before = halves[1].tables()
     assert_same(pickle.loads(pickle.dumps(halves[0])).merge(halves[1]), whole)
     assert halves[1].tables() == before
@@ -225,7 +225,7 @@ def test_windows_that_are_not_in_the_pass_are_not_counted(some: dict[int, Window
     few = [some[i].example for i in (0, 1)]
     for _ in stream(model, batches(Encoder(model), few), [statistic]):
         pass
-    part = asked(model, some, only=(0, 1))
+    part = rows_for(model, some, only=(0, 1))
     assert statistic.table()[0].count == part.table()[0].count
 
 
@@ -233,12 +233,12 @@ def test_a_window_cut_for_another_length_is_refused(some: dict[int, Window]) -> 
     model = reader()
     statistic = Coreference(some)
     encoder = Encoder(model, max_length=10)
-    with pytest.raises(HeadscopeError) as said:
+    with pytest.raises(HeadscopeError) as error:
         list(stream(model, batches(encoder, [some[0].example], batch_size=1), [statistic]))
     assert encoder.counts.truncated == 1
     words = len(some[0].words)
-    assert str(said.value).startswith("the model read ")
-    assert str(said.value).endswith(
+    assert str(error.value).startswith("the model read ")
+    assert str(error.value).endswith(
         f" words of a window of {words}. Expected windows cut for this model and this max_length, given to it as words."
     )
 
@@ -247,13 +247,13 @@ def test_without_the_numbers_of_the_windows_it_is_refused(some: dict[int, Window
     model = reader()
     (batch,) = batches(Encoder(model), [some[0].example])
     with (
-        pytest.raises(HeadscopeError) as said,
+        pytest.raises(HeadscopeError) as error,
         model.watched(Coreference(some).update),
         torch.inference_mode(),
     ):
         model(batch)
     assert (
-        str(said.value)
+        str(error.value)
         == "the numbers of the examples are unknown. Expected batches run by `stream`."
     )
 
@@ -313,7 +313,7 @@ def test_a_head_that_attends_to_the_antecedent_is_always_right(tmp_path: Path) -
         last = chance.choice([f"{again}{i}" for i in range(3) if f"{again}{i}" not in first])
         texts.append(conll(" ".join(f"{word}/({word[0]})" for word in [*first, last])))
     model = planted()
-    table = table_of(asked(model, cut_of(tmp_path, model, texts, max_length=16)))
+    table = table_of(rows_for(model, cut_of(tmp_path, model, texts, max_length=16)))
     for among in ("mentions", "words"):
         row = table["all", among]
         assert (row["layer"], row["head"], row["accuracy"], row["high"]) == (0, 0, 1.0, 1.0)
@@ -337,7 +337,9 @@ def test_a_head_that_looks_at_the_same_word_is_the_head_match_baseline(tmp_path:
             conll(" ".join(f"{word}/({i})" for i, word in enumerate(words)) + f" {last}/({right})")
         )
     model = planted()
-    row = table_of(asked(model, cut_of(tmp_path, model, texts, max_length=16)))["all", "mentions"]
+    row = table_of(rows_for(model, cut_of(tmp_path, model, texts, max_length=16)))[
+        "all", "mentions"
+    ]
     assert (row["layer"], row["head"], row["count"]) == (0, 1, 60)
     assert 0.5 < row["accuracy"] < 1
     assert row["accuracy"] == row["head_match"]
@@ -351,7 +353,7 @@ def test_a_uniform_head_gets_chance(tmp_path: Path) -> None:
             if ".query." in name:
                 parameter.zero_()
     letters = [conll("a/(0) b/(1) c/(0) d e/(2) f/(0)", f"{one}/(1)") for one in "abcdefgh"]
-    table = table_of(asked(model, cut_of(tmp_path, model, letters)))
+    table = table_of(rows_for(model, cut_of(tmp_path, model, letters)))
     for row in table.values():
         assert row["accuracy"] == pytest.approx(row["chance"])
         assert row["same_data_best_accuracy"] == pytest.approx(row["chance"])
@@ -363,7 +365,7 @@ def test_in_random_models_no_head_is_above_chance_more_often_than_its_interval_s
     tmp_path: Path,
 ) -> None:
     """Words and antecedents are drawn blindly: there is nothing to find. 95 % intervals miss above in 2.5 %."""
-    found, tried = 0, 0
+    result, tried = 0, 0
     for seed in range(20):
         chance = random.Random(seed)
         model = reader(seed=seed, words=WORDS)
@@ -375,15 +377,15 @@ def test_in_random_models_no_head_is_above_chance_more_often_than_its_interval_s
             texts.append(
                 conll(" ".join(f"{word}/({mark})" for word, mark in zip(words, marks, strict=True)))
             )
-        for row in asked(model, cut_of(tmp_path, model, texts), batch_size=60).tables()[
+        for row in rows_for(model, cut_of(tmp_path, model, texts), batch_size=60).tables()[
             "coreference"
         ]:
             if row["kind"] == "all":
                 tried += 1
-                found += row["low"] > row["chance"]
+                result += row["low"] > row["chance"]
             assert row["chance"] == pytest.approx(1 / 8)
     assert tried == 40
-    assert found <= 3
+    assert result <= 3
 
 
 # Little data
@@ -392,13 +394,15 @@ def test_in_random_models_no_head_is_above_chance_more_often_than_its_interval_s
 def test_one_document_has_no_other_half_and_no_interval(tmp_path: Path) -> None:
     model = reader()
     for word in "abcdef":  # some of these are chosen on, some reported on
-        one = asked(model, cut_of(tmp_path, model, [conll(f"{word}/(0) b {word}/(0) {word}/(0)")]))
-        (row, _, *_) = one.tables()["coreference"]
+        single = rows_for(
+            model, cut_of(tmp_path, model, [conll(f"{word}/(0) b {word}/(0) {word}/(0)")])
+        )
+        (row, _, *_) = single.tables()["coreference"]
         assert row["count"] == 2
         assert row["accuracy"] is None
         assert (row["chance"] is None) == (row["stack"] is not None)
         assert row["same_data_best_accuracy"] == 1.0
-        assert all(np.isnan([head.low, head.high]).all() for head in one.table())
+        assert all(np.isnan([head.low, head.high]).all() for head in single.table())
 
 
 def test_the_one_document_that_is_reported_on_gives_no_interval(tmp_path: Path) -> None:
@@ -407,14 +411,14 @@ def test_the_one_document_that_is_reported_on_gives_no_interval(tmp_path: Path) 
     reported = [word for word, text in texts.items() if is_reported(fingerprint(text, 0))]
     kept = [word for word in texts if word not in reported[1:]]
     cut = cut_of(tmp_path, model, [conll(f"{word}/(0) b {word}/(0) {word}/(0)") for word in kept])
-    (row, *_) = asked(model, cut).tables()["coreference"]
+    (row, *_) = rows_for(model, cut).tables()["coreference"]
     assert row["accuracy"] is not None
     assert np.isnan([row["low"], row["high"]]).all()
 
 
 def test_documents_without_two_mentions_of_an_entity_have_no_rows(tmp_path: Path) -> None:
     model = reader()
-    nothing = asked(model, cut_of(tmp_path, model, [conll("a/(0) b")]))
+    nothing = rows_for(model, cut_of(tmp_path, model, [conll("a/(0) b")]))
     assert nothing.tables() == {"coreference": [], "coreference_heads": []}
     assert nothing.table() == []
 
@@ -423,8 +427,10 @@ def test_documents_without_two_mentions_of_an_entity_have_no_rows(tmp_path: Path
 
 
 def window_of(folder: Path, *sentences: str, tags: dict[str, str] | None = None) -> Window:
-    (one,) = documents(folder, conll(*sentences, tags=tags))
-    return Window(one, one.words, one.tags and sum(one.tags, ()), one.mentions)
+    (document,) = documents(folder, conll(*sentences, tags=tags))
+    return Window(
+        document, document.words, document.tags and sum(document.tags, ()), document.mentions
+    )
 
 
 @pytest.mark.parametrize(

@@ -34,44 +34,46 @@ def untrained() -> AttentionModel:
 
 
 def test_an_untrained_classifier_is_named_before_its_heads_are_ranked(tmp_path: Path) -> None:
-    said: list[str] = []
-    study = importance(untrained(), task="sst2", data=examples(tmp_path, 60), log=said.append)
-    told = study.record["importance"]["knows_nothing"]
+    messages: list[str] = []
+    study = importance(untrained(), task="sst2", data=examples(tmp_path, 60), log=messages.append)
+    summary = study.record["importance"]["knows_nothing"]
     assert (
-        said.index(f"note: {told}")
-        == said.index("unpruned model: accuracy 0.533 on 60 examples") + 1
+        messages.index(f"note: {summary}")
+        == messages.index("unpruned model: accuracy 0.533 on 60 examples") + 1
     )
-    assert told.startswith("this model is at chance level on sst2 (accuracy 0.")
+    assert summary.startswith("this model is at chance level on sst2 (accuracy 0.")
     first, _ = select_top([findings_of(study)])
-    assert first[0].sentence == f"T{told[1:]}"
+    assert first[0].sentence == f"T{summary[1:]}"
 
 
 def test_a_search_of_an_untrained_classifier_names_it_first(tmp_path: Path) -> None:
-    said: list[str] = []
-    found = search(
+    messages: list[str] = []
+    result = search(
         untrained(),
         task="sst2",
         data=examples(tmp_path, 80),
         remove=2,
         **RANK,
-        run=Run(log=said.append),
+        run=Run(log=messages.append),
     )
-    told = found.study.record["pruning"]["knows_nothing"]
-    ranked = next(number for number, line in enumerate(said) if " removed: " in line)
-    assert said.index(f"note: {told}") < ranked
-    assert found.plan.chosen["knows_nothing"] == told
-    first, _ = select_top([findings_of(found.study)])
-    assert first[0].sentence == f"T{told[1:]}"
+    summary = result.study.record["pruning"]["knows_nothing"]
+    ranked = next(number for number, line in enumerate(messages) if " removed: " in line)
+    assert messages.index(f"note: {summary}") < ranked
+    assert result.plan.chosen["knows_nothing"] == summary
+    first, _ = select_top([findings_of(result.study)])
+    assert first[0].sentence == f"T{summary[1:]}"
 
 
 def test_a_classifier_that_knows_its_task_is_not_named(tmp_path: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     data = examples(tmp_path, 80)
-    study = importance(classifier(), task="sst2", data=data, by="confidence", log=said.append)
-    found = search(classifier(), task="sst2", data=data, remove=2, **RANK, run=Run(log=said.append))
+    study = importance(classifier(), task="sst2", data=data, by="confidence", log=messages.append)
+    result = search(
+        classifier(), task="sst2", data=data, remove=2, **RANK, run=Run(log=messages.append)
+    )
     assert "knows_nothing" not in study.record["importance"]
-    assert "knows_nothing" not in found.study.record["pruning"]
-    assert not [line for line in said if "knows nothing" in line]
+    assert "knows_nothing" not in result.study.record["pruning"]
+    assert not [line for line in messages if "knows nothing" in line]
 
 
 def test_a_classifier_that_only_knows_how_frequent_the_labels_are_is_named(tmp_path: Path) -> None:
@@ -155,11 +157,11 @@ def test_both_metric_and_loss_have_to_be_those_of_a_guess(
     model, task = untrained(), get_task("sst2")
     rows = [("a cat sat", str(number % 2)) for number in range(20)]
     items = task.items(table(tmp_path / "dev.tsv", ("sentence", "label"), rows), "dev")
-    given: Any = {
+    options: Any = {
         name: dict(zip(("value", "low", "high"), ends, strict=True))
         for name, ends in metrics.items()
     }
-    assert (chance_note(model, task, task.prepare(model, items), given) is not None) == is_named
+    assert (chance_note(model, task, task.prepare(model, items), options) is not None) == is_named
 
 
 @pytest.mark.real
@@ -196,8 +198,8 @@ def judged(value: float, low: float, high: float, loss: tuple[float, float, floa
 
 
 def test_a_good_model_on_few_examples_is_not_called_ignorant() -> None:
-    told = judged(0.8, 0.49, 0.943, (0.43, 0.1, 0.76))
-    assert told.startswith(
+    record = judged(0.8, 0.49, 0.943, (0.43, 0.1, 0.76))
+    assert record.startswith(
         "10 examples are too few to show that this model is better than chance on sst2 (accuracy 0.800"
     )
     assert judged(0.61, 0.35, 0.85, (0.70, 0.6, 0.8)).startswith(

@@ -21,15 +21,15 @@ def test_sentences_alone_are_the_corpus_too_and_a_limit_concerns_the_corpus_only
     assert set(both.heads.query("statistic == 'entropy'")["count"]) == {1}
 
 
-def test_the_control_is_the_best_head_of_a_twin_with_random_weights() -> None:
-    given = sentences(60)
+def test_the_control_is_the_best_head_of_a_copy_with_random_weights() -> None:
+    texts = sentences(60)
     study = headscope.analyze(
-        planted(roles=PLANTED), sentences=given, control=True, statistics=["entropy"]
+        planted(roles=PLANTED), sentences=texts, control=True, statistics=["entropy"]
     )
     rows = study.tables["relations"].set_index("direction")
     assert rows.loc["dependent", "accuracy"] == 1.0
     assert 0.0 <= rows.loc["dependent", "control"] < 1.0
-    without = headscope.analyze(planted(roles=PLANTED), sentences=given, statistics=["entropy"])
+    without = headscope.analyze(planted(roles=PLANTED), sentences=texts, statistics=["entropy"])
     assert without.tables["relations"]["control"].isna().all()
 
 

@@ -27,23 +27,23 @@ def heads():
 @pytest.mark.parametrize("role", ["previous", "next", "self", "sep", "cls"])
 def test_a_planted_head_is_found_where_it_was_planted_and_nowhere_else(heads, role: str) -> None:
     rows = heads.query("statistic == @role")
-    found = {f"{row.layer}.{row.head}" for row in rows.itertuples() if row.value > 0.6}
-    assert found == {address for address, planted_role in ROLES.items() if planted_role == role}
+    result = {f"{row.layer}.{row.head}" for row in rows.itertuples() if row.value > 0.6}
+    assert result == {address for address, planted_role in ROLES.items() if planted_role == role}
 
 
 def test_a_perfect_previous_token_head_scores_n_minus_1_over_n() -> None:
-    one = headscope.analyze(
+    single = headscope.analyze(
         planted(), texts=["the cat sat"]
     ).heads  # five tokens with [CLS] and [SEP]
-    value = one.query("statistic == 'previous' and layer == 0 and head == 1").value.item()
+    value = single.query("statistic == 'previous' and layer == 0 and head == 1").value.item()
     assert value == pytest.approx(4 / 5, abs=1e-3)
 
 
 def test_the_uniform_head_has_the_entropy_of_the_uniform_distribution() -> None:
-    one = headscope.analyze(planted(), texts=["the cat sat"]).heads.query(
+    single = headscope.analyze(planted(), texts=["the cat sat"]).heads.query(
         "layer == 0 and head == 0"
     )
-    values = dict(zip(one["statistic"], one["value"], strict=True))
+    values = dict(zip(single["statistic"], single["value"], strict=True))
     assert values["entropy"] == pytest.approx(math.log(5), abs=1e-6)
     assert values["confidence"] == pytest.approx(1 / 5, abs=1e-6)
     assert values["special"] == pytest.approx(2 / 5, abs=1e-6)
@@ -75,11 +75,11 @@ def test_in_random_models_no_head_is_positional_or_a_separator_head() -> None:
         intermediate_size=32,
         max_position_embeddings=24,
     )
-    found = 0
+    result = 0
     for seed in range(10):
         torch.manual_seed(seed)
         model = headscope.AttentionModel(BertModel(config).eval(), tokenizer)
         heads = headscope.analyze(model, texts=TEXTS[:3]).heads
         wanted = heads["statistic"].isin(["previous", "next", "self", "sep", "cls"])
-        found += int((heads[wanted]["value"] > 0.5).sum())
-    assert found == 0
+        result += int((heads[wanted]["value"] > 0.5).sum())
+    assert result == 0

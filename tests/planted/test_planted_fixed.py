@@ -22,32 +22,32 @@ def states(model: AttentionModel, side: str) -> Tensor:
     real = inputs["attention_mask"]
     inputs["position_ids"] = (real.cumsum(dim=1) - 1).clamp_min(0)
     with torch.inference_mode():
-        found = model(**inputs)[0]
-    return found[real.bool() & (inputs["position_ids"] > 0)]
+        result = model(**inputs)[0]
+    return result[real.bool() & (inputs["position_ids"] > 0)]
 
 
 def nearest(model: AttentionModel) -> dict[str, str]:
     patterns = FixedPatterns()
     with torch.inference_mode(), model.watched(patterns.update):
         states(model, "right")
-    found: dict[Head, list[tuple[float, str]]] = {}
+    result: dict[Head, list[tuple[float, str]]] = {}
     for row in patterns.table():
-        found.setdefault(Head(row.stack, row.layer, row.head), []).append(
+        result.setdefault(Head(row.stack, row.layer, row.head), []).append(
             (row.value, row.statistic[3:])
         )
-    return {f"{head.layer}.{head.head}": min(rows)[1] for head, rows in found.items()}
+    return {f"{head.layer}.{head.head}": min(rows)[1] for head, rows in result.items()}
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_a_head_that_follows_a_pattern_loses_nothing_when_fixed(side: str) -> None:
     model = planted(roles={"0.0": "next", "0.1": "previous", "2.0": "previous", "2.1": "next"})
     model.model.double()
-    found = nearest(model)
+    result = nearest(model)
     assert (
-        found.items()
+        result.items()
         >= {"0.0": "next", "0.1": "previous", "2.0": "previous", "2.1": "next"}.items()
     )
-    fixed = fix(model, {name: found[name] for name in ("0.0", "0.1", "2.0")})
+    fixed = fix(model, {name: result[name] for name in ("0.0", "0.1", "2.0")})
     assert (states(fixed, side) - states(model, side)).abs().max() < 1e-9
 
 

@@ -41,11 +41,11 @@ def test_the_planted_classifier_is_good_at_its_task(study: Study) -> None:
 
 @pytest.mark.parametrize("statistic", ["ablation-loss", "ablation-metric", *GRADIENTS])
 def test_the_carrier_is_found_first_by_every_importance(study: Study, statistic: str) -> None:
-    found = values(study.heads, statistic)
-    assert len(found) == 2 * HEADS
+    result = values(study.heads, statistic)
+    assert len(result) == 2 * HEADS
     sign = -1 if statistic == "ablation-metric" else 1
-    carrier = sign * found.pop(CARRIER)
-    others = [sign * value for value in found.values()]
+    carrier = sign * result.pop(CARRIER)
+    others = [sign * value for value in result.values()]
     assert carrier > 5 * max(abs(value) for value in others)
     if statistic != "ablation-metric":
         assert min(abs(value) for value in others) > 0  # they do something, only not for the task
@@ -80,41 +80,41 @@ def test_a_silent_head_changes_exactly_nothing_and_has_no_gradient(tmp_path: Pat
     model = classifier()
     with torch.no_grad():
         model.model.bert.encoder.layer[0].attention.output.dense.weight[:, 12:24] = 0.0
-    found = importance(model, task="sst2", data=examples(tmp_path, 40), by="ablation,gradient")
+    result = importance(model, task="sst2", data=examples(tmp_path, 40), by="ablation,gradient")
     for statistic in ("ablation-loss", "ablation-metric", *GRADIENTS):
-        assert values(found.heads, statistic)["0.1"] == 0.0, statistic
-    tests = found.tables["significance"]
+        assert values(result.heads, statistic)["0.1"] == 0.0, statistic
+    tests = result.tables["significance"]
     silent = tests[(tests["layer"] == 0) & (tests["head"] == 1)]
     assert (silent["p"] == 1.0).all()
     assert not silent["is_significant"].any()
 
 
-def test_a_head_that_is_split_into_twins_has_two_halves_of_its_terms(tmp_path: Path) -> None:
+def test_a_head_that_is_split_into_duplicates_has_two_halves_of_its_terms(tmp_path: Path) -> None:
     """To the last bit: halving is exact, and nothing else in the planted layer is."""
     from headscope.ablation.estimates.gradient import gradient_terms
     from headscope.tasks import get_task
 
     task = get_task("sst2")
     items = task.items(examples(tmp_path, 40))
-    found = []
-    for model in (classifier(noise=0.0), classifier(noise=0.0, twin="1.0")):
-        found.append(gradient_terms(model, task, task.prepare(model, items)))
-    one, other = Head("encoder", 1, 2), Head("encoder", 1, 0)
-    whole = found[0].signed[:, found[0].heads.index(one)]
+    actual = []
+    for model in (classifier(noise=0.0), classifier(noise=0.0, duplicate="1.0")):
+        actual.append(gradient_terms(model, task, task.prepare(model, items)))
+    first, other = Head("encoder", 1, 2), Head("encoder", 1, 0)
+    whole = actual[0].signed[:, actual[0].heads.index(first)]
     assert np.abs(whole).min() > 1e-4
-    for head in (one, other):
-        assert np.array_equal(found[1].signed[:, found[1].heads.index(head)], whole / 2)
+    for head in (first, other):
+        assert np.array_equal(actual[1].signed[:, actual[1].heads.index(head)], whole / 2)
     halves = (
-        found[0].importances()["gradient-fisher"].mean(axis=0),
-        found[1].importances()["gradient-fisher"].mean(axis=0),
+        actual[0].importances()["gradient-fisher"].mean(axis=0),
+        actual[1].importances()["gradient-fisher"].mean(axis=0),
     )
-    assert halves[1][found[1].heads.index(one)] == halves[0][found[0].heads.index(one)] / 4
+    assert halves[1][actual[1].heads.index(first)] == halves[0][actual[0].heads.index(first)] / 4
 
 
-def test_of_twins_each_alone_costs_less_than_both(tmp_path: Path) -> None:
+def test_of_duplicate_heads_each_alone_costs_less_than_both(tmp_path: Path) -> None:
     """Exact removal sees what a first look cannot: one of them does for both."""
-    model = classifier(noise=0.0, twin="1.0")
-    found = importance(
+    model = classifier(noise=0.0, duplicate="1.0")
+    result = importance(
         model,
         task="sst2",
         data=examples(tmp_path, 80),
@@ -122,8 +122,8 @@ def test_of_twins_each_alone_costs_less_than_both(tmp_path: Path) -> None:
         kind="head,pair",
         heads="1.0,1.2",
     )
-    single = values(found.heads, "ablation-loss")
-    pair = found.tables["ablations"].iloc[0]
+    single = values(result.heads, "ablation-loss")
+    pair = result.tables["ablations"].iloc[0]
     assert single["1.0"] == pytest.approx(single["1.2"], abs=1e-6)
     assert pair["named"] == "encoder.1.0+encoder.1.2"
     assert pair["loss_value"] > 2.2 * single["1.0"] > 0
@@ -132,10 +132,10 @@ def test_of_twins_each_alone_costs_less_than_both(tmp_path: Path) -> None:
 def test_heads_select_single_heads_and_pairs_and_leave_whole_layers_alone(tmp_path: Path) -> None:
     options = {"task": "sst2", "data": examples(tmp_path, 16), "by": "ablation"}
     model = classifier(noise=0.0)
-    found = importance(model, kind="pair,layer", heads="1.0,1.2", **options).tables["ablations"]
+    rows = importance(model, kind="pair,layer", heads="1.0,1.2", **options).tables["ablations"]
     layers = importance(model, kind="layer", **options).tables["ablations"]
-    assert list(found[found["kind"] == "pair"]["named"]) == ["encoder.1.0+encoder.1.2"]
-    ours = found[found["kind"] == "layer"].set_index("named")["loss_value"]
+    assert list(rows[rows["kind"] == "pair"]["named"]) == ["encoder.1.0+encoder.1.2"]
+    ours = rows[rows["kind"] == "layer"].set_index("named")["loss_value"]
     assert ours.to_dict() == pytest.approx(
         layers.set_index("named")["loss_value"].to_dict(), abs=1e-9
     )

@@ -38,20 +38,20 @@ def planted() -> tuple[AttentionModel, dict[str, torch.Tensor]]:
 
 
 def seen(model: AttentionModel, inputs: dict[str, torch.Tensor], lens: str) -> Attention:
-    found: list[Attention] = []
+    actual: list[Attention] = []
 
     def keep(attention: Attention) -> None:
         if attention.site == HERE:
             copied = attention.through(lens, attention.weights.clone())
             copied.raw = attention.through("raw", attention.raw.weights.clone())
             copied.row_totals, copied.gradient = attention.row_totals, attention.gradient
-            found.append(copied)
+            actual.append(copied)
 
     with model.watched(keep, lens=lens), track_embeddings(model) as embeddings:
         loss = model(**inputs)[0].square().sum()
         if lens == "gradient":
             torch.autograd.grad(loss, embeddings, allow_unused=True)
-    return found[0]
+    return actual[0]
 
 
 def test_strong_attention_to_a_value_of_zero_has_norm_0_and_gradient_0() -> None:
@@ -99,8 +99,8 @@ def test_effective_attention_leaves_outputs_unchanged(
         * 10.0**scale
     )
     weights = torch.softmax(torch.randn(5, keys, generator=noise) * 3, dim=-1)
-    basis, found = column_basis(values)
-    assert int(found) == rank
+    basis, result = column_basis(values)
+    assert int(result) == rank
     basis = basis.float()
     effective = weights @ basis @ basis.T
     size = float(values.norm(dim=1).max())
@@ -111,14 +111,14 @@ def test_effective_attention_leaves_outputs_unchanged(
 
 
 @pytest.mark.parametrize("keys", [20, 200])
-def test_the_rank_is_told_at_the_stated_tolerance(keys: int) -> None:
+def test_the_rank_is_reported_at_the_stated_tolerance(keys: int) -> None:
     """A singular value a hundred times above the tolerance counts, one a hundred times below does not."""
     noise = np.random.default_rng(0)
     left = np.linalg.qr(noise.normal(size=(keys, 4)))[0]
     tolerance = keys * 2.0**-23
     for last, rank in ((100 * tolerance, 4), (0.01 * tolerance, 3)):
         values = torch.from_numpy(left * [1.0, 0.5, 0.1, last])
-        basis, found = column_basis(values)
-        assert int(found) == rank
+        basis, result = column_basis(values)
+        assert int(result) == rank
         whole = torch.tensor([1.0] * rank + [0.0] * (4 - rank)).double()
         torch.testing.assert_close(torch.linalg.svdvals(basis), whole, atol=1e-6, rtol=0)

@@ -114,8 +114,8 @@ def test_heads_that_write_nothing_cost_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["beam", "greedy"])
-def test_of_twins_one_stays(how: str, tmp_path: Path) -> None:
-    selection = selection_of(classifier(twin="0.1"), tmp_path)
+def test_of_duplicate_heads_one_stays(how: str, tmp_path: Path) -> None:
+    selection = selection_of(classifier(duplicate="0.1"), tmp_path)
     removed = selection.heads(last(paths_of(how, selection)[0], 7).removed)
     assert len({"encoder.0.1", "encoder.1.2"} - {str(head) for head in removed}) == 1
 
@@ -134,16 +134,16 @@ def test_of_all_pairs_the_best_is_found(tmp_path: Path) -> None:
     selection = cancelling(tmp_path)
     every = {pair: selection.evaluate(frozenset(pair)).loss for pair in combinations(range(8), 2)}
     assert every[(0, 3)] == pytest.approx(selection.intact.loss, abs=0.01)
-    found = last(beam_search(cancelling(tmp_path), width=4, expansion=8, swaps=8), 2)
-    assert found.outcome.loss <= min(every.values()) + 1e-9
+    result_of = last(beam_search(cancelling(tmp_path), width=4, expansion=8, swaps=8), 2)
+    assert result_of.outcome.loss <= min(every.values()) + 1e-9
 
 
 def test_beam_with_all_candidates_and_one_set_is_greedy(tmp_path: Path) -> None:
-    one, other = (
+    first, other = (
         selection_of(classifier(noise=0.5), tmp_path),
         selection_of(classifier(noise=0.5), tmp_path),
     )
-    beam, greedy = beam_search(one, width=1, expansion=8, swaps=0), greedy_search(other)
+    beam, greedy = beam_search(first, width=1, expansion=8, swaps=0), greedy_search(other)
     for _ in range(5):
         mine, theirs = next(beam), next(greedy)
         assert mine.removed == theirs.removed
@@ -165,8 +165,8 @@ def test_beam_is_near_the_best_on_small_models_that_can_be_solved(tmp_path: Path
         exhaustive = min(
             selection.evaluate(frozenset(three)).loss for three in combinations(range(8), 3)
         )
-        found = last(beam_search(selection_of(model, tmp_path, 60)), 3).outcome.loss
-        assert found <= exhaustive * 1.05 + 1e-9
+        result_of = last(beam_search(selection_of(model, tmp_path, 60)), 3).outcome.loss
+        assert result_of <= exhaustive * 1.05 + 1e-9
 
 
 def disturbed(seed: int) -> AttentionModel:
@@ -193,15 +193,19 @@ def test_beam_is_never_worse_than_the_greedy_path_inside_it(
     """Whatever its width, swaps and number of candidates, at every size; with all candidates that is greedy search."""
     model = disturbed(seed)
 
-    def found(search: Callable[[SubsetEvaluator], Iterator[SubsetState]]) -> np.ndarray:
+    def result_of(search: Callable[[SubsetEvaluator], Iterator[SubsetState]]) -> np.ndarray:
         selection = selection_of(model, tmp_path, 40, objective=objective)
         return np.array(along(search(selection), selection, 4))
 
-    greedy = found(greedy_search)
+    greedy = result_of(greedy_search)
     for expansion in (2, 8):
-        alone = found(lambda one, few=expansion: beam_search(one, width=1, expansion=few, swaps=0))
+        alone = result_of(
+            lambda item, few=expansion: beam_search(item, width=1, expansion=few, swaps=0)
+        )
         assert alone[0] == greedy[0], "the first step tries every head"
-        wide = found(lambda one, few=expansion: beam_search(one, width=3, expansion=few, swaps=2))
+        wide = result_of(
+            lambda item, few=expansion: beam_search(item, width=3, expansion=few, swaps=2)
+        )
         assert (wide <= alone).all()
     assert (alone == greedy).all()
 
@@ -217,15 +221,15 @@ def test_a_beam_that_goes_on_finds_the_same_for_the_same_number_of_evaluations(
             part._values = dict(list(self._values.items())[:count])
             return part
 
-    def found(memory: Memory) -> tuple[list[SubsetState], float]:
+    def result_of(memory: Memory) -> tuple[list[SubsetState], float]:
         selection = selection_of(disturbed(0), tmp_path, 40, objective="metric", memory=memory)
         path = beam_search(selection, width=2, expansion=3, swaps=1)
         return [state for _, state in zip(range(3), path, strict=False)], selection.spent
 
     whole = Kept()
-    expected = found(whole)
+    expected = result_of(whole)
     for finished in (2, 5, 9):
-        assert found(whole.first(finished)) == expected
+        assert result_of(whole.first(finished)) == expected
 
 
 @pytest.mark.parametrize("objective", ["loss", "metric"])
@@ -236,16 +240,16 @@ def test_beam_is_not_worse_than_greedy_for_no_more_evaluations(
     """Thirty-two heads by chance; at every size beam has spent no more than greedy, and lost no more."""
     sizes = {"hidden_size": 64, "num_attention_heads": 16, "num_labels": 2}
     model = worded(BertForSequenceClassification, seed=seed, **sizes)
-    one, other = (selection_of(model, tmp_path, 48, objective=objective) for _ in range(2))
+    first, other = (selection_of(model, tmp_path, 48, objective=objective) for _ in range(2))
     for size, mine, theirs in zip(
         range(1, 4),
-        beam_search(one, width=2, expansion=8, swaps=2),
+        beam_search(first, width=2, expansion=8, swaps=2),
         greedy_search(other),
         strict=False,
     ):
         assert len(mine.removed) == len(theirs.removed) == size
-        assert one.cost(mine.outcome) <= other.cost(theirs.outcome) + 1e-6
-        assert one.spent <= other.spent
+        assert first.cost(mine.outcome) <= other.cost(theirs.outcome) + 1e-6
+        assert first.spent <= other.spent
     assert other.spent == 1 + 32 + 31 + 30, (
         "greedy tries every head that is left, after the whole model"
     )
@@ -286,9 +290,9 @@ def test_every_importance_gives_a_number_for_every_unit_that_is_left(
     by: str, tmp_path: Path
 ) -> None:
     selection = selection_of(classifier(noise=0.3), tmp_path, 40)
-    found = scores_by(selection, by)(frozenset({1}))
+    result_of = scores_by(selection, by)(frozenset({1}))
     left = [number for number in range(8) if number != 1]
-    assert np.isfinite(found[left]).all()
+    assert np.isfinite(result_of[left]).all()
 
 
 def test_a_search_goes_by_its_objective(tmp_path: Path) -> None:
@@ -321,7 +325,7 @@ def test_only_the_heads_that_may_go_go(tmp_path: Path) -> None:
         assert str(selection.heads(list(path)[-1].removed)) == "0.1-3"
 
 
-def test_a_choice_that_fits_its_own_examples_is_told() -> None:
+def test_a_choice_that_overfits_its_examples_is_reported() -> None:
     def row(removed: int, metric: float, repair: str = "") -> dict[str, Any]:
         return {
             "removed": removed,
@@ -332,37 +336,37 @@ def test_a_choice_that_fits_its_own_examples_is_told() -> None:
         }
 
     target = SearchConfig(keep_metric=0.99)
-    said = warning_of(
+    warnings = warning_of(
         target,
         [row(0, 0.8), row(10, 0.81), row(20, 0.793), row(25, 0.9, "fold"), row(30, 0.72)],
         "odd",
     )
-    assert said is not None
-    assert "0.9000 of the metric is left on odd, not 0.99" in said
+    assert warnings is not None
+    assert "0.9000 of the metric is left on odd, not 0.99" in warnings
     assert warning_of(target, [row(0, 0.8), row(30, 0.795)], "odd") is None
     assert warning_of(SearchConfig(remove=30), [row(0, 0.8), row(30, 0.1)], "odd") is None
 
 
 def test_a_search_reports_on_what_it_did_not_choose_on(tmp_path: Path) -> None:
     data = examples(tmp_path, 200)
-    found = search(
+    result_of = search(
         classifier(),
         task="sst2",
         data=data,
         keep_metric=0.99,
         search="greedy",
     )
-    assert str(found.plan.heads).count(".") >= 1
-    assert len(found.plan.heads) == 7
-    told = found.plan.chosen
-    assert [told[side]["split"] for side in ("selected_on", "reported_on")] == [
+    assert str(result_of.plan.heads).count(".") >= 1
+    assert len(result_of.plan.heads) == 7
+    record = result_of.plan.chosen
+    assert [record[side]["split"] for side in ("selected_on", "reported_on")] == [
         "dev:half-a",
         "dev:half-b",
     ]
-    assert sum(told[side]["examples"] for side in ("selected_on", "reported_on")) == 200
-    assert list(found.front["removed"]) == list(range(8))
-    assert found.front.loc[found.front["removed"] == 0, "metric_change"].item() == 0
-    cut = found.study.heads.query("statistic == 'cut'")
+    assert sum(record[side]["examples"] for side in ("selected_on", "reported_on")) == 200
+    assert list(result_of.front["removed"]) == list(range(8))
+    assert result_of.front.loc[result_of.front["removed"] == 0, "metric_change"].item() == 0
+    cut = result_of.study.heads.query("statistic == 'cut'")
     assert cut["value"].sum() == 7
 
 

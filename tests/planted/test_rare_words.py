@@ -115,10 +115,10 @@ def heads_of(words: tuple[str, ...]) -> Tensor:
 
 
 def pointing(sentences: list[tuple[str, ...]], dtype: torch.dtype = torch.float64) -> Answers:
-    found = statistic(sentences)
+    result = statistic(sentences)
     for example, words in enumerate(sentences):
-        found.update(seen(heads_of(words).to(dtype), [[None, *range(len(words))]], [example]))
-    return table(found)
+        result.update(seen(heads_of(words).to(dtype), [[None, *range(len(words))]], [example]))
+    return table(result)
 
 
 def value(answers: Answers, head: int, name: str) -> float:
@@ -145,19 +145,19 @@ def test_a_head_that_points_at_the_rarest_word_is_found_and_no_other_head_is(
 
 def test_weight_on_the_word_itself_and_on_punctuation_is_not_pointing() -> None:
     words = ("the", "lynx", "a", ".")
-    found = pointing([words])
-    assert value(found, 2, "rarest") == 0.0  # every row points at itself: no answer
+    result = pointing([words])
+    assert value(result, 2, "rarest") == 0.0  # every row points at itself: no answer
     # The first head's largest weight is on the full stop, which is no word: the next largest is on the lynx.
     assert heads_of(words)[0, 0, 1].argmax() == 4
-    assert value(found, 0, "rarest") == 1.0
+    assert value(result, 0, "rarest") == 1.0
 
 
 def test_ties_share_their_credit() -> None:
     words = ("the", "lynx", "a", "mat")
-    found = pointing([words])
-    assert value(found, 3, "rarest") == pytest.approx(1 / 4)
-    assert value(found, 3, "two-rarest") == pytest.approx(2 / 4)
-    assert value(found, 3, "rarest-rows") == pytest.approx(1 / 4)
+    result = pointing([words])
+    assert value(result, 3, "rarest") == pytest.approx(1 / 4)
+    assert value(result, 3, "two-rarest") == pytest.approx(2 / 4)
+    assert value(result, 3, "rarest-rows") == pytest.approx(1 / 4)
 
 
 def aimed(words: tuple[str, ...], at: list[int]) -> Answers:
@@ -165,18 +165,18 @@ def aimed(words: tuple[str, ...], at: list[int]) -> Answers:
     rows = [[0.0] * (len(words) + 1)] + [
         [9.0 * (j == target + 1) for j in range(len(words) + 1)] for target in at
     ]
-    found = statistic([words])
-    found.update(seen(softened(rows), [[None, *range(len(words))]], [0]))
-    return table(found)
+    result = statistic([words])
+    result.update(seen(softened(rows), [[None, *range(len(words))]], [0]))
+    return table(result)
 
 
 def test_votes_for_a_word_that_is_repeated_are_added_up() -> None:
     """Four words point at a lynx, two at each, and three at the mat: most point at the lynx."""
     words = ("the", "lynx", "sat", "on", "a", "Lynx", "mat", "cat", "dog")
     lynx, mat = (1, 5), 6
-    found = aimed(words, [lynx[0], mat, lynx[0], lynx[1], lynx[1], mat, 0, mat, mat])
-    assert value(found, 0, "rarest") == 1.0
-    assert value(found, 0, "rarest-rows") == pytest.approx(4 / 7)
+    result = aimed(words, [lynx[0], mat, lynx[0], lynx[1], lynx[1], mat, 0, mat, mat])
+    assert value(result, 0, "rarest") == 1.0
+    assert value(result, 0, "rarest-rows") == pytest.approx(4 / 7)
 
 
 def test_a_word_that_is_repeated_has_one_vote() -> None:
@@ -188,16 +188,16 @@ def test_a_word_that_is_repeated_has_one_vote() -> None:
 def test_a_word_does_not_vote_for_itself_elsewhere_in_the_sentence() -> None:
     words = ("the", "lynx", "sat", "lynx", "mat", "lynx", "on")
     # The three rows of the lynx point at another lynx; of the others two point at the mat, one at the lynx.
-    found = aimed(words, [4, 3, 4, 5, 1, 1, 0])
-    assert value(found, 0, "rarest") == 0.0
+    result = aimed(words, [4, 3, 4, 5, 1, 1, 0])
+    assert value(result, 0, "rarest") == 0.0
 
 
 def test_chance_counts_a_word_that_is_repeated_once() -> None:
-    found = statistic([("the", "lynx", "the", "the", "mat")])
-    found.update(seen(heads_of(("the", "lynx", "the", "the", "mat")), [[None, *range(5)]], [0]))
+    result = statistic([("the", "lynx", "the", "the", "mat")])
+    result.update(seen(heads_of(("the", "lynx", "the", "the", "mat")), [[None, *range(5)]], [0]))
     chance = {
         row["kind"]: row["value"]
-        for row in found.tables()["rare_words"]
+        for row in result.tables()["rare_words"]
         if row["baseline"] == "chance"
     }
     assert chance == {"rarest": pytest.approx(1 / 3), "two-rarest": pytest.approx(2 / 3)}
@@ -212,28 +212,28 @@ def test_a_sentence_without_a_rare_word_or_without_another_word_is_not_asked() -
 
 def test_the_most_frequent_words_are_not_rare() -> None:
     words = ("the", "a", "on", "cat")
-    for common, asked in [(0, True), (3, True), (4, False), (500, False)]:
-        found = statistic([words], common)
-        found.update(seen(heads_of(words), [[None, *range(4)]], [0]))
-        assert bool(table(found)) is asked, common
+    for common, counted in [(0, True), (3, True), (4, False), (500, False)]:
+        result = statistic([words], common)
+        result.update(seen(heads_of(words), [[None, *range(4)]], [0]))
+        assert bool(table(result)) is counted, common
 
 
 def test_words_of_one_frequency_are_equally_rare() -> None:
     words = ("the", "cat", "on", "the", "dog")
     on_dog = softened([[0.0, 0, 0, 0, 0, 9.0]] * 6)
-    found = statistic([words])
-    found.update(seen(on_dog, [[None, *range(5)]], [0]))
-    assert value(table(found), 0, "rarest") == 1.0
+    result = statistic([words])
+    result.update(seen(on_dog, [[None, *range(5)]], [0]))
+    assert value(table(result), 0, "rarest") == 1.0
     # The rows of both are left out, and the other three all point at the dog.
-    assert value(table(found), 0, "rarest-rows") == 1.0
+    assert value(table(result), 0, "rarest-rows") == 1.0
 
 
 def test_a_sentence_cut_to_length_is_not_asked() -> None:
     words = ("the", "lynx", "sat", "on", "the", "mat")
-    found = statistic([words])
-    found.update(seen(heads_of(words[:4]), [[None, *range(4)]], [0]))
-    assert found.table() == []
-    assert found.tables() == {"rare_words": []}
+    result = statistic([words])
+    result.update(seen(heads_of(words[:4]), [[None, *range(4)]], [0]))
+    assert result.table() == []
+    assert result.tables() == {"rare_words": []}
 
 
 def test_only_one_text_that_the_words_are_of_is_measured() -> None:
@@ -268,29 +268,29 @@ def test_words_that_are_not_those_given_are_refused() -> None:
     )
 
 
-# Against the slow twin
+# Against the slow reference
 
 
-def of_twin(words: tuple[str, ...], word_of: list[int | None]) -> slow.Sentence:
+def of_reference(words: tuple[str, ...], word_of: list[int | None]) -> slow.Sentence:
     return slow.Sentence(list(words), word_of, FREQUENCY, NOT_COUNTED, COMMON)
 
 
 def mean(values: list[float | None]) -> tuple[float, int] | None:
-    there = [one for one in values if one is not None]
-    return (sum(there) / len(there), len(there)) if there else None
+    present = [one for one in values if one is not None]
+    return (sum(present) / len(present), len(present)) if present else None
 
 
-def assert_agrees(found: Answers, expected: dict[tuple[Head, str], list[float | None]]) -> None:
+def assert_agrees(result: Answers, expected: dict[tuple[Head, str], list[float | None]]) -> None:
     means = {key: mean(values) for key, values in expected.items()}
-    assert found.keys() == {key for key, answer in means.items() if answer is not None}
-    for key, row in found.items():
+    assert result.keys() == {key for key, answer in means.items() if answer is not None}
+    for key, row in result.items():
         assert (row.value, row.count) == (pytest.approx(means[key][0], abs=1e-6), means[key][1]), (
             key
         )
 
 
 @pytest.mark.parametrize("coarse", [0, 2, 5], ids=["no ties", "some ties", "many ties"])
-def test_any_weights_give_what_the_slow_twin_gives(coarse: int) -> None:
+def test_any_weights_give_what_the_slow_reference_gives(coarse: int) -> None:
     chance = random.Random(coarse)
     generator = torch.Generator().manual_seed(coarse)
     attentions, expected = [], {}
@@ -305,7 +305,9 @@ def test_any_weights_give_what_the_slow_twin_gives(coarse: int) -> None:
         weights = weights / weights.sum(dim=-1, keepdim=True).clamp_min(1e-9)
         attentions.append(seen(weights, [word_of], [example]))
         for head in range(3):
-            answers = slow.answers(weights[0, head].tolist(), of_twin(SENTENCES[example], word_of))
+            answers = slow.answers(
+                weights[0, head].tolist(), of_reference(SENTENCES[example], word_of)
+            )
             for name, answer in answers.items():
                 expected.setdefault((Head("encoder", 0, head), name), []).append(answer)
     whole = statistic()
@@ -317,8 +319,10 @@ def test_any_weights_give_what_the_slow_twin_gives(coarse: int) -> None:
         parts[i % 2].update(attentions[i])
     merged = pickle.loads(pickle.dumps(parts[0])).merge(pickle.loads(pickle.dumps(parts[1])))
     assert_agrees(table(merged), expected)
-    for one, other in zip(merged.tables()["rare_words"], whole.tables()["rare_words"], strict=True):
-        assert one == pytest.approx(other)
+    for first, other in zip(
+        merged.tables()["rare_words"], whole.tables()["rare_words"], strict=True
+    ):
+        assert first == pytest.approx(other)
 
 
 def random_bert(seed: int) -> AttentionModel:
@@ -348,10 +352,10 @@ TEXTS = [
 @pytest.mark.parametrize("batch_size", [1, 2, 32])
 def test_a_model_streamed_gives_what_its_eager_attentions_give(batch_size: int) -> None:
     model = random_bert(0)
-    found = statistic(TEXTS)
+    result = statistic(TEXTS)
     expected: dict[tuple[Head, str], list[float | None]] = {}
     for batch in stream(
-        model, batches(Encoder(model), map(Example, TEXTS), batch_size=batch_size), [found]
+        model, batches(Encoder(model), map(Example, TEXTS), batch_size=batch_size), [result]
     ):
         for site, weights in library_attentions(model, dict(batch.inputs)).items():
             for row, example in enumerate(batch.indices):
@@ -359,12 +363,14 @@ def test_a_model_streamed_gives_what_its_eager_attentions_give(batch_size: int) 
                 size = len(words) + 2
                 for head in range(weights.shape[1]):
                     rows = weights[row, head, :size, :size].tolist()
-                    answers = slow.answers(rows, of_twin(words, [None, *range(len(words)), None]))
+                    answers = slow.answers(
+                        rows, of_reference(words, [None, *range(len(words)), None])
+                    )
                     for name, answer in answers.items():
                         expected.setdefault((Head(site.stack, site.layer, head), name), []).append(
                             answer
                         )
-    assert_agrees(table(found), expected)
+    assert_agrees(table(result), expected)
 
 
 def test_in_random_models_no_head_is_called_a_rare_word_head() -> None:
@@ -377,11 +383,11 @@ def test_in_random_models_no_head_is_called_a_rare_word_head() -> None:
         frequencies = Frequencies(
             {word: float(i) for i, word in enumerate(chance.sample(words, 6))}
         )
-        found = RareWords(sentences, frequencies, common=0)
+        result = RareWords(sentences, frequencies, common=0)
         model = random_bert(seed)
-        for _ in stream(model, batches(Encoder(model), map(Example, sentences)), [found]):
+        for _ in stream(model, batches(Encoder(model), map(Example, sentences)), [result]):
             pass
-        rows = [row for row in found.table() if row.statistic == "rarest"]
+        rows = [row for row in result.table() if row.statistic == "rarest"]
         heads += len(rows)
         above += sum(row.value > 0.5 for row in rows)
     assert heads == 40
@@ -389,22 +395,23 @@ def test_in_random_models_no_head_is_called_a_rare_word_head() -> None:
 
 
 def test_baselines_are_what_a_guess_without_attention_gets() -> None:
-    found = statistic()
+    result = statistic()
     for layer in range(2):  # a sentence counts once, not once a site
         for example, words in enumerate(SENTENCES):
             attention = seen(heads_of(words), [[None, *range(len(words))]], [example])
             attention.site = Site("encoder", layer)
-            found.update(attention)
-    rows = {(row["kind"], row["baseline"]): row for row in found.tables()["rare_words"]}
+            result.update(attention)
+    rows = {(row["kind"], row["baseline"]): row for row in result.tables()["rare_words"]}
     for different, kind in [(1, "rarest"), (2, "two-rarest")]:
         guesses = [
-            slow.baselines(of_twin(words, [*range(len(words))]), different) for words in SENTENCES
+            slow.baselines(of_reference(words, [*range(len(words))]), different)
+            for words in SENTENCES
         ]
-        there = [guess for guess in guesses if guess is not None]
-        for baseline in there[0]:
-            expected = sum(guess[baseline] for guess in there) / len(there)
+        present = [guess for guess in guesses if guess is not None]
+        for baseline in present[0]:
+            expected = sum(guess[baseline] for guess in present) / len(present)
             row = rows[kind, baseline]
-            assert (row["value"], row["count"]) == (pytest.approx(expected), len(there)), (
+            assert (row["value"], row["count"]) == (pytest.approx(expected), len(present)), (
                 kind,
                 baseline,
             )

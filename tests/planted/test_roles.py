@@ -32,16 +32,16 @@ def shuffled(draw: random.Random, *words: str) -> list[str]:
 def sentences(count: int) -> list[headscope.Sentence]:
     """Every word depends on "sat", wherever it stands; "dog" is the rarest word, "cat" the next, and often the last."""
     draw = random.Random(0)
-    found = []
+    actual = []
     for _ in range(count):
         words = tuple(shuffled(draw, "sat", "dog", "cat"))
         verb = words.index("sat")
-        found.append(
+        actual.append(
             headscope.Sentence(
                 words, {"depends": [(i, verb) for i in range(len(words)) if i != verb]}
             )
         )
-    return found
+    return actual
 
 
 def documents(count: int) -> str:
@@ -74,10 +74,10 @@ def study_of(model: AttentionModel, folder: Path) -> Study:
 
 
 def roles_by_head(study: Study) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for row in study.tables["roles"].itertuples():
-        found.setdefault(f"{row.layer}.{row.head}", set()).add(row.role)
-    return found
+        result.setdefault(f"{row.layer}.{row.head}", set()).add(row.role)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +105,8 @@ def test_every_planted_head_is_called_what_it_is(study: Study, head: str, role: 
     [("depends", {"1.0"}), ("rare words", {"1.1"}), ("coreferential", {"2.0"}), ("block", {"2.1"})],
 )
 def test_no_other_head_is_called_so(study: Study, role: str, heads: set[str]) -> None:
-    found = {head for head, roles in roles_by_head(study).items() if role in roles}
-    assert found == heads
+    result = {head for head, roles in roles_by_head(study).items() if role in roles}
+    assert result == heads
 
 
 def test_the_relation_is_shown_by_its_head_always(study: Study) -> None:

@@ -26,12 +26,12 @@ def values(study: Study, statistic: str) -> dict[str, float]:
 def test_attention_to_the_first_token_is_found_where_it_was_planted_and_nowhere_else(
     study: Study,
 ) -> None:
-    found = values(study, "first")
-    assert {head for head, value in found.items() if value > 0.5} == {"0.0", "2.1"}
+    result = values(study, "first")
+    assert {head for head, value in result.items() if value > 0.5} == {"0.0", "2.1"}
     assert (
-        found["1.1"] < 0.01
+        result["1.1"] < 0.01
     )  # attends to itself: the first row, which sees nothing else, is not counted
-    assert found["0.1"] == pytest.approx(values_of_uniform_first(), abs=1e-6)
+    assert result["0.1"] == pytest.approx(values_of_uniform_first(), abs=1e-6)
 
 
 def values_of_uniform_first() -> float:
@@ -41,10 +41,10 @@ def values_of_uniform_first() -> float:
 
 
 def test_sinks_at_any_token_are_found_and_other_patterns_are_none(study: Study) -> None:
-    found = values(study, "sink")
-    assert {head for head, value in found.items() if value > 0.5} == SINKS
-    assert all(found[head] < 0.25 for head in ("0.1", "1.0", "1.1")), (
-        found
+    result = values(study, "sink")
+    assert {head for head, value in result.items() if value > 0.5} == SINKS
+    assert all(result[head] < 0.25 for head in ("0.1", "1.0", "1.1")), (
+        result
     )  # uniform, previous token, itself
 
 
@@ -126,7 +126,7 @@ def test_a_decoder_s_sink_that_carries_information_is_no_no_op() -> None:
     assert "attention to it is not a no-op" in verdict.sentence
 
 
-def test_a_decoder_whose_heads_have_no_sink_is_said_to_have_none() -> None:
+def test_a_decoder_whose_heads_have_no_sink_is_reported_to_have_none() -> None:
     model = planted_decoder(dict.fromkeys(LAST, "previous"))
     study = headscope.analyze(model, texts=texts(20), lens="gradient")
     (verdict,) = verdicts(study.tables["gradients"])

@@ -22,35 +22,35 @@ from worded import glue, saved, sentiments
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model, two cuts, gates, and a study with roles."""
-    here = tmp_path_factory.mktemp("fronts")
-    saved(here / "bert", BertForSequenceClassification, num_labels=2)
-    glue(here / "glue")
+    folder = tmp_path_factory.mktemp("fronts")
+    saved(folder / "bert", BertForSequenceClassification, num_labels=2)
+    glue(folder / "glue")
     words = [
         "prune",
-        str(here / "bert"),
+        str(folder / "bert"),
         "--task",
         "sst2",
         "--data",
-        str(here / "glue"),
+        str(folder / "glue"),
         "--remove",
         "2",
     ]
     for search in ("greedy", "rank"):
-        done = CliRunner().invoke(app, [*words, "--search", search, "--out", str(here / search)])
+        done = CliRunner().invoke(app, [*words, "--search", search, "--out", str(folder / search)])
         assert done.exit_code == 0, done.output
     gate(
-        here / "bert",
+        folder / "bert",
         task="sst2",
-        data=here / "glue",
-        out=here / "gated",
+        data=folder / "glue",
+        out=folder / "gated",
         keep=(3, 2),
         freeze_weights=True,
         epochs=1,
         batch_size=8,
     )
-    model = load(here / "bert", model_class="AutoModelForSequenceClassification")
-    write(analyze(model, texts=[text for text, _ in sentiments(20)]), here / "study")
-    return here
+    model = load(folder / "bert", model_class="AutoModelForSequenceClassification")
+    write(analyze(model, texts=[text for text, _ in sentiments(20)]), folder / "study")
+    return folder
 
 
 def command(*words: object):  # type: ignore[no-untyped-def]
@@ -64,9 +64,9 @@ def test_every_search_keeps_its_rows(made: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     table = pd.read_csv(out / "fronts.csv")
     assert len(pd.read_csv(out / "survivors.csv"))
-    for name, place in (("greedy", "greedy/study"), ("gates", "gated")):
+    for name, position in (("greedy", "greedy/study"), ("gates", "gated")):
         mine = table[table["search"] == name]
-        own = pd.read_csv(made / place / "front.csv")
+        own = pd.read_csv(made / position / "front.csv")
         assert mine["metric"].tolist() == own["metric"].tolist()
         assert mine["removed"].tolist() == own["removed"].tolist()
     assert any(name.startswith("rank by") for name in table["search"])

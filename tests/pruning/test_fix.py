@@ -25,7 +25,7 @@ FIX = ("fixed-patterns", "bert", *TASK, "--batch-size", "8", "--sizes", "1,2")
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     made(tmp_path)
     return tmp_path
@@ -47,7 +47,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
 
 
 @pytest.fixture
-def there(ran: tuple[Path, Result], monkeypatch: pytest.MonkeyPatch) -> Path:
+def fixed_folder(ran: tuple[Path, Result], monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(ran[0])
     return ran[0]
 
@@ -63,9 +63,9 @@ def command(*words: str) -> Result:
 
 
 def done(*words: str) -> Result:
-    found = command(*words)
-    assert found.exit_code == 0, (found.output, found.exception)
-    return found
+    result = command(*words)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result
 
 
 def metrics_by_hand(patterns: dict[Any, str]) -> dict[str, Any]:
@@ -73,14 +73,14 @@ def metrics_by_hand(patterns: dict[Any, str]) -> dict[str, Any]:
     model = headscope.load("bert", model_class="AutoModelForSequenceClassification")
     if patterns:
         model.edit_permanently(headscope.Fixed(patterns))
-    found: dict[str, Any] = headscope.evaluate(
+    result: dict[str, Any] = headscope.evaluate(
         model, task="sst2", data="dev.tsv", split="dev:half-b"
     )["metrics"]
-    return found
+    return result
 
 
-def test_what_is_reported_is_the_edited_model_on_the_other_half(there: Path) -> None:
-    study, model = Study(there / "fixed" / "study"), headscope.load("fixed")
+def test_what_is_reported_is_the_edited_model_on_the_other_half(fixed_folder: Path) -> None:
+    study, model = Study(fixed_folder / "fixed" / "study"), headscope.load("fixed")
     patterns = read_patterns("fixed/patterns.txt", model.heads)
     assert model.fixed == dict(sorted(patterns.items()))
     assert len(patterns) == len(model.heads) == 4
@@ -98,67 +98,69 @@ def test_what_is_reported_is_the_edited_model_on_the_other_half(there: Path) -> 
     for row in rows.to_dict("records"):
         named = read_patterns("fixed/patterns.txt", model.heads)
         heads = headscope.HeadSet(row["heads"], among=model.heads) if row["heads"] else ()
-        found = metrics_by_hand({head: named[head] for head in heads})
-        assert row["loss"] == pytest.approx(found["loss"]["value"], abs=1e-6), row["named"]
-        assert row["metric"] == pytest.approx(found["accuracy"]["value"])
+        result = metrics_by_hand({head: named[head] for head in heads})
+        assert row["loss"] == pytest.approx(result["loss"]["value"], abs=1e-6), row["named"]
+        assert row["metric"] == pytest.approx(result["accuracy"]["value"])
         assert row["loss_change"] == pytest.approx(
-            found["loss"]["value"] - intact["loss"]["value"], abs=1e-6
+            result["loss"]["value"] - intact["loss"]["value"], abs=1e-6
         )
     alone = study.heads.query("statistic == 'ablation-loss'").set_index(["layer", "head"])["value"]
     for head, name in patterns.items():
-        found = metrics_by_hand({head: name})["loss"]["value"] - intact["loss"]["value"]
-        assert alone[head.layer, head.head] == pytest.approx(found, abs=1e-6), head
+        result = metrics_by_hand({head: name})["loss"]["value"] - intact["loss"]["value"]
+        assert alone[head.layer, head.head] == pytest.approx(result, abs=1e-6), head
 
 
-def test_its_number_is_found_again_and_the_page_tells_of_it(
-    there: Path, ran: tuple[Path, Result]
+def test_its_number_is_found_again_and_shown_on_the_page(
+    fixed_folder: Path, ran: tuple[Path, Result]
 ) -> None:
-    here, said = ran
-    told = json.loads((here / "fixed" / "cut.json").read_text("utf-8"))["chosen"]
+    directory, message = ran
+    record = json.loads((directory / "fixed" / "cut.json").read_text("utf-8"))["chosen"]
     check = "--split", "dev:half-b", "--batch-size", "8", "--json"
     again = json.loads(done("evaluate", "fixed", *TASK, *check).stdout)
-    assert again["metrics"] == {name: after for name, (_, after) in told["metrics"].items()}
-    before, after = told["speed"]
+    assert again["metrics"] == {name: after for name, (_, after) in record["metrics"].items()}
+    before, after = record["speed"]
     assert before["parameters"] - after["parameters"] == 2 * 2 * (
         16 * 16 + 16
     )  # queries and keys of two layers
-    rows = headscope.Study(here / "fixed" / "study").tables["fixing"].query("kind == 'least'")
+    rows = headscope.Study(directory / "fixed" / "study").tables["fixing"].query("kind == 'least'")
     good = rows[rows["selection_metric"] >= 0.99 * rows["selection_metric"].iloc[0]]
     row = good.sort_values("fixed").iloc[-1]
-    assert told["within"] == row["fixed"]
+    assert record["within"] == row["fixed"]
     assert (
         f"{row['fixed']} of 4 heads can be fixed within 1 % of the metric on dev:half-a; on dev:half-b that changes "
-        f"it by {row['metric_change']:+.4f}" in " ".join(said.output.split())
+        f"it by {row['metric_change']:+.4f}" in " ".join(message.output.split())
     )
-    page = (here / "fixed" / "study" / "index.html").read_text("utf-8")
+    page = (directory / "fixed" / "study" / "index.html").read_text("utf-8")
     assert "Heads with fixed patterns" in page
     assert "Metric and speed by number of fixed heads" in page
-    assert "with 4 of 4 attention heads fixed" in (here / "fixed" / "README.md").read_text("utf-8")
-    assert sorted(one.name for one in (here / "fixed").iterdir() if one.is_dir()) == ["study"]
+    assert "with 4 of 4 attention heads fixed" in (directory / "fixed" / "README.md").read_text(
+        "utf-8"
+    )
+    assert sorted(one.name for one in (directory / "fixed").iterdir() if one.is_dir()) == ["study"]
 
 
-def test_patterns_and_order_come_from_the_other_examples(there: Path) -> None:
+def test_patterns_and_order_come_from_the_other_examples(fixed_folder: Path) -> None:
     """Other examples to report on change neither."""
-    one = json.loads((there / "fixed" / "cut.json").read_text("utf-8"))["chosen"]
+    single = json.loads((fixed_folder / "fixed" / "cut.json").read_text("utf-8"))["chosen"]
     other = fixed("few", report_limit=9)
-    assert one["order"] == other["order"]
-    assert one["patterns"] == other["patterns"]
-    assert one["judged_on"] != other["judged_on"]
+    assert single["order"] == other["order"]
+    assert single["patterns"] == other["patterns"]
+    assert single["judged_on"] != other["judged_on"]
 
 
-def test_named_patterns_and_a_share_of_the_metric(here: Path) -> None:
+def test_named_patterns_and_a_share_of_the_metric(directory: Path) -> None:
     fixed("named", patterns="0.0=previous,1.*=end", keep_metric=0.01)
-    found = {str(head): name for head, name in headscope.load("named").fixed.items()}
-    assert found == {"encoder.0.0": "previous", "encoder.1.0": "end", "encoder.1.1": "end"}
+    result = {str(head): name for head, name in headscope.load("named").fixed.items()}
+    assert result == {"encoder.0.0": "previous", "encoder.1.0": "end", "encoder.1.1": "end"}
     with pytest.raises(
         HeadscopeError, match=r"`keep_metric`: no number of fixed heads keeps 1\.9 of the metric"
     ):
         fixed("none", heads="0.*", keep_metric=1.9)
-    assert not (here / "none").exists()
+    assert not (directory / "none").exists()
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(
-    there: Path, monkeypatch: pytest.MonkeyPatch
+    fixed_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evaluate, calls = fixing.evaluate, []
 
@@ -171,23 +173,25 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(
     monkeypatch.setattr(fixing, "evaluate", dies)
     with pytest.raises(KeyboardInterrupt):
         fixed("stopped")
-    assert (there / "stopped.partial").is_dir()
-    assert not (there / "stopped").exists()
+    assert (fixed_folder / "stopped.partial").is_dir()
+    assert not (fixed_folder / "stopped").exists()
     fixed("stopped", resume=True)
     assert len(calls) == 6 + 8  # six sets on two splits, less the two sets that were done
-    one, other = (
-        pd.read_csv(there / name / "study" / "fixing.csv").drop(
+    first, other = (
+        pd.read_csv(fixed_folder / name / "study" / "fixing.csv").drop(
             columns=["time", "time_low", "time_high", "is_front"]
         )
         for name in ("fixed", "stopped")
     )
-    pd.testing.assert_frame_equal(one, other)
-    weights = [(there / name / "model.safetensors").read_bytes() for name in ("fixed", "stopped")]
+    pd.testing.assert_frame_equal(first, other)
+    weights = [
+        (fixed_folder / name / "model.safetensors").read_bytes() for name in ("fixed", "stopped")
+    ]
     assert weights[0] == weights[1]
 
 
-def test_a_model_is_trained_with_fixed_heads_and_cut_further(here: Path) -> None:
-    glue(here / "glue")
+def test_a_model_is_trained_with_fixed_heads_and_cut_further(directory: Path) -> None:
+    glue(directory / "glue")
     options = "--task", "sst2", "--data", "glue", "--epochs", "1", "--batch-size", "8"
     done("finetune", "bert", *options, "--fix", "*.0=raganato,1.1=left", "--out", "tuned")
     tuned, whole = headscope.load("tuned"), headscope.load("bert")
@@ -210,7 +214,7 @@ def test_a_model_is_trained_with_fixed_heads_and_cut_further(here: Path) -> None
     done("finetune", "less", *options, "--out", "again")
     assert headscope.load("again").fixed == headscope.load("less").fixed
     done("importance", "again", "--task", "sst2", "--data", "glue", "--out", "study")
-    assert json.loads((here / "study" / "run.json").read_text("utf-8"))["model"]["fixed"] == {
+    assert json.loads((directory / "study" / "run.json").read_text("utf-8"))["model"]["fixed"] == {
         "encoder.1.0": "current"
     }
 
@@ -232,20 +236,20 @@ WRONG = {
 
 @pytest.mark.parametrize("words", WRONG)
 def test_what_cannot_be_is_refused_before_anything_is_written(
-    here: Path, words: tuple[str, ...]
+    directory: Path, words: tuple[str, ...]
 ) -> None:
-    said = command("fixed-patterns", "bert", *TASK, *words, "--out", "fixed")
-    assert isinstance(said.exception, HeadscopeError), said.output
-    assert WRONG[words] in str(said.exception)
-    assert "\n" not in str(said.exception)
-    assert not list(here.glob("fixed*"))
+    outcome = command("fixed-patterns", "bert", *TASK, *words, "--out", "fixed")
+    assert isinstance(outcome.exception, HeadscopeError), outcome.output
+    assert WRONG[words] in str(outcome.exception)
+    assert "\n" not in str(outcome.exception)
+    assert not list(directory.glob("fixed*"))
 
 
-def test_a_fixed_model_is_not_written_in_another_form(here: Path) -> None:
+def test_a_fixed_model_is_not_written_in_another_form(directory: Path) -> None:
     fixed("fixed", patterns="0.0=previous", sizes=(1,))
-    said = command("prune", "fixed", "--heads", "1.1", "--form", "plain", "--out", "plain")
-    assert "--form plain: 1 heads follow fixed patterns" in str(said.exception)
-    assert not list(here.glob("plain*"))
+    output = command("prune", "fixed", "--heads", "1.1", "--form", "plain", "--out", "plain")
+    assert "--form plain: 1 heads follow fixed patterns" in str(output.exception)
+    assert not list(directory.glob("plain*"))
     again = command("fixed-patterns", "fixed", *TASK, "--patterns", "0.0=next", "--out", "again")
     assert "encoder.0.0 is fixed already: previous" in str(again.exception)
 
@@ -254,7 +258,7 @@ def test_what_is_within_reach_is_chosen_where_heads_were_chosen() -> None:
     """Three heads look well on the split that is reported on, but only one where it was chosen."""
     made = [(0, 0.8, 0.8), (1, 0.8, 0.6), (2, 0.7, 0.8), (3, 0.6, 0.9)]
     rows = [
-        {"kind": "least", "fixed": n, "selection_metric": chosen, "metric": said}
-        for n, chosen, said in made
+        {"kind": "least", "fixed": n, "selection_metric": chosen, "metric": output}
+        for n, chosen, output in made
     ]
     assert fixing._within(rows)["fixed"] == 1

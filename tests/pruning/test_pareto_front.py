@@ -28,8 +28,8 @@ def test_what_another_row_beats_in_everything_is_not_on_the_front() -> None:
         "undefined": row(5, float("nan"), 0.5, 0.5),
         "smaller, as good, measurably slower": row(5, 0.85, 0.95, 0.99),
     }
-    found = dict(zip(rows, on_front(list(rows.values())), strict=True))
-    assert [name for name, is_front in found.items() if not is_front] == [
+    result = dict(zip(rows, on_front(list(rows.values())), strict=True))
+    assert [name for name, is_front in result.items() if not is_front] == [
         "the whole model",
         "as small, worse, as fast",
         "undefined",
@@ -53,5 +53,5 @@ def test_where_nothing_is_timed_the_front_is_what_a_walk_from_the_smallest_finds
         if best > best_before:
             wanted.add((left, best))
         best_before = max(best_before, best)
-    found = on_front([row(left, metric / 5) for left, metric in points])
-    assert [point in wanted for point in points] == found
+    result = on_front([row(left, metric / 5) for left, metric in points])
+    assert [point in wanted for point in points] == result

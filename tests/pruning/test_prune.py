@@ -52,7 +52,7 @@ SEARCH = (
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     saved(tmp_path / "bert", BertForSequenceClassification, num_labels=2)
@@ -61,18 +61,18 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def command(*words: str) -> Result:
-    found = CliRunner().invoke(app, words)
-    return found
+    result = CliRunner().invoke(app, words)
+    return result
 
 
 def done(*words: str) -> Result:
-    found = command(*words)
-    assert found.exit_code == 0, (found.output, found.exception)
-    return found
+    result = command(*words)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result
 
 
 def evaluated(model: str, data: str, *words: str) -> dict[str, Any]:
-    said = done(
+    output = done(
         "evaluate",
         model,
         "--task",
@@ -84,21 +84,23 @@ def evaluated(model: str, data: str, *words: str) -> dict[str, Any]:
         "--json",
         *words,
     )
-    found: dict[str, Any] = json.loads(said.stdout)
-    return found
+    result: dict[str, Any] = json.loads(output.stdout)
+    return result
 
 
 def manifest(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "cut.json").read_text("utf-8"))
-    return found
+    result: dict[str, Any] = json.loads((folder / "cut.json").read_text("utf-8"))
+    return result
 
 
 @pytest.mark.parametrize("how", ["beam", "greedy", *map(slow, ["iterative", "rank", "random"])])
-def test_a_search_ends_in_a_model_whose_number_can_be_found_again(here: Path, how: str) -> None:
+def test_a_search_ends_in_a_model_whose_number_can_be_found_again(
+    directory: Path, how: str
+) -> None:
     done(*SEARCH, "--search", how, "--out", "small")
-    told = manifest(here / "small")
+    record = manifest(directory / "small")
     assert len(headscope.load("small").heads) == len(headscope.load("bert").heads) - 3
-    said = json.loads(
+    report = json.loads(
         done(
             "evaluate",
             "small",
@@ -113,16 +115,19 @@ def test_a_search_ends_in_a_model_whose_number_can_be_found_again(here: Path, ho
             "--json",
         ).stdout
     )
-    assert said["metrics"] == {
-        name: after for name, (_, after) in told["chosen"]["metrics"].items()
+    assert report["metrics"] == {
+        name: after for name, (_, after) in record["chosen"]["metrics"].items()
     }
-    study = Study(here / "small" / "study")
+    study = Study(directory / "small" / "study")
     assert study.heads.query("statistic == 'cut'")["value"].sum() == 3
     assert {0, 3} <= set(study.tables["front"]["removed"])
-    assert (here / "small" / "study" / "index.html").read_text("utf-8").count(
+    assert (directory / "small" / "study" / "index.html").read_text("utf-8").count(
         "What can be pruned"
     ) >= 1
-    card, gain = (here / "small" / "README.md").read_text("utf-8"), told["chosen"]["speed"][1]
+    card, gain = (
+        (directory / "small" / "README.md").read_text("utf-8"),
+        record["chosen"]["speed"][1],
+    )
     assert "# bert without 3 of" in card
     assert (
         f"{1 / gain['ratio']:.2f} times as fast [{1 / gain['high']:.2f}, {1 / gain['low']:.2f}]"
@@ -134,17 +139,19 @@ SPED = ("--remove", "2", "--search", "rank")
 
 
 @pytest.mark.parametrize("more", [(), ("--repair", "refit")])
-def test_one_run_shows_one_speed_in_one_form_everywhere(here: Path, more: tuple[str, ...]) -> None:
-    said = done("prune", "bert", *TASK, *SPED, *more, "--out", "small").output
-    study = Study(here / "small" / "study")
+def test_one_run_shows_one_speed_in_one_form_everywhere(
+    directory: Path, more: tuple[str, ...]
+) -> None:
+    outcome = done("prune", "bert", *TASK, *SPED, *more, "--out", "small").output
+    study = Study(directory / "small" / "study")
     (row,) = study.tables["front"].query("is_chosen").to_dict("records")
-    gain = manifest(here / "small")["chosen"]["speed"][1]
+    gain = manifest(directory / "small")["chosen"]["speed"][1]
     assert (gain["ratio"], gain["low"], gain["high"]) == pytest.approx(
         (row["time"], row["time_low"], row["time_high"]), rel=1e-9
     )
     form = f"{1 / row['time']:.2f} times as fast [{1 / row['time_high']:.2f}, {1 / row['time_low']:.2f}]"
-    assert form in said
-    assert form in (here / "small" / "README.md").read_text("utf-8")
+    assert form in outcome
+    assert form in (directory / "small" / "README.md").read_text("utf-8")
     assert [
         form in str(finding) for finding in findings_of(study) if "heads pruned" in finding.sentence
     ] == [True]
@@ -159,46 +166,48 @@ def test_one_run_shows_one_speed_in_one_form_everywhere(here: Path, more: tuple[
     assert any(1 / row["time"] == pytest.approx(y) for line in bars for y in line.get_ydata())
 
 
-def test_a_set_is_recommended_only_if_its_interval_stays_above_the_allowed_loss(here: Path) -> None:
+def test_a_set_is_recommended_only_if_its_interval_stays_above_the_allowed_loss(
+    directory: Path,
+) -> None:
     """40 examples of an untrained model: one answer more or less is 2.5 points, so nothing within 1 % can be shown."""
-    said = done(*SEARCH, "--search", "rank", "--out", "small").output
-    told = manifest(here / "small")["chosen"]
-    count = told["reported_on"]["examples"]
-    assert told["advice"] in said
-    assert told["advice"].startswith("no set is recommended: ")
+    outcome = done(*SEARCH, "--search", "rank", "--out", "small").output
+    record = manifest(directory / "small")["chosen"]
+    count = record["reported_on"]["examples"]
+    assert record["advice"] in outcome
+    assert record["advice"].startswith("no set is recommended: ")
     words = f"{count} examples are too few to tell whether that is within the allowed loss of "
-    assert words in said
-    verdict = told["verdict"].removesuffix(".").partition(": ")[2]
-    assert told["advice"].endswith(f": {verdict}"), "the same question has the same answer"
-    (cut,) = (line for line in said.splitlines() if line.startswith("cutting "))
+    assert words in outcome
+    verdict = record["verdict"].removesuffix(".").partition(": ")[2]
+    assert record["advice"].endswith(f": {verdict}"), "the same question has the same answer"
+    (cut,) = (line for line in outcome.splitlines() if line.startswith("cutting "))
     reason = "to reach the target (remove 3), though not shown to stay within the allowed loss"
-    assert cut == f"cutting 3 heads {reason}: {manifest(here / 'small')['removed']}"
-    assert words in told["verdict"]
-    card = (here / "small" / "README.md").read_text("utf-8")
-    assert told["verdict"] in card
-    assert "no evidence" not in said + card
+    assert cut == f"cutting 3 heads {reason}: {manifest(directory / 'small')['removed']}"
+    assert words in record["verdict"]
+    card = (directory / "small" / "README.md").read_text("utf-8")
+    assert record["verdict"] in card
+    assert "no evidence" not in outcome + card
 
 
-def test_named_heads_are_cut_without_a_task(here: Path) -> None:
+def test_named_heads_are_cut_without_a_task(directory: Path) -> None:
     done("prune", "bert", "--heads", "0.1,1.*", "--out", "small")
     assert [str(head) for head in headscope.load("small").heads] == ["encoder.0.0"]
-    assert not (here / "small" / "study").exists()
+    assert not (directory / "small" / "study").exists()
 
 
-def test_a_plan_is_carried_out_on_its_own_model_alone(here: Path) -> None:
+def test_a_plan_is_carried_out_on_its_own_model_alone(directory: Path) -> None:
     done("prune", "bert", "--heads", "0.1", "--out", "small")
     done("prune", "bert", "--plan", "small/plan.json", "--form", "plain", "--out", "plain")
-    vanilla = BertForSequenceClassification.from_pretrained(here / "plain")
+    vanilla = BertForSequenceClassification.from_pretrained(directory / "plain")
     assert vanilla.config.num_labels == 2
-    saved(here / "other", BertForSequenceClassification, seed=1, num_labels=2)
+    saved(directory / "other", BertForSequenceClassification, seed=1, num_labels=2)
     refused = command("prune", "other", "--plan", "small/plan.json", "--out", "wrong")
     assert isinstance(refused.exception, HeadscopeError)
     assert "small/plan.json: made for another model (sha256 " in str(refused.exception)
-    assert not (here / "wrong").exists()
+    assert not (directory / "wrong").exists()
 
 
-def test_repairs_and_recovery_are_reported_stage_by_stage(here: Path) -> None:
-    glue(here / "glue")
+def test_repairs_and_recovery_are_reported_stage_by_stage(directory: Path) -> None:
+    glue(directory / "glue")
     words = (
         "--task",
         "sst2",
@@ -213,9 +222,9 @@ def test_repairs_and_recovery_are_reported_stage_by_stage(here: Path) -> None:
         "--distil",
     )
     done("prune", "bert", *words, "--out", "small")
-    told = manifest(here / "small")["chosen"]
-    assert list(told["stages"]) == ["cut", "fold", "refit", "recovered"]
-    said = json.loads(
+    record = manifest(directory / "small")["chosen"]
+    assert list(record["stages"]) == ["cut", "fold", "refit", "recovered"]
+    report = json.loads(
         done(
             "evaluate",
             "small",
@@ -228,11 +237,11 @@ def test_repairs_and_recovery_are_reported_stage_by_stage(here: Path) -> None:
             "--json",
         ).stdout
     )
-    assert said["metrics"] == told["stages"]["recovered"]["metrics"]
-    assert sorted(path.name for path in (here / "small").iterdir() if path.is_dir()) == []
+    assert report["metrics"] == record["stages"]["recovered"]["metrics"]
+    assert sorted(path.name for path in (directory / "small").iterdir() if path.is_dir()) == []
 
 
-def test_repairs_are_tried_at_every_reported_size(here: Path) -> None:
+def test_repairs_are_tried_at_every_reported_size(directory: Path) -> None:
     done(
         *SEARCH,
         "--search",
@@ -244,7 +253,7 @@ def test_repairs_are_tried_at_every_reported_size(here: Path) -> None:
         "--out",
         "small",
     )
-    front = Study(here / "small" / "study").tables["front"].fillna({"repair": ""})
+    front = Study(directory / "small" / "study").tables["front"].fillna({"repair": ""})
     assert list(zip(front["removed"], front["repair"], strict=True)) == [
         (0, ""),
         *((size, repair) for size in (1, 2, 3) for repair in ("", "fold", "fold+refit")),
@@ -268,8 +277,8 @@ def test_repairs_are_tried_at_every_reported_size(here: Path) -> None:
     ] == pytest.approx(folded)
 
 
-def test_training_between_the_steps_of_iterative(here: Path) -> None:
-    glue(here / "glue")
+def test_training_between_the_steps_of_iterative(directory: Path) -> None:
+    glue(directory / "glue")
     words = (
         "--task",
         "sst2",
@@ -284,18 +293,18 @@ def test_training_between_the_steps_of_iterative(here: Path) -> None:
     )
     done("prune", "bert", *words, "--recover", "1", "--recover-steps", "--out", "small")
     assert len(headscope.load("small").heads) == 2
-    told = manifest(here / "small")["chosen"]
-    assert evaluated("small", "glue")["metrics"] == told["stages"]["in steps"]["metrics"]
-    assert [path.name for path in (here / "small").iterdir() if path.is_dir()] == ["study"]
-    assert "After every step trained for 1 epoch." in (here / "small" / "README.md").read_text(
+    record = manifest(directory / "small")["chosen"]
+    assert evaluated("small", "glue")["metrics"] == record["stages"]["in steps"]["metrics"]
+    assert [path.name for path in (directory / "small").iterdir() if path.is_dir()] == ["study"]
+    assert "After every step trained for 1 epoch." in (directory / "small" / "README.md").read_text(
         "utf-8"
     )
 
 
 @pytest.mark.slow
-def test_steps_with_training_are_told_as_any_search_is(here: Path) -> None:
+def test_steps_with_training_are_reported_like_any_search(directory: Path) -> None:
     """The row of the first step is what a run that ends there saves; the last row is what this one saves."""
-    glue(here / "glue")
+    glue(directory / "glue")
     words = (
         "--task",
         "sst2",
@@ -311,20 +320,20 @@ def test_steps_with_training_are_told_as_any_search_is(here: Path) -> None:
     for heads, out in (("1", "one"), ("2", "two")):
         done("prune", "bert", *words, "--remove", heads, "--recover-steps", "--out", out)
     done("prune", "bert", *words, "--remove", "2", "--out", "after")
-    steps, plain = (Study(here / out / "study") for out in ("two", "after"))
+    steps, plain = (Study(directory / out / "study") for out in ("two", "after"))
     front = steps.tables["front"]
     assert list(front.columns) == list(plain.tables["front"].columns)
     assert front["removed"].tolist() == steps.tables["search"]["removed"].tolist() == [0, 1, 2]
     assert front["is_chosen"].tolist() == [False, False, True]
     assert front["parameters"].is_monotonic_decreasing
     for row, out in ((1, "one"), (2, "two")):
-        saved_as = manifest(here / out)["chosen"]["metrics"]
+        saved_as = manifest(directory / out)["chosen"]["metrics"]
         assert front.loc[row, "metric"] == pytest.approx(saved_as["accuracy"][1]["value"], abs=1e-9)
         assert front.loc[row, "loss"] == pytest.approx(saved_as["loss"][1]["value"], rel=1e-9)
         heads = str(HeadSet(front.loc[row, "heads"], among=headscope.load("bert").heads))
-        assert heads == manifest(here / out)["removed"]
+        assert heads == manifest(directory / out)["removed"]
     chosen, others = (
-        json.loads((here / out / "plan.json").read_text("utf-8"))["chosen"]
+        json.loads((directory / out / "plan.json").read_text("utf-8"))["chosen"]
         for out in ("two", "after")
     )
     assert set(chosen) == set(others) | {"in_steps"}
@@ -337,13 +346,15 @@ def test_steps_with_training_are_told_as_any_search_is(here: Path) -> None:
         "three models, and two backward passes that count as three each"
     )
     assert steps.heads.query("value == 1")["head"].count() == 2
-    assert "with training after each step" in (here / "two" / "study" / "index.html").read_text(
-        "utf-8"
-    )
+    assert "with training after each step" in (
+        directory / "two" / "study" / "index.html"
+    ).read_text("utf-8")
 
 
-def test_a_plan_made_in_steps_says_what_a_model_that_was_only_cut_has_not_had(here: Path) -> None:
-    glue(here / "glue")
+def test_a_plan_made_in_steps_says_what_a_model_that_was_only_cut_has_not_had(
+    directory: Path,
+) -> None:
+    glue(directory / "glue")
     words = (
         "--task",
         "sst2",
@@ -358,7 +369,7 @@ def test_a_plan_made_in_steps_says_what_a_model_that_was_only_cut_has_not_had(he
     )
     done("prune", "bert", *words, "--remove", "1", "--recover-steps", "--out", "one")
     done("prune", "bert", "--plan", "one/plan.json", "--out", "again")
-    assert "which this model has not had." in manifest(here / "again")["chosen"]["how"]
+    assert "which this model has not had." in manifest(directory / "again")["chosen"]["how"]
     refused = command(
         "prune", "bert", "--plan", "one/plan.json", "--task", "sst2", "--data", "glue",
         "--report-on", "dev:half-a", "--out", "x",
@@ -366,8 +377,8 @@ def test_a_plan_made_in_steps_says_what_a_model_that_was_only_cut_has_not_had(he
     assert "are selected on and reported on" in str(refused.exception)
 
 
-def test_a_cut_model_can_be_trained_scored_and_cut_again(here: Path) -> None:
-    glue(here / "glue")
+def test_a_cut_model_can_be_trained_scored_and_cut_again(directory: Path) -> None:
+    glue(directory / "glue")
     done("prune", "bert", "--heads", "0.1", "--out", "small")
     done(
         "finetune", "small", "--task", "sst2", "--data", "glue", "--epochs", "1", "--out", "trained"
@@ -387,118 +398,123 @@ def test_a_cut_model_can_be_trained_scored_and_cut_again(here: Path) -> None:
     assert str(headscope.model.surgery.removed_heads(headscope.load("twice"))) == "0.1,1.0"
 
 
-def test_a_pipeline_takes_a_cut_model(here: Path) -> None:
+def test_a_pipeline_takes_a_cut_model(directory: Path) -> None:
     done("prune", "bert", "--heads", "0.1", "--out", "small")
     small = headscope.load("small")
-    found = pipeline("text-classification", model=small.model, tokenizer=small.tokenizer)(
+    result = pipeline("text-classification", model=small.model, tokenizer=small.tokenizer)(
         sentiments(1)[0][0]
     )
-    assert found[0]["label"] in small.model.config.id2label.values()
+    assert result[0]["label"] in small.model.config.id2label.values()
 
 
-def test_a_share_of_all_heads(here: Path) -> None:
+def test_a_share_of_all_heads(directory: Path) -> None:
     done("prune", "bert", *TASK, "--sparsity", "0.5", "--search", "rank", "--out", "half")
     assert len(headscope.load("half").heads) == 2
 
 
 def test_a_search_for_speed_ends_where_the_layers_promise_it(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With layers that were measured to take 1, 0.75 and 0.5 of the time at all, half and none of their heads."""
-    asked: list[int] = []
+    requested: list[int] = []
 
     def layers(*_: object, batch_size: int, **__: object) -> speed.LayerTimes:
-        asked.append(batch_size)
+        requested.append(batch_size)
         return speed.LayerTimes((1.0, 0.5, 0.0), (1.0, 0.75, 0.5))
 
     monkeypatch.setattr(speed, "measure_layers", layers)
     done("prune", "bert", *TASK, "--speedup", "1.3", "--search", "rank", "--out", "fast")
-    assert asked == [speed.TIMED[0]]  # the size that the cut model is timed with
+    assert requested == [speed.TIMED[0]]  # the size that the cut model is timed with
     assert len(headscope.load("fast").heads) == 2
-    told = manifest(here / "fast")["chosen"]
-    assert told["target"]["speedup"] == 1.3
+    record = manifest(directory / "fast")["chosen"]
+    assert record["target"]["speedup"] == 1.3
     refused = command(
         "prune", "bert", *TASK, "--speedup", "2.1", "--search", "rank", "--out", "faster"
     )
-    said = "--speedup: 2.1 times is more than head pruning can give here. Expected at most 2.00"
-    assert str(refused.exception).startswith(said)
+    message = "--speedup: 2.1 times is more than head pruning can give here. Expected at most 2.00"
+    assert str(refused.exception).startswith(message)
 
 
-def test_a_plan_is_not_reported_on_the_half_it_was_chosen_on(here: Path) -> None:
+def test_a_plan_is_not_reported_on_the_half_it_was_chosen_on(directory: Path) -> None:
     done(*SEARCH, "--search", "rank", "--out", "small")
     words = ("--plan", "small/plan.json", *TASK, "--report-on", "dev:half-a", "--out", "again")
     refused = command("prune", "bert", *words)
     assert "are selected on and reported on" in str(refused.exception)
-    assert not (here / "again").exists()
+    assert not (directory / "again").exists()
 
 
-def test_a_dry_run_writes_nothing(here: Path) -> None:
-    before = sorted(here.iterdir())
+def test_a_dry_run_writes_nothing(directory: Path) -> None:
+    before = sorted(directory.iterdir())
     done(*SEARCH, "--search", "rank", "--dry-run")
-    assert sorted(here.iterdir()) == before
+    assert sorted(directory.iterdir()) == before
 
 
 @pytest.mark.parametrize(("more", "repaired"), [((), 0), (("--repair", "fold"), 1)])
 def test_each_model_is_evaluated_once_on_the_report_split(
-    here: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], repaired: int
+    directory: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], repaired: int
 ) -> None:
     """The search has done it already: what is cut is not evaluated again, only what is repaired."""
     counted = []
 
-    def counting(*given: Any, **named: Any) -> Any:
+    def counting(*args: Any, **named: Any) -> Any:
         counted.append(1)
-        return inference.evaluate(*given, **named)
+        return inference.evaluate(*args, **named)
 
     for module in ("headscope.pruning.pareto_front", "headscope.pruning.prune"):
         monkeypatch.setattr(importlib.import_module(module), "evaluate", counting)
     done(*SEARCH, "--search", "rank", *more, "--out", "small")
-    rows = Study(here / "small" / "study").tables["front"]
+    rows = Study(directory / "small" / "study").tables["front"]
     assert len(counted) == len(rows) + repaired
     (row,) = rows.query("is_chosen").to_dict("records")
-    stage = manifest(here / "small")["chosen"]["stages"]["cut"]["change"]
+    stage = manifest(directory / "small")["chosen"]["stages"]["cut"]["change"]
     assert (stage["value"], stage["low"], stage["high"]) == pytest.approx(
         (row["metric_change"], row["change_low"], row["change_high"]), rel=1e-9
     )
 
 
-def test_a_dry_run_says_what_the_run_would_do(here: Path) -> None:
+def test_a_dry_run_says_what_the_run_would_do(directory: Path) -> None:
     words = (*SEARCH, "--search", "rank")
-    said = done(*words, "--dry-run").stdout.splitlines()
-    told = json.loads(done(*words, "--dry-run", "--json").stdout)
+    output = done(*words, "--dry-run").stdout.splitlines()
+    record = json.loads(done(*words, "--dry-run", "--json").stdout)
     done(*words, "--out", "small")
     chosen, (before, after) = (
-        manifest(here / "small")["chosen"],
-        manifest(here / "small")["chosen"]["speed"],
+        manifest(directory / "small")["chosen"],
+        manifest(directory / "small")["chosen"]["speed"],
     )
-    assert said[0] == told["heads"] == manifest(here / "small")["removed"]
+    assert output[0] == record["heads"] == manifest(directory / "small")["removed"]
     sizes = (
         f"{before['parameters'] / 1e6:.2f} to {after['parameters'] / 1e6:.2f} million parameters"
     )
     assert (
-        said[1]
+        output[1]
         == f"size: 3 of 4 heads would be removed, {sizes}, {before['megabytes']:.1f} to {after['megabytes']:.1f} MB"
     )
-    assert said[2] == "target: remove 3, by the search rank for sst2"
+    assert output[2] == "target: remove 3, by the search rank for sst2"
     accuracy = chosen["metrics"]["accuracy"][1]["value"]
-    assert said[3:5] == [
+    assert output[3:5] == [
         f"chosen on: dev:half-a, {chosen['selected_on']['examples']} examples",
         f"reported on: dev:half-b, {chosen['reported_on']['examples']} examples: accuracy {accuracy:.4f}, change "
         f"{chosen['stages']['cut']['change']['value']:+.4f} [{chosen['stages']['cut']['change']['low']:+.4f}, "
         f"{chosen['stages']['cut']['change']['high']:+.4f}]",
     ]
-    assert said[5] == chosen["advice"]
+    assert output[5] == chosen["advice"]
     assert (
-        said[6] == "would be measured: --task sst2 --data dev.tsv --split dev:half-b --batch-size 8"
+        output[6]
+        == "would be measured: --task sst2 --data dev.tsv --split dev:half-b --batch-size 8"
     )
-    assert [size["parameters"] for size in told["sizes"]] == [
+    assert [size["parameters"] for size in record["sizes"]] == [
         before["parameters"],
         after["parameters"],
     ]
-    names = {path.name + ("/" if path.is_dir() else "") for path in (here / "small").iterdir()}
-    assert set(told["files"]) == names - {"config.json", "tokenizer.json", "tokenizer_config.json"}
+    names = {path.name + ("/" if path.is_dir() else "") for path in (directory / "small").iterdir()}
+    assert set(record["files"]) == names - {
+        "config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
 
 
-def test_a_dry_run_of_named_heads_tells_the_size_of_its_form(here: Path) -> None:
+def test_a_dry_run_of_named_heads_tells_the_size_of_its_form(directory: Path) -> None:
     plain = done("prune", "bert", "--heads", "0.1", "--form", "plain", "--dry-run").stdout
     parameters = sum(p.numel() for p in headscope.load("bert").model.parameters())
     assert plain.startswith(
@@ -508,12 +524,12 @@ def test_a_dry_run_of_named_heads_tells_the_size_of_its_form(here: Path) -> None
 
 
 @pytest.mark.parametrize("kills", [slow(2), slow(6)])
-def test_kills_change_no_plan(here: Path, kills: int) -> None:
+def test_kills_change_no_plan(directory: Path, kills: int) -> None:
     """Timings apart, which are measured: the model and every set that was tried are the same."""
-    places = [here / "whole", here / "killed"]
-    for place in places:
-        saved(place / "bert", BertForSequenceClassification, num_labels=2)
-        table(place / "dev.tsv", ("sentence", "label"), sentiments(160))
+    places = [directory / "whole", directory / "killed"]
+    for position in places:
+        saved(position / "bert", BertForSequenceClassification, num_labels=2)
+        table(position / "dev.tsv", ("sentence", "label"), sentiments(160))
     words = (*SEARCH, "--out", "small")
     finished(places[0], *words)
     chance = random.Random(0)
@@ -593,42 +609,45 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
-def test_what_cannot_be_done_is_said_in_a_line_and_nothing_is_written(
-    here: Path, words: tuple[str, ...], message: str
+def test_what_cannot_be_done_is_reported_in_a_line_and_nothing_is_written(
+    directory: Path, words: tuple[str, ...], message: str
 ) -> None:
-    glue(here / "glue")
-    before = sorted(here.iterdir())
-    found = command("prune", "bert", *words, "--out", "out")
-    assert isinstance(found.exception, HeadscopeError), (found.output, found.exception)
-    assert str(found.exception).startswith(message), found.exception
-    assert sorted(here.iterdir()) == before
+    glue(directory / "glue")
+    before = sorted(directory.iterdir())
+    result = command("prune", "bert", *words, "--out", "out")
+    assert isinstance(result.exception, HeadscopeError), (result.output, result.exception)
+    assert str(result.exception).startswith(message), result.exception
+    assert sorted(directory.iterdir()) == before
 
 
-def test_an_output_that_exists_is_not_touched(here: Path) -> None:
+def test_an_output_that_exists_is_not_touched(directory: Path) -> None:
     done("prune", "bert", "--heads", "0.1", "--out", "small")
-    found = command("prune", "bert", "--heads", "0.0", "--out", "small")
-    assert isinstance(found.exception, HeadscopeError)
-    assert str(found.exception).startswith(
+    result = command("prune", "bert", "--heads", "0.0", "--out", "small")
+    assert isinstance(result.exception, HeadscopeError)
+    assert str(result.exception).startswith(
         "small: a pruned model is already there. Add --overwrite"
     )
     done("prune", "bert", "--heads", "1.1", "--out", "small", "--overwrite")
-    assert manifest(here / "small")["removed"] == "1.1"
+    assert manifest(directory / "small")["removed"] == "1.1"
     assert sum(line.startswith("headscope prune") for line in PruneConfig.examples) >= 3
 
 
-def test_an_output_that_cannot_be_is_refused_before_the_model_is_loaded(here: Path) -> None:
-    (here / "mine").mkdir()
-    (here / "mine" / "notes.txt").write_text("mine")
-    (here / "stopped.partial").mkdir()
-    (here / "stopped.partial" / "journal.jsonl").write_text("")
+def test_an_output_that_cannot_be_is_refused_before_the_model_is_loaded(directory: Path) -> None:
+    (directory / "mine").mkdir()
+    (directory / "mine" / "notes.txt").write_text("mine")
+    (directory / "stopped.partial").mkdir()
+    (directory / "stopped.partial" / "journal.jsonl").write_text("")
     for out, message in (
         ("mine", "mine: the directory is neither a pruned model nor empty."),
         ("dev.tsv", "dev.tsv: this is a file."),
-        ("stopped", f"{here}/stopped.partial: a run that was stopped is there (journal.jsonl)."),
+        (
+            "stopped",
+            f"{directory}/stopped.partial: a run that was stopped is there (journal.jsonl).",
+        ),
     ):
         refused = command("prune", "no-such-model", "--heads", "0.1", "--out", out)
         assert str(refused.exception).startswith(message)
-    assert sorted(path.name for path in here.iterdir()) == [
+    assert sorted(path.name for path in directory.iterdir()) == [
         "bert",
         "dev.tsv",
         "mine",
@@ -638,7 +657,7 @@ def test_an_output_that_cannot_be_is_refused_before_the_model_is_loaded(here: Pa
 
 @pytest.mark.parametrize("form", ["small", "plain"])
 def test_a_tokenizer_is_saved_as_it_was_loaded_whatever_it_was_used_for(
-    here: Path, form: str
+    directory: Path, form: str
 ) -> None:
     fast = headscope.load("bert").tokenizer
     fast.backend_tokenizer.enable_padding(length=16, pad_token="[PAD]")
@@ -652,28 +671,28 @@ def test_a_tokenizer_is_saved_as_it_was_loaded_whatever_it_was_used_for(
     headscope.prune(used, "0.1").model.save("used", form=form)
     assert used.tokenizer.backend_tokenizer.truncation["max_length"] == 4, "what the user set stays"
     done("prune", "bert", "--heads", "0.1", *TASK, "--form", form, "--out", "judged")
-    wanted = json.loads((here / "bert" / "tokenizer.json").read_text("utf-8"))
+    wanted = json.loads((directory / "bert" / "tokenizer.json").read_text("utf-8"))
     assert wanted["padding"]["strategy"] == {"Fixed": 16}
     for out in ("fresh", "used", "judged"):
-        assert json.loads((here / out / "tokenizer.json").read_text("utf-8")) == wanted, out
+        assert json.loads((directory / out / "tokenizer.json").read_text("utf-8")) == wanted, out
 
 
-def test_what_is_mended_or_missed_is_told_on_the_card_and_the_page(here: Path) -> None:
+def test_repairs_and_losses_are_shown_on_the_card_and_the_page(directory: Path) -> None:
     done(*SEARCH, "--search", "rank", "--repair", "fold", "--out", "small")
-    told = manifest(here / "small")["chosen"]
-    page = (here / "small" / "study" / "index.html").read_text("utf-8")
-    saved_as = told["stages"]["fold"]["metrics"]["accuracy"]["value"]
+    record = manifest(directory / "small")["chosen"]
+    page = (directory / "small" / "study" / "index.html").read_text("utf-8")
+    saved_as = record["stages"]["fold"]["metrics"]["accuracy"]["value"]
     assert f"The saved model, after repair (fold), has accuracy {saved_as:.4f}." in page
     assert "Which attention heads <bdi>bert</bdi> can do without" in page
-    assert f"Pruned heads: {manifest(here / 'small')['removed']}." in page
+    assert f"Pruned heads: {manifest(directory / 'small')['removed']}." in page
     assert 'id="figure-heat-cut"' not in page, "the explorer draws that map already"
-    assert (here / "small" / "study" / "figures" / "heat-cut.svg").exists()
+    assert (directory / "small" / "study" / "figures" / "heat-cut.svg").exists()
 
 
 def test_what_was_trained_is_not_lost_when_writing_fails(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    glue(here / "glue")
+    glue(directory / "glue")
     words = (
         "--task",
         "sst2",
@@ -696,15 +715,17 @@ def test_what_was_trained_is_not_lost_when_writing_fails(
                 command("prune", "bert", *words, *more, "--out", "small").exception,
                 ZeroDivisionError,
             )
-        assert list((here / "small.partial").glob(f"{kept}*"))
+        assert list((directory / "small.partial").glob(f"{kept}*"))
         with monkeypatch.context() as untaught:
             untaught.setattr("headscope.pruning.recovery.finetune", lambda *_, **__: 1 / 0)
             done("prune", "bert", *words, *more, "--out", "small", "--resume")
         assert len(headscope.load("small").heads) == 2
         assert not [
-            path for path in (here / "small").iterdir() if path.is_dir() and path.name != "study"
+            path
+            for path in (directory / "small").iterdir()
+            if path.is_dir() and path.name != "study"
         ]
-        shutil.rmtree(here / "small")
+        shutil.rmtree(directory / "small")
 
 
 NOT_TOGETHER = [
@@ -752,52 +773,52 @@ NOT_TOGETHER = [
 
 @pytest.mark.parametrize(("words", "message"), NOT_TOGETHER)
 def test_what_does_not_go_together_is_refused(
-    words: tuple[str, ...], message: str, here: Path
+    words: tuple[str, ...], message: str, directory: Path
 ) -> None:
-    glue(here / "glue")
+    glue(directory / "glue")
     refused = command("prune", "bert", *words, "--out", "small")
     assert isinstance(refused.exception, HeadscopeError), refused.output
     assert str(refused.exception).startswith(message)
-    assert not list(here.glob("small*"))
+    assert not list(directory.glob("small*"))
 
 
-def test_an_edited_plan_is_refused(here: Path) -> None:
+def test_an_edited_plan_is_refused(directory: Path) -> None:
     done("prune", "bert", "--heads", "0.1", "--out", "small")
-    plan = (here / "small" / "plan.json").read_text("utf-8")
-    (here / "plan.json").write_text(plan.replace('"0.1"', '"1.1"'), "utf-8")
+    plan = (directory / "small" / "plan.json").read_text("utf-8")
+    (directory / "plan.json").write_text(plan.replace('"0.1"', '"1.1"'), "utf-8")
     refused = command("prune", "bert", "--plan", "plan.json", "--out", "other")
     assert str(refused.exception).startswith("plan.json: was edited: its checksum differs.")
 
 
-def test_a_cut_model_that_is_cut_again_tells_its_history(here: Path) -> None:
+def test_a_cut_model_that_is_cut_again_records_its_history(directory: Path) -> None:
     done(*SEARCH, "--search", "rank", "--remove", "1", "--repair", "fold", "--out", "small")
-    first = manifest(here / "small")["removed"]
+    first = manifest(directory / "small")["removed"]
     left = str(headscope.load("small").heads[0]).removeprefix("encoder.")
     done("prune", "small", "--heads", left, "--out", "smaller")
-    (before,) = manifest(here / "smaller")["chosen"]["history"]
+    (before,) = manifest(directory / "smaller")["chosen"]["history"]
     assert before.startswith(f"Without {first}. By the search `rank`")
     assert before.endswith("Repaired without training: fold.")
-    assert before in (here / "smaller" / "README.md").read_text("utf-8")
+    assert before in (directory / "smaller" / "README.md").read_text("utf-8")
     refused = command("prune", "smaller", "--heads", first, "--out", "x")
     assert "is already gone" in str(refused.exception)
 
 
-def test_a_graph_is_no_model_to_load(here: Path) -> None:
-    (here / "graph").mkdir()
+def test_a_graph_is_no_model_to_load(directory: Path) -> None:
+    (directory / "graph").mkdir()
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-        (here / "graph" / name).write_bytes((here / "bert" / name).read_bytes())
-    (here / "graph" / "model.onnx").write_bytes(b"x")
+        (directory / "graph" / name).write_bytes((directory / "bert" / name).read_bytes())
+    (directory / "graph" / "model.onnx").write_bytes(b"x")
     with pytest.raises(HeadscopeError, match="this is a graph for onnxruntime"):
         headscope.load("graph")
 
 
-def test_speed_says_what_it_measured(here: Path) -> None:
+def test_speed_says_what_it_measured(directory: Path) -> None:
     done("prune", "bert", "--heads", "0.1,1.*", "--out", "small")
     sizes = ("--batch-size", "2", "--length", "8", "--repeats", "2")
-    said = json.loads(done("speed", "small", "--against", "bert", *sizes, "--json").stdout)
-    assert [one["name"] for one in said["models"]] == ["bert", "small"]
-    assert said["models"][1]["parameters"] < said["models"][0]["parameters"]
-    assert 0 < said["models"][1]["working"] <= said["models"][0]["working"] < 1
+    report = json.loads(done("speed", "small", "--against", "bert", *sizes, "--json").stdout)
+    assert [one["name"] for one in report["models"]] == ["bert", "small"]
+    assert report["models"][1]["parameters"] < report["models"][0]["parameters"]
+    assert 0 < report["models"][1]["working"] <= report["models"][0]["working"] < 1
     assert "the bound" in done("speed", "bert", *sizes).stdout
 
 
@@ -810,9 +831,9 @@ def in_order(lines: list[str], wanted: Sequence[str]) -> bool:
     return all(any(line.startswith(start) for line in rest) for start in wanted)
 
 
-def test_every_phase_of_a_search_is_announced(here: Path) -> None:
+def test_every_phase_of_a_search_is_announced(directory: Path) -> None:
     lines = done(*SEARCH, "--search", "greedy", "--out", "small").stderr.splitlines()
-    chosen = manifest(here / "small")["chosen"]
+    chosen = manifest(directory / "small")["chosen"]
     examples = chosen["selected_on"]["examples"]
     before = chosen["metrics"]["accuracy"][0]["value"]
     reported = chosen["judged_on"].split(", ")[-1].split(" ")[0]
@@ -839,9 +860,9 @@ def test_every_phase_of_a_search_is_announced(here: Path) -> None:
 
 
 def test_a_search_that_is_stopped_says_what_is_kept(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def stop(*given: object) -> None:
+    def stop(*args: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Report, "front", stop)
@@ -856,7 +877,7 @@ def test_a_search_that_is_stopped_says_what_is_kept(
         "headscope: stopped",
     ]
     monkeypatch.undo()
-    monkeypatch.chdir(here)
+    monkeypatch.chdir(directory)
     assert done(*SEARCH, "--search", "rank", "--out", "small", "--resume").exit_code == 0
 
 

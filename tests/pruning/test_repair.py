@@ -87,13 +87,13 @@ def test_folding_is_mean_ablation(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["llama", "t5"])
-def test_without_a_bias_there_is_nothing_to_fold_into_and_that_is_said(family: str) -> None:
+def test_without_a_bias_there_is_nothing_to_fold_into_and_that_is_reported(family: str) -> None:
     model = tiny(family)
     cut = prune(model, first_unit(model))
-    before, said = says(cut, family), list[str]()
-    fold(model, cut, mean_results(model, Means(), means_of(family), 4), said.append)
+    before, output = says(cut, family), list[str]()
+    fold(model, cut, mean_results(model, Means(), means_of(family), 4), output.append)
     assert torch.equal(says(cut, family), before)
-    assert said == ["note: 1 output projections have no bias to fold the means into"]
+    assert output == ["note: 1 output projections have no bias to fold the means into"]
 
 
 @pytest.mark.parametrize("family", DEEP)
@@ -141,11 +141,11 @@ def test_of_a_layer_without_heads_the_bias_is_fitted(family: str) -> None:
     )
 
 
-def test_where_nothing_is_called_that_is_said() -> None:
-    said: list[str] = []
+def test_where_nothing_is_called_that_is_reported() -> None:
+    messages: list[str] = []
     model = tiny("gpt2")
-    assert refit(model, prune(model, "0.*"), Means(), means_of("gpt2"), say=said.append) == {}
-    assert said == [
+    assert refit(model, prune(model, "0.*"), Means(), means_of("gpt2"), say=messages.append) == {}
+    assert messages == [
         "note: decoder.0 has no heads and no call that could be fitted; use fold for its bias"
     ]
 

@@ -27,9 +27,9 @@ def test_no_head_of_a_random_control_is_called_syntactic_or_a_rare_word_head(
     study = headscope.analyze(
         model, treebank=TREEBANK, frequency="english", limit=400, statistics=["entropy"]
     )
-    asked = study.tables["relation_heads"]
-    assert len(asked) > 2_000
-    assert asked["is_above"].mean() < 0.001
+    relations = study.tables["relation_heads"]
+    assert len(relations) > 2_000
+    assert relations["is_above"].mean() < 0.001
     roles = set(study.tables["roles"]["role"])
     assert roles <= {"undetermined", "broad"}
 
@@ -45,6 +45,6 @@ def test_no_head_of_a_random_control_is_called_coreferential(
         some.write_text("#begin document".join("".join(file).split("#begin document")[:9]), "utf-8")
     model = random_control(headscope.load(zoo_model("minilm")), seed=1)
     study = headscope.analyze(model, coreference=some, statistics=["entropy"])
-    asked = study.tables["coreference_heads"]
-    assert len(asked) == 72
+    relations = study.tables["coreference_heads"]
+    assert len(relations) == 72
     assert set(study.tables["roles"]["role"]) <= {"undetermined", "broad"}

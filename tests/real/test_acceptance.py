@@ -81,10 +81,10 @@ def table_by_hand(folder: Path, texts: list, model_class: str) -> pd.DataFrame:
             extra["decoder_input_ids"] = torch.tensor([sides["decoder"]])
         with torch.no_grad():
             output = model(**source, **extra, output_attentions=True)
-        found = {"encoder": output.encoder_attentions if translated else output.attentions}
+        result = {"encoder": output.encoder_attentions if translated else output.attentions}
         if translated:
-            found |= {"decoder": output.decoder_attentions, "cross": output.cross_attentions}
-        for stack, layers in found.items():
+            result |= {"decoder": output.decoder_attentions, "cross": output.cross_attentions}
+        for stack, layers in result.items():
             query, key = (
                 sides["decoder" if stack == "cross" else stack],
                 sides["encoder" if stack == "cross" else stack],
@@ -152,13 +152,13 @@ def one_map(
 
 def pointed(a: np.ndarray, ids: list[int], tokenizer) -> dict[int, float]:
     content = [i for i, token in enumerate(ids) if token not in set(tokenizer.all_special_ids)]
-    found: dict[int, float] = defaultdict(float)
+    result: dict[int, float] = defaultdict(float)
     for i in content:
         largest = max(a[i, j] for j in content)
         ties = [j for j in content if a[i, j] == largest]
         for j in ties:
-            found[j - i] += 1 / len(ties)
-    return found
+            result[j - i] += 1 / len(ties)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -190,14 +190,14 @@ def test_the_table_agrees_with_a_recomputation_by_hand(
 def test_the_batch_size_changes_nothing(zoo_model) -> None:
     zoo_model("minilm")
     model = headscope.load("minilm")
-    one, many = (
+    single, many = (
         headscope.analyze(model, texts=pairs(48), batch_size=size).heads for size in (1, 32)
     )
-    assert one.drop(columns=["value", "low", "high"]).equals(
+    assert single.drop(columns=["value", "low", "high"]).equals(
         many.drop(columns=["value", "low", "high"])
     )
     for column in ("value", "low", "high"):
-        assert (one[column] - many[column]).abs().max() < 1e-6
+        assert (single[column] - many[column]).abs().max() < 1e-6
 
 
 def test_every_zoo_model_at_hand_passes_its_self_check(zoo_model) -> None:

@@ -32,8 +32,8 @@ def states(model: headscope.AttentionModel, texts: list[str]) -> torch.Tensor:
     assert model.tokenizer is not None
     batch = model.tokenizer(texts, padding=True, return_tensors="pt")
     with torch.inference_mode():
-        found: torch.Tensor = model(**batch)[0]
-    return found[batch["attention_mask"].bool()]
+        result: torch.Tensor = model(**batch)[0]
+    return result[batch["attention_mask"].bool()]
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def test_a_translator_translates_without_half_of_its_heads(zoo_model) -> None:  
     zoo_model("opus-mt-en-fr", large=True)
     model = headscope.load("opus-mt-en-fr")
     cut = headscope.prune(model, "encoder.*.0-3,decoder.*.4-7,cross.0.*").model
-    asked = cut.tokenizer(["The cat sat on the mat."], return_tensors="pt")
+    encoded = cut.tokenizer(["The cat sat on the mat."], return_tensors="pt")
     with torch.inference_mode():
         cached, plain = (
-            cut.model.generate(**asked, max_new_tokens=12, use_cache=way) for way in (True, False)
+            cut.model.generate(**encoded, max_new_tokens=12, use_cache=way) for way in (True, False)
         )
         with model.edited(Ablate("encoder.*.0-3,decoder.*.4-7,cross.0.*")):
-            ablated = model.model.generate(**asked, max_new_tokens=12, use_cache=False)
+            ablated = model.model.generate(**encoded, max_new_tokens=12, use_cache=False)
     assert torch.equal(cached, plain)
     assert torch.equal(plain, ablated)
 
@@ -82,8 +82,8 @@ def test_five_lines_bring_it_back_and_the_plain_form_needs_no_headscope(
     assert sizes[1] - sizes[0] > 13 * (4 * 384 * 32 + 3 * 32) * 4 * 0.99  # bytes of thirteen heads
     code = [sys.executable, "-c", ALONE, str(tmp_path / "plain"), str(tmp_path / "out.pt"), *TEXTS]
     subprocess.run(code, check=True, capture_output=True)
-    found, mask = torch.load(tmp_path / "out.pt")
-    assert float((found[mask.bool()] - states(cut, TEXTS)).abs().max()) < 1e-5
+    result, mask = torch.load(tmp_path / "out.pt")
+    assert float((result[mask.bool()] - states(cut, TEXTS)).abs().max()) < 1e-5
 
 
 def test_the_embeddings_of_the_docs_are_means_of_the_ablated_model_s_tokens(
@@ -95,16 +95,16 @@ def test_the_embeddings_of_the_docs_are_means_of_the_ablated_model_s_tokens(
     zoo_model("minilm")
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs" / "explanation" / "pruning.md").read_text("utf-8")
-    said: dict[str, Any] = {}
+    output: dict[str, Any] = {}
     for snippet in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-        exec(compile(snippet, "docs/explanation/pruning.md", "exec"), said)
+        exec(compile(snippet, "docs/explanation/pruning.md", "exec"), output)
     texts = re.search(r'tokenizer\(\s*\["(.*?)", "(.*?)"\]', page)
     assert texts is not None
     model = headscope.load("minilm")
-    for text, vector in zip(texts.groups(), said["vectors"], strict=True):
+    for text, vector in zip(texts.groups(), output["vectors"], strict=True):
         with model.edited(Ablate("3.2,4.*")):
             tokens = states(model, [text])
-        mean = sum(tokens[place] for place in range(len(tokens))) / len(tokens)
+        mean = sum(tokens[position] for position in range(len(tokens))) / len(tokens)
         length = sum(float(value) ** 2 for value in mean) ** 0.5
         assert float((vector - mean / length).abs().max()) < 1e-5
-    assert float(said["vectors"][0] @ said["vectors"][1]) > 0.4, "they mean much the same"
+    assert float(output["vectors"][0] @ output["vectors"][1]) > 0.4, "they mean much the same"

@@ -18,21 +18,21 @@ TEXT = "The committee that met on Tuesday decided that the old bridge, which nob
 def test_minilm_is_shared_out_whole_and_attnlrp_loses_a_third(zoo_model) -> None:  # type: ignore[no-untyped-def]
     model = headscope.load(zoo_model("minilm"))
     (batch,) = headscope.encode(model, [TEXT])
-    found = {}
+    result = {}
     for rules in ("voita", "attnlrp"):
         accounts = RelevanceSums(model, 1)
         kind: Rules = rules  # type: ignore[assignment]
         with linearise(model, kind, accounts), accounts.follow():
-            said = component_along(
+            output = component_along(
                 model.reading.vectors(
                     model(batch)[0], batch.inputs["attention_mask"], hold_lengths=True
                 )
             )
-            accounts.backward(said)
-        found[rules] = {
-            key: float(values) for key, values in balance(accounts, said.detach()).items()
+            accounts.backward(output)
+        result[rules] = {
+            key: float(values) for key, values in balance(accounts, output.detach()).items()
         }
-    voita, attnlrp = found["voita"], found["attnlrp"]
+    voita, attnlrp = result["voita"], result["attnlrp"]
     biases = sum(value for (_, _, part), value in voita.items() if part == "biases")
     embeddings = voita["encoder", -1, "enters"]
     assert embeddings + biases == pytest.approx(1, abs=1e-5)

@@ -22,18 +22,18 @@ def _kullback_leibler(p: Row, m: Row) -> float:
 
 
 def mean_divergence(
-    one: list[list[Row]], other: list[list[Row]], chosen: list[list[int]]
+    first: list[list[Row]], other: list[list[Row]], chosen: list[list[int]]
 ) -> float | None:
     """Of two heads, given as rows of sequences: over the chosen rows of a sequence first, over sequences second."""
     means = []
-    for mine, theirs, rows in zip(one, other, chosen, strict=True):
+    for mine, theirs, rows in zip(first, other, chosen, strict=True):
         if rows:
             means.append(sum(divergence(mine[i], theirs[i]) for i in rows) / len(rows))
     return sum(means) / len(means) if means else None
 
 
 def mean_content_divergence(
-    one: list[list[Row]],
+    first: list[list[Row]],
     other: list[list[Row]],
     chosen: list[list[int]],
     special_queries: list[list[bool]],
@@ -42,7 +42,7 @@ def mean_content_divergence(
     """The same over content keys, in rows of content tokens in which both heads have 1 % or more left."""
     means = []
     for mine, theirs, rows, looking, keys in zip(
-        one, other, chosen, special_queries, special_keys, strict=True
+        first, other, chosen, special_queries, special_keys, strict=True
     ):
         values = []
         for i in rows:

@@ -37,20 +37,20 @@ def answers(
     if stack not in WITHIN_ONE_TEXT:
         return {}
     is_causal = stack == CAUSAL_STACK
-    known = [None] * len(sequences) if segments is None else segments
-    found: dict[str, list[float | None]] = {}
-    for seen, parts in zip(sequences, known, strict=True):
+    segments_of = [None] * len(sequences) if segments is None else segments
+    result: dict[str, list[float | None]] = {}
+    for seen, parts in zip(sequences, segments_of, strict=True):
         six = scores(seen, parts, is_causal)
-        said = pattern(six)
+        output = pattern(six)
         numbers: dict[str, float | None] = {
-            f"pattern-{name}": float(name == said) for name in PATTERNS
+            f"pattern-{name}": float(name == output) for name in PATTERNS
         }
         numbers |= dict(zip(SCORES, six, strict=True))
         numbers |= {f"js-{name}": fixed(seen, name, is_causal) for name in FIXED}
         for name, number in numbers.items():
-            found.setdefault(name, []).append(number)
+            result.setdefault(name, []).append(number)
     means = {
-        name: summary(numbers, is_share=name not in NUMBERS) for name, numbers in found.items()
+        name: summary(numbers, is_share=name not in NUMBERS) for name, numbers in result.items()
     }
     return {name: answer for name, answer in means.items() if answer is not None}
 
@@ -174,9 +174,9 @@ def fixed_row(name: str, i: int, n: int, is_causal: bool) -> list[float]:
 
 
 def divergence(p: list[float], q: list[float]) -> float:
-    def from_middle(one: list[float]) -> float:
+    def from_middle(item: list[float]) -> float:
         return sum(
-            a * math.log(a / ((b + c) / 2)) for a, b, c in zip(one, p, q, strict=True) if a > 0
+            a * math.log(a / ((b + c) / 2)) for a, b, c in zip(item, p, q, strict=True) if a > 0
         )
 
     return (from_middle(p) + from_middle(q)) / 2

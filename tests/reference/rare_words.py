@@ -35,8 +35,8 @@ class Sentence:
         more_frequent = sum(1 for frequency in self.frequency.values() if frequency > rarest[0])
         if more_frequent < self.common:
             return None
-        found = [i for i in self.counted() if self.frequency_of(i) <= rarest[different - 1]]
-        return found if len(found) < len(self.counted()) else None
+        actual = [i for i in self.counted() if self.frequency_of(i) <= rarest[different - 1]]
+        return actual if len(actual) < len(self.counted()) else None
 
 
 def between_words(rows: list[list[float]], sentence: Sentence) -> list[list[float]]:

@@ -32,7 +32,7 @@ class Gates(TorchFunctionMode):
     def __init__(self, width: int | None, *, attnlrp: bool = False) -> None:
         super().__init__()
         self.width, self.attnlrp = width, attnlrp
-        self.known: list[Any] = []
+        self.values: list[Any] = []
         self.turn: int | None = None
         self.inside = False
 
@@ -41,10 +41,10 @@ class Gates(TorchFunctionMode):
 
     def gate(self, value: Any) -> Any:
         if self.turn is None:
-            self.known.append(value)
+            self.values.append(value)
             return value
         self.turn += 1
-        return self.known[self.turn - 1]
+        return self.values[self.turn - 1]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -61,9 +61,9 @@ class Gates(TorchFunctionMode):
         if (
             name == "matmul" and self.attnlrp and all(x.dim() == 4 for x in args)
         ):  # of heads: MPNet's attention
-            one, other = args
-            first, second = self.gate((one, other))
-            return (one @ second + first @ other) / 2
+            single, other = args
+            first, second = self.gate((single, other))
+            return (single @ second + first @ other) / 2
         if name == "scaled_dot_product_attention":
             return self.attention(*args, **kwargs)
         if name in ("gelu", "tanh", "silu", "relu"):
@@ -71,10 +71,10 @@ class Gates(TorchFunctionMode):
         if name in ("mul", "__mul__") and all(
             isinstance(x, Tensor) and x.shape == args[0].shape for x in args
         ):
-            one, other = args
-            if one.dim() == 3 and one.shape[-1] == self.width:
-                first, second = self.gate((one, other))
-                return (one * second + first * other) / 2
+            single, other = args
+            if single.dim() == 3 and single.shape[-1] == self.width:
+                first, second = self.gate((single, other))
+                return (single * second + first * other) / 2
         return func(*args, **kwargs)
 
     def activation(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -131,15 +131,15 @@ def by_removal(
 ) -> NDArray[np.float64]:
     """[sequence, head]: what the model says minus what it says without the head, all gates held fixed."""
     gates = Gates(width)
-    found = []
+    actual = []
     with torch.no_grad(), _whole_activations(model, gates), model.edited():
         with gates:
             whole = say()
         for head in heads:
             gates.again()
             with gates, model.edited(Ablate([head])):
-                found.append(whole - say())
-    return torch.stack(found, dim=1).double().numpy()
+                actual.append(whole - say())
+    return torch.stack(actual, dim=1).double().numpy()
 
 
 def by_growth(
@@ -151,7 +151,7 @@ def by_growth(
 ) -> NDArray[np.float64]:
     """[sequence, head]: by AttnLRP's rules, how fast what is said grows with the head's output: finite differences."""
     gates = Gates(width, attnlrp=True)
-    found = []
+    actual = []
     with torch.no_grad(), _whole_activations(model, gates), model.edited():
         with gates:
             say()
@@ -161,8 +161,8 @@ def by_growth(
                 gates.again()
                 with gates, model.edited(Gate({head: factor})):
                     ends.append(say())
-            found.append((ends[0] - ends[1]) / (2 * step))
-    return torch.stack(found, dim=1).double().numpy()
+            actual.append((ends[0] - ends[1]) / (2 * step))
+    return torch.stack(actual, dim=1).double().numpy()
 
 
 def attnlrp_attention(

@@ -48,7 +48,7 @@ def kinds(ids: Iterable[int] | None, tokenizer: Any, length: int) -> list[set[st
         return [set() for _ in range(length)]
     words = {i: word for word, i in tokenizer.get_vocab().items()}
     separator = tokenizer.eos_token_id if tokenizer.sep_token_id is None else tokenizer.sep_token_id
-    found = []
+    actual = []
     for token in ids:
         kind = {"token"}
         if token in tokenizer.all_special_ids:
@@ -62,8 +62,8 @@ def kinds(ids: Iterable[int] | None, tokenizer: Any, length: int) -> list[set[st
             word = word[1:]
         if word in (".", ","):
             kind.add("punctuation")
-        found.append(kind)
-    return found
+        actual.append(kind)
+    return actual
 
 
 # One number for one sequence; None where there is no answer.
@@ -215,22 +215,22 @@ NUMBERS = ("entropy", "cls-entropy", "distance")  # all others are shares
 
 def summary(values: Iterable[float | None], *, is_share: bool) -> Answer | None:
     """Mean and 95 % interval of the values there are."""
-    there = [value for value in values if value is not None]
-    if not there:
+    present = [value for value in values if value is not None]
+    if not present:
         return None
-    mean = sum(there) / len(there)
-    if len(there) == 1:
+    mean = sum(present) / len(present)
+    if len(present) == 1:
         return Answer(mean, math.nan, math.nan, 1)
     if is_share:
-        return Answer(mean, *intervals.of_shares(there), len(there))
-    deviation = math.sqrt(sum((value - mean) ** 2 for value in there) / (len(there) - 1))
-    half = 1.96 * deviation / math.sqrt(len(there))
-    return Answer(mean, mean - half, mean + half, len(there))
+        return Answer(mean, *intervals.of_shares(present), len(present))
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in present) / (len(present) - 1))
+    half = 1.96 * deviation / math.sqrt(len(present))
+    return Answer(mean, mean - half, mean + half, len(present))
 
 
 def answers(stack: str, sequences: list[Seen]) -> dict[str, Answer]:
     """Every statistic of one head but those of the argmax."""
-    found = {}
+    result = {}
     for name, measure in PER_SEQUENCE.items():
         if name in COMPARE_POSITIONS and stack not in WITHIN_ONE_TEXT:
             continue
@@ -242,8 +242,8 @@ def answers(stack: str, sequences: list[Seen]) -> dict[str, Answer]:
             continue
         answer = summary((measure(seen) for seen in sequences), is_share=name not in NUMBERS)
         if answer is not None:
-            found[name] = answer
-    return found
+            result[name] = answer
+    return result
 
 
 def argmax_offsets(sequences: list[Seen]) -> list[int]:
@@ -271,8 +271,8 @@ def positional_share(sequences: list[Seen], offset: int) -> Answer | None:
         length = len(seen.key)
         rows = 0
         for i in range(length):
-            there = 0 <= i + offset < length and "special" not in seen.key[i + offset]
-            if there and "special" not in seen.query[i]:
+            present = 0 <= i + offset < length and "special" not in seen.key[i + offset]
+            if present and "special" not in seen.query[i]:
                 rows += 1
         shares.append(argmax_credit(seen)[0].get(offset, 0.0) / rows if rows else None)
     return summary(shares, is_share=True)
@@ -285,11 +285,11 @@ def position_map(sequences: list[Seen]) -> Map:
     result = np.full((queries, keys), np.nan)
     for i in range(queries):
         for j in range(keys):
-            there = [
+            present = [
                 seen.rows[i][j] for seen in sequences if i < len(seen.rows) and j < len(seen.key)
             ]
-            if there:
-                result[i, j] = sum(there) / len(there)
+            if present:
+                result[i, j] = sum(present) / len(present)
     return result
 
 

@@ -22,14 +22,14 @@ def edges_down(weights: Weights, node: Node, layers: dict[str, int]) -> dict[Nod
         stack, below = ("decoder", passed // 2), ("decoder", passed - 1)
     else:
         stack, below = (side, passed - 1), (side, passed - 1)
-    found: dict[Node, float] = {(side, passed - 1, token): 0.5}
+    result: dict[Node, float] = {(side, passed - 1, token): 0.5}
     row = [
         float(np.mean([head[token][key] for head in weights[stack]]))
         for key in range(weights[stack].shape[2])
     ]
     for key, weight in enumerate(row):
-        found[*below, key] = found.get((*below, key), 0.0) + 0.5 * weight / sum(row)
-    return found
+        result[*below, key] = result.get((*below, key), 0.0) + 0.5 * weight / sum(row)
+    return result
 
 
 def top_of(weights: Weights, side: str, layer: int) -> int:
@@ -82,8 +82,8 @@ def flow(
         waiting = deque([source])
         while waiting and sink not in came:
             node = waiting.popleft()
-            for other, room in left.get(node, {}).items():
-                if room > 1e-12 and other not in came and other != source:
+            for other, space in left.get(node, {}).items():
+                if space > 1e-12 and other not in came and other != source:
                     came[other] = node
                     waiting.append(other)
         if sink not in came:
@@ -92,10 +92,10 @@ def flow(
         while way[-1] != source:
             way.append(came[way[-1]])
         pairs = list(zip(way[1:], way[:-1], strict=True))
-        least = min(left[one][other] for one, other in pairs)
-        for one, other in pairs:
-            left[one][other] -= least
-            left[other][one] += least
+        least = min(left[first][other] for first, other in pairs)
+        for first, other in pairs:
+            left[first][other] -= least
+            left[other][first] += least
         total += least
 
 
@@ -114,24 +114,24 @@ def gradient_rollout(
                     cells[query][key] += max(product, 0.0) / heads
         return cells
 
-    def gather(cells: NDArray[np.float64], there: NDArray[np.float64]) -> NDArray[np.float64]:
-        added = there.copy()
+    def gather(cells: NDArray[np.float64], other_cells: NDArray[np.float64]) -> NDArray[np.float64]:
+        added = other_cells.copy()
         for query in range(cells.shape[0]):
             for key in range(cells.shape[1]):
-                for token in range(there.shape[1]):
-                    added[query][token] += cells[query][key] * there[key][token]
+                for token in range(other_cells.shape[1]):
+                    added[query][token] += cells[query][key] * other_cells[key][token]
         return added
 
-    def scaled(there: NDArray[np.float64]) -> NDArray[np.float64]:
-        result = np.eye(len(there))
-        for row in range(len(there)):
-            sum_beyond = sum(there[row]) - 1
-            for token in range(len(there)):
-                beyond = there[row][token] - (row == token)
+    def scaled(other_cells: NDArray[np.float64]) -> NDArray[np.float64]:
+        result = np.eye(len(other_cells))
+        for row in range(len(other_cells)):
+            sum_beyond = sum(other_cells[row]) - 1
+            for token in range(len(other_cells)):
+                beyond = other_cells[row][token] - (row == token)
                 result[row][token] += beyond / sum_beyond if sum_beyond > 0 else 0.0
         return result
 
-    found = {}
+    collected = {}
     own = {
         stack: np.eye(weights[stack, 0].shape[1])
         for stack in ("encoder", "decoder")
@@ -139,18 +139,20 @@ def gradient_rollout(
     }
     for layer in range(layers.get("encoder", 0)):
         own["encoder"] = gather(mean(("encoder", layer)), own["encoder"])
-        found["encoder", layer] = own["encoder"] - np.eye(len(own["encoder"]))
+        collected["encoder", layer] = own["encoder"] - np.eye(len(own["encoder"]))
     across = np.zeros(weights["cross", 0].shape[1:]) if ("cross", 0) in weights else None
     for layer in range(layers.get("decoder", 0)):
         cells = mean(("decoder", layer))
         across = None if across is None else gather(cells, across)
         own["decoder"] = gather(cells, own["decoder"])
-        found["decoder", layer] = own["decoder"] - np.eye(len(own["decoder"]))
+        collected["decoder", layer] = own["decoder"] - np.eye(len(own["decoder"]))
         if across is not None:
             above, below = scaled(own["decoder"]), scaled(own["encoder"])
             cells = mean(("cross", layer))
-            for one, two in np.ndindex(*across.shape):
+            for first, second in np.ndindex(*across.shape):
                 for query, key in np.ndindex(*cells.shape):
-                    across[one][two] += above[query][one] * cells[query][key] * below[key][two]
-            found["cross", layer] = across.copy()
-    return found
+                    across[first][second] += (
+                        above[query][first] * cells[query][key] * below[key][second]
+                    )
+            collected["cross", layer] = across.copy()
+    return collected

@@ -174,12 +174,12 @@ def every_table(word: str = "nsubj") -> Study:
     )
     study.tables |= {name: pd.DataFrame(some) for name, some in rows().items()}
     study.maps |= made_up(statistics=["cls"]).maps | {"mask/sparse": np.eye(4)}
-    told = {
+    summary = {
         "task": word,
         "metric": "accuracy",
         "search": "beam",
         "reported_on": {"split": "dev:half-b"},
     }
     parts = ("pruning", "fixing", "learned_masks", "mask_table", "importance", "fronts")
-    study.record = RECORD | {part: told | {"examples": 40} for part in parts}
+    study.record = RECORD | {part: summary | {"examples": 40} for part in parts}
     return study

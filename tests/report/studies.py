@@ -96,7 +96,7 @@ def _row(random: np.random.Generator, stack: str, layer: int, head: int, name: s
 
 def roled(head: int, role: str, value: float) -> dict[str, Any]:
     """A row of roles.csv: what a head of layer 0 does for sure."""
-    place = {"stack": "encoder", "layer": 0, "head": head, "role": role}
+    key = {"stack": "encoder", "layer": 0, "head": head, "role": role}
     numbers = {
         "value": value,
         "low": value - 0.01,
@@ -104,4 +104,4 @@ def roled(head: int, role: str, value: float) -> dict[str, Any]:
         "baseline": np.nan,
         "threshold": 0.5,
     }
-    return place | numbers | {"is_sure": True, "rule": "over 0.5", "count": 99}
+    return key | numbers | {"is_sure": True, "rule": "over 0.5", "count": 99}

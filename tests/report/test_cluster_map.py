@@ -29,11 +29,11 @@ def with_clusters(stacks: dict[str, tuple[int, int]], *, recorded: bool = True) 
     for stack, (layers, heads) in stacks.items():
         points = np.random.default_rng(0).normal(size=(layers * heads, 3))
         js = np.square(points[:, None] - points).sum(axis=-1) / 40
-        found = clusters_of(
+        result = clusters_of(
             js, [Head(stack, layer, head) for layer in range(layers) for head in range(heads)]
         )
-        rows += found.rows()
-        summaries[stack] = found.summary()
+        rows += result.rows()
+        summaries[stack] = result.summary()
     study.tables["clusters"] = pd.DataFrame(rows)
     study.record = {**RECORD, **({"clusters": summaries} if recorded else {})}
     return study
@@ -54,12 +54,12 @@ def pictures(study: Study) -> dict[str, str]:
 
 def test_every_head_is_named_on_both_planes() -> None:
     (svg,) = pictures(with_clusters(SMALL)).values()
-    said = texts(svg)
+    labels = texts(svg)
     for layer in range(2):
         for head in range(4):
-            assert said.count(f"{layer}.{head}") == 2
-    assert {"by layer", "by cluster", "layer 0", "1"} <= set(said)
-    assert any(re.fullmatch(r"cluster 0 \(\d\)", text) for text in said)
+            assert labels.count(f"{layer}.{head}") == 2
+    assert {"by layer", "by cluster", "layer 0", "1"} <= set(labels)
+    assert any(re.fullmatch(r"cluster 0 \(\d\)", text) for text in labels)
 
 
 ROLE = {
@@ -93,22 +93,22 @@ def with_roles() -> Study:
 
 def test_heads_are_coloured_by_layer_and_by_their_strongest_role() -> None:
     study = with_roles()
-    found = pictures(study)
-    assert list(found) == ["clusters-encoder", "clusters-encoder-found"]
-    said = texts(found["clusters-encoder"])
+    result = pictures(study)
+    assert list(result) == ["clusters-encoder", "clusters-encoder-found"]
+    labels = texts(result["clusters-encoder"])
     assert {
         "by layer",
         "by role",
         "position (2)",
         "special tokens (1)",
         "no rule holds (5)",
-    } <= set(said)
-    assert not any(text.startswith("broad") for text in said)
+    } <= set(labels)
+    assert not any(text.startswith("broad") for text in labels)
     for layer in range(2):
         for head in range(4):
-            assert said.count(f"{layer}.{head}") == 2
-            assert texts(found["clusters-encoder-found"]).count(f"{layer}.{head}") == 1
-    assert "by cluster" in texts(found["clusters-encoder-found"])
+            assert labels.count(f"{layer}.{head}") == 2
+            assert texts(result["clusters-encoder-found"]).count(f"{layer}.{head}") == 1
+    assert "by cluster" in texts(result["clusters-encoder-found"])
 
 
 def test_a_role_has_the_colour_it_has_in_the_map_of_roles() -> None:
@@ -169,8 +169,8 @@ def test_no_legend_reaches_beyond_its_panel(kind: str) -> None:
 
 
 def test_what_the_layers_say_is_written_where_it_is_known() -> None:
-    (known,) = pictures(with_clusters(SMALL)).values()
-    assert "mean divergence within a layer is" in " ".join(texts(known))
+    (figure,) = pictures(with_clusters(SMALL)).values()
+    assert "mean divergence within a layer is" in " ".join(texts(figure))
     (unknown,) = pictures(with_clusters(SMALL, recorded=False)).values()
     assert "mean divergence" not in " ".join(texts(unknown))
 
@@ -183,11 +183,11 @@ def test_every_stack_has_its_own_map_in_order() -> None:
 @pytest.mark.parametrize("stacks", [{"encoder": (2, 1)}, {"decoder": (30, 9)}, THREE])
 def test_few_and_many_heads_are_drawn(stacks: dict[str, tuple[int, int]]) -> None:
     study = with_clusters(stacks)
-    found = pictures(study)
-    assert len(found) == len(stacks)
-    assert found == pictures(study)
+    result = pictures(study)
+    assert len(result) == len(stacks)
+    assert result == pictures(study)
     if "decoder" in stacks and len(stacks) == 1:
-        assert "3.4" not in texts(found["clusters-decoder"])  # 270 names would hide one another
+        assert "3.4" not in texts(result["clusters-decoder"])  # 270 names would hide one another
 
 
 def test_a_study_without_clusters_has_no_map() -> None:

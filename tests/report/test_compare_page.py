@@ -147,8 +147,8 @@ def test_three_models_of_three_stacks() -> None:
     studies = [named(made_up(THREE, has_maps=False), name) for name in ("a", "b", "c")]
     comparison = compare(studies)
     assert len(comparison.matching) == 3 * 3 * 2
-    found = [str(one) for one in findings_of(comparison)]
-    assert any(one.startswith("Encoder: In a, the correlation of confidence ") for one in found)
+    actual = [str(one) for one in findings_of(comparison)]
+    assert any(one.startswith("Encoder: In a, the correlation of confidence ") for one in actual)
     assert len(list(draw_comparison(comparison))) == 3 * 4 + 9
 
 
@@ -161,7 +161,9 @@ def test_one_statistic_is_enough() -> None:
     ]
 
 
-def test_a_comparison_is_not_written_over_unless_told(comparison: Comparison, folder: Path) -> None:
+def test_a_comparison_is_not_overwritten_unless_requested(
+    comparison: Comparison, folder: Path
+) -> None:
     with pytest.raises(HeadscopeError, match="a study is already there"):
         write(comparison, folder)
 

@@ -63,14 +63,14 @@ def test_every_figure_of_every_table_is_drawn_as_png_too() -> None:
             assert image.getextrema() != ((255, 255),) * 3, f"{plate.name} is blank"
 
 
-def test_who_draws_may_be_told_how_far_it_is() -> None:
-    study, told = STUDIES["many heads"], list[tuple[int, int]]()
-    with progress_callbacks(lambda done, total: told.append((done, total)), lambda step: None):
+def test_drawing_reports_its_progress() -> None:
+    study, calls = STUDIES["many heads"], list[tuple[int, int]]()
+    with progress_callbacks(lambda done, total: calls.append((done, total)), lambda step: None):
         plates = render_figures(study)
-    assert told == [(number, len(plates)) for number in range(1, len(plates) + 1)]
+    assert calls == [(number, len(plates)) for number in range(1, len(plates) + 1)]
     assert len(plates) > 3
     render_figures(study)
-    assert len(told) == len(plates)
+    assert len(calls) == len(plates)
 
 
 def test_every_figure_file_is_found_by_being_there() -> None:
@@ -249,13 +249,13 @@ def test_a_change_without_a_direction_keeps_its_colours() -> None:
     ],
 )
 def test_colour_limits(statistic: str, values: list[float], expected: Scale) -> None:
-    found = scale_of(statistic, np.array(values))
-    assert (found.kind, found.is_diverging, found.clips) == (
+    result = scale_of(statistic, np.array(values))
+    assert (result.kind, result.is_diverging, result.clips) == (
         expected.kind,
         expected.is_diverging,
         expected.clips,
     )
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert (result.low, result.high) == pytest.approx((expected.low, expected.high))
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_a_value_in_a_cell_is_short(statistic: str, value: float, printed: str) 
     assert scale_of(statistic, np.array([value])).cell(value) == printed
 
 
-def test_lightness_alone_tells_the_colours_apart() -> None:
+def test_lightness_alone_distinguishes_the_colours() -> None:
     def lightness(stop: str) -> float:
         red, green, blue = (int(stop[i : i + 2], 16) for i in (1, 3, 5))
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue

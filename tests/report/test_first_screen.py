@@ -181,18 +181,18 @@ def test_that_nothing_is_significant_comes_last_and_with_what_could_have_been_se
     study.record = {**study.record, "importance": {"task": "mnli", "metric": "accuracy"}}
     if has_loss:
         study.record["importance"]["intact"] = {"loss": {"value": 0.5}}
-    found = findings_of(study)
-    (nothing,) = (one for one in found if one.kind == "importance" and one.headline)
+    result = findings_of(study)
+    (nothing,) = (one for one in result if one.kind == "importance" and one.headline)
     assert nothing.is_null
-    first, _ = select_top([found])
+    first, _ = select_top([result])
     assert first[0].kind != "importance"
-    told = str(nothing.headline)
-    assert told.startswith(
+    headline_text = str(nothing.headline)
+    assert headline_text.startswith(
         "No head changes the mnli loss significantly when it is ablated alone; changes below"
     )
     number = float(nothing.headline.number) if nothing.headline else NAN
     assert number == pytest.approx(0.0279, abs=0.0005)
-    assert ("(6\u00a0% of it)" in told) == has_loss
+    assert ("(6\u00a0% of it)" in headline_text) == has_loss
     assert "99 examples" in (nothing.headline.detail if nothing.headline else "")
 
 
@@ -209,17 +209,17 @@ def test_the_head_that_is_needed_most_comes_before_one_that_does_harm() -> None:
     unpruned = {"loss": {"value": 0.5}}
     study.record = {**study.record, "importance": {"task": "mnli", "intact": unpruned}}
 
-    def told() -> Headline:
-        (found,) = (one for one in findings_of(study) if one.kind == "importance")
-        assert found.headline is not None
-        return found.headline
+    def headline_text() -> Headline:
+        (result,) = (one for one in findings_of(study) if one.kind == "importance")
+        assert result.headline is not None
+        return result.headline
 
-    assert str(told()) == (
+    assert str(headline_text()) == (
         "Head 1 of layer 0 matters most: when it is ablated, the mnli loss rises by 8\u00a0%."
     )
-    assert "3 of 8 heads change the loss significantly, 2 for the worse" in told().detail
+    assert "3 of 8 heads change the loss significantly, 2 for the worse" in headline_text().detail
     study.tables["significance"].loc[1:, "is_significant"] = False
-    assert str(told()) == (
+    assert str(headline_text()) == (
         "Head 0 of layer 0 is not needed: when it is ablated, the mnli loss falls by 18\u00a0%."
     )
 

@@ -54,8 +54,8 @@ NOT_RANKED = dict.fromkeys(
 
 def full(stacks: dict[str, tuple[int, int]] = SMALL, word: str = "nsubj") -> Study:
     study = made_up(stacks, ["previous", "entropy", "js-previous", "js-uniform", "two-rarest"])
-    place = {"stack": "encoder", "layer": 1, "head": 3}
-    role = place | {
+    head_key = {"stack": "encoder", "layer": 1, "head": 3}
+    role = head_key | {
         "role": f"syntactic: {word}",
         "value": 0.7,
         "low": 0.6,
@@ -81,14 +81,14 @@ def full(stacks: dict[str, tuple[int, int]] = SMALL, word: str = "nsubj") -> Stu
         "rule": "no rule applies",
         "is_sure": False,
     }
-    related = place | {
+    related = head_key | {
         "relation": word,
         "direction": "dependent",
         "accuracy": 0.7,
         "low": 0.6,
         "high": 0.8,
     }
-    example = place | {
+    example = head_key | {
         "role": f"syntactic: {word}",
         "direction": "dependent",
         "kind": "typical",
@@ -108,7 +108,7 @@ def full(stacks: dict[str, tuple[int, int]] = SMALL, word: str = "nsubj") -> Stu
         "high": 0.4,
         "count": 9,
     }
-    twin = place | {
+    similar = head_key | {
         "x": 0.0,
         "y": 0.0,
         "cluster": 0,
@@ -116,7 +116,7 @@ def full(stacks: dict[str, tuple[int, int]] = SMALL, word: str = "nsubj") -> Stu
         "twin_head": 1.0,
         "twin_distance": 0.01,
     }
-    antecedent = place | {
+    antecedent = head_key | {
         "kind": "all",
         "candidates": "mentions",
         "accuracy": 0.6,
@@ -138,7 +138,10 @@ def full(stacks: dict[str, tuple[int, int]] = SMALL, word: str = "nsubj") -> Stu
         "examples": pd.DataFrame([example, counter]),
         "rare_words": pd.DataFrame([guess]),
         "clusters": pd.DataFrame(
-            [twin, twin | {"layer": 0, "head": 1, "x": 1.0, "twin_layer": 1.0, "twin_head": 3.0}]
+            [
+                similar,
+                similar | {"layer": 0, "head": 1, "x": 1.0, "twin_layer": 1.0, "twin_head": 3.0},
+            ]
         ),
         "coreference": pd.DataFrame([antecedent]),
     }
@@ -155,8 +158,8 @@ def test_without_the_tables_there_is_nothing_to_show() -> None:
 
 
 def test_a_card_holds_what_the_tables_say() -> None:
-    found = cards_of(full())
-    (stack,) = found["heads"]
+    result = cards_of(full())
+    (stack,) = result["heads"]
     card = stack[1 * 4 + 3]
     assert [role["role"] for role in card["roles"]] == ["syntactic: nsubj", "diffuse"]
     assert card["roles"][0] == {
@@ -170,7 +173,7 @@ def test_a_card_holds_what_the_tables_say() -> None:
     }
     assert card["twin"] == [0, 1, 0.01]
     assert card["relations"][0]["relation"] == "nsubj"
-    assert found["sentences"] == [["The", "nsubj", "sleeps", "here", "."]]
+    assert result["sentences"] == [["The", "nsubj", "sleeps", "here", "."]]
     assert card["examples"] == [
         ["syntactic: nsubj", "typical", "dependent", 0, 1, 2, 0.9, None],
         ["syntactic: nsubj", "counter", "dependent", 0, 1, 0, 0.9, 2],
@@ -204,12 +207,12 @@ def test_examples_are_left_out_where_the_page_would_grow_too_heavy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cards, "MOST_EXAMPLE_BYTES", 10)
-    found = cards_of(full())
-    assert found["sentences"] == []
-    assert found["heads"][0][7]["examples"] == []
+    result = cards_of(full())
+    assert result["sentences"] == []
+    assert result["heads"][0][7]["examples"] == []
 
 
-def test_relations_are_listed_with_everything_beside_them() -> None:
+def test_relations_are_listed_with_all_their_columns() -> None:
     part = next(part for part in parts_of(full()) if part.name == "relations")
     texts = [[cell.text for cell in row] for row in part.rows]
     assert texts[0] == [
@@ -238,24 +241,25 @@ def test_the_gain_is_over_the_control_where_that_is_larger() -> None:
     assert order == ["obj", "nsubj", "list"]
 
 
-def test_findings_tell_relations_antecedents_rare_words_and_twins() -> None:
-    found = [str(finding) for finding in findings_of(full())]
+def test_findings_name_relations_antecedents_rare_words_and_similar_heads() -> None:
+    actual = [str(finding) for finding in findings_of(full())]
     assert (
         "Head 3 of layer 1 links subjects (nsubj) to the words they depend on in 70.0\u00a0% of the word pairs. "
         "1.3: 0.700 [0.600, 0.800] of the pairs dependent → syntactic head; best fixed offset: 0.400; the head was "
-        "selected on other sentences." in found
+        "selected on other sentences." in actual
     )
     assert (
         "Head 3 of layer 1 finds the antecedent of 60.0\u00a0% of the mentions. 1.3: 0.600 of the mentions; nearest "
-        "mention with the same head word: 0.500; the head was selected on other documents." in found
+        "mention with the same head word: 0.500; the head was selected on other documents."
+        in actual
     )
     assert any(
         "attends to one of the two rarest words" in text and "best simple guess (nsubj): " in text
-        for text in found
+        for text in actual
     )
     assert any(
         text.startswith("The two most similar heads are 0.01 nats apart. 1.3; 0.1;")
-        for text in found
+        for text in actual
     )
 
 
@@ -279,11 +283,11 @@ def test_the_figures_draw_and_name_the_head(name: str) -> None:
     study = full()
     (drawing,) = [one for one in figures_of(study) if one.name.startswith(name.replace("_", "-"))]
     svg = svg_of(drawing.draw(study))
-    told = {
+    record = {
         "relations": ">1.3<",
         "roles": ">nsubj<",
         "rare_words": ">nsubj 0.30<",
         "arcs": "head 1.3",
     }
-    assert told[name] in svg
+    assert record[name] in svg
     assert not [one for one in figures_of(made_up()) if one.name.startswith(name.replace("_", "-"))]

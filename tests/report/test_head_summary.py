@@ -47,7 +47,7 @@ def test_only_the_roles_of_the_head_are_shown() -> None:
     assert "none above its threshold" in repr(summarise_head(with_roles(), "0.0"))
 
 
-def test_stacks_are_told_apart() -> None:
+def test_stacks_are_distinguished() -> None:
     study = made_up(THREE)
     summary = summarise_head(study, "cross.1.2")
     assert "layer 1 of cross (0 to 2), head 2 (0 to 3)" in summary.lines()[0]

@@ -49,15 +49,15 @@ def study_of(
     random = np.random.default_rng(3)
     places = [(stack, layer, head) for stack in stacks for layer in range(2) for head in range(3)]
     rows, tests = [], []
-    for number, place in enumerate(places):
+    for number, position in enumerate(places):
         loss, metric = shrink * (number % 6 - 2) / 10, shrink * (2 - number % 6) / 50
         for name, value, count in (("ablation-loss", loss, 50), ("ablation-metric", metric, 40)):
             half = shrink * 0.01
-            is_sure = place in SURE and name == "ablation-loss"
+            is_sure = position in SURE and name == "ablation-loss"
             p = 1e-5 if is_sure else 0.6
-            rows.append(Row(*place, name, value, value - half, value + half, count))
+            rows.append(Row(*position, name, value, value - half, value + half, count))
             tests.append(
-                dict(zip(("stack", "layer", "head"), place, strict=True))
+                dict(zip(("stack", "layer", "head"), position, strict=True))
                 | {
                     "statistic": name,
                     "value": value,
@@ -73,7 +73,9 @@ def study_of(
                     "settled_at": 32,
                 }
             )
-        rows += [Row(*place, name, float(random.random()), math.nan, math.nan, 1) for name in CHEAP]
+        rows += [
+            Row(*position, name, float(random.random()), math.nan, math.nan, 1) for name in CHEAP
+        ]
     tables = {"significance": pd.DataFrame(tests)}
     if has_agreement:
         tables["agreement"] = pd.DataFrame(
@@ -108,7 +110,7 @@ def left_alone(site: str, head: int, p: float, *, metric: float = -0.05) -> dict
     return chosen | reported | same | {"p_adjusted": p}
 
 
-def said(figure: Figure) -> str:
+def text_of(figure: Figure) -> str:
     """Everything written in a figure."""
     return " ".join(" ".join(text.get_text() for text in figure.findobj(Text)).split())
 
@@ -129,7 +131,7 @@ def test_stars_stand_on_the_significant_heads_and_nowhere_else() -> None:
     figure = Ablation("ablation-loss").draw(study)
     assert [ax.get_title(loc="left") for ax in figure.axes[:3]] == list(STACKS)
     assert starred(figure) == [[(0, 1)], [], [(1, 2)]]
-    assert "★ significant (0.05, Holm over 18 heads): 2" in said(figure)
+    assert "★ significant (0.05, Holm over 18 heads): 2" in text_of(figure)
     assert starred(Ablation("ablation-metric").draw(study)) == [[], [], []]
 
 
@@ -142,24 +144,24 @@ def test_significance_is_drawn_alike_before_and_after_a_study_is_written_and_rea
     study.tables["significance"]["is_significant"] = flags
     study.record = {**study.record, "model": record_for(study.heads, "ab" * 32)["model"]}
     write_tables(study, tmp_path)
-    for one in (study, Study(tmp_path)):
-        assert starred(Ablation("ablation-loss").draw(one)) == [[(0, 1)]]
-        assert starred(Ablation("ablation-metric").draw(one)) == [[]]
-        (part,) = [part for part in parts_of(one) if part.name == "significance"]
+    for item in (study, Study(tmp_path)):
+        assert starred(Ablation("ablation-loss").draw(item)) == [[(0, 1)]]
+        assert starred(Ablation("ablation-metric").draw(item)) == [[]]
+        (part,) = [part for part in parts_of(item) if part.name == "significance"]
         assert [row[0].text for row in part.rows if "★" in [cell.text for cell in row]] == ["0.1"]
         (finding,) = [
-            finding for finding in findings_of(one) if finding.statistic == "ablation-loss"
+            finding for finding in findings_of(item) if finding.statistic == "ablation-loss"
         ]
         assert [head.head for head in finding.heads] == ["0.1"]
         matters = next(
             colouring
-            for colouring in colourings_of(one)
+            for colouring in colourings_of(item)
             if colouring["title"] == "effect of ablation"
         )
         assert [cell[1] for cell in matters["stacks"][0]] == ["", "☆", "", "", "", ""]
-        assert " ★ significant" in importance_lines(one)["encoder", 0, 1][0]["after"]
+        assert " ★ significant" in importance_lines(item)["encoder", 0, 1][0]["after"]
     again = Study(tmp_path).tables["significance"]["is_significant"]
-    assert again.tolist() == [None if one is None else bool(one) for one in flags]
+    assert again.tolist() == [None if item is None else bool(item) for item in flags]
 
 
 def test_no_change_is_in_the_middle_of_the_colours() -> None:
@@ -185,7 +187,7 @@ def test_small_changes_are_printed_in_thousandths_and_say_so(shrink: float, unit
 def test_a_study_without_tests_speaks_of_no_stars() -> None:
     study = study_of()
     del study.tables["significance"]
-    assert "★" not in said(Ablation("ablation-loss").draw(study))
+    assert "★" not in text_of(Ablation("ablation-loss").draw(study))
 
 
 def test_what_has_a_figure_of_its_own_has_no_heat_map() -> None:
@@ -212,13 +214,14 @@ def test_gradients_without_exact_removal_keep_their_heat_maps() -> None:
 # The model without one head
 
 
-def test_the_histogram_counts_every_head_once_beside_the_intact_model() -> None:
+def test_the_histogram_counts_every_head_once_and_marks_the_intact_model() -> None:
     study = study_of(("encoder", "cross"))
     figure = masking.Masking().draw(study)
-    assert "with each of 12 heads ablated alone: worse for 6, the same for 2, better for 4" in said(
-        figure
+    assert (
+        "with each of 12 heads ablated alone: worse for 6, the same for 2, better for 4"
+        in text_of(figure)
     )
-    assert f"unpruned {INTACT}" in said(figure)
+    assert f"unpruned {INTACT}" in text_of(figure)
     for ax in figure.axes:
         bars = [bar for container in ax.containers for bar in container if bar.get_height() > 0]
         inside = [
@@ -258,11 +261,11 @@ def test_no_change_is_in_the_middle_of_a_bin_and_all_are_inside(changes: list[fl
 
 
 @pytest.mark.parametrize(
-    "told", [{}, {"metric": "accuracy"}, {"metric": "accuracy", "intact": {"accuracy": None}}]
+    "summary", [{}, {"metric": "accuracy"}, {"metric": "accuracy", "intact": {"accuracy": None}}]
 )
-def test_without_the_intact_models_metric_there_is_no_histogram(told: dict[str, Any]) -> None:
+def test_without_the_intact_models_metric_there_is_no_histogram(summary: dict[str, Any]) -> None:
     study = study_of()
-    study.record = RECORD | {"importance": told}
+    study.record = RECORD | {"importance": summary}
     assert not masking.Masking().applies(study)
 
 
@@ -321,9 +324,11 @@ def test_every_dot_is_a_head_exact_across_and_cheap_up() -> None:
         assert ax.get_title(loc="left") == name
         assert ax.yaxis_inverted() == (name == "entropy")
         for mark, stack in zip(ax.collections, ("encoder", "cross"), strict=True):
-            here = study.heads[study.heads["stack"] == stack].set_index("statistic")["value"]
-            np.testing.assert_allclose(mark.get_offsets()[:, 0], here["ablation-loss"], atol=1e-12)
-            np.testing.assert_allclose(mark.get_offsets()[:, 1], here[name])
+            values = study.heads[study.heads["stack"] == stack].set_index("statistic")["value"]
+            np.testing.assert_allclose(
+                mark.get_offsets()[:, 0], values["ablation-loss"], atol=1e-12
+            )
+            np.testing.assert_allclose(mark.get_offsets()[:, 1], values[name])
     assert [ax.texts[0].get_text() for ax in figure.axes[:5]] == [
         "ρ 0.90",
         "ρ 0.60",
@@ -357,12 +362,12 @@ def test_correlations_stand_in_order_with_ceiling_and_overlap() -> None:
     (ax,) = figure.axes
     assert [label.get_text() for label in ax.get_yticklabels()] == list(CHEAP)
     dots = [line for line in ax.lines if line.get_marker() == "o"]
-    found = {int(dot.get_ydata()[0]): float(dot.get_xdata()[0]) for dot in dots}
-    assert found == pytest.approx({0: 0.9, 1: 0.6, 2: 0.3, 3: 0.0, 4: -0.3})
+    result = {int(dot.get_ydata()[0]): float(dot.get_xdata()[0]) for dot in dots}
+    assert result == pytest.approx({0: 0.9, 1: 0.6, 2: 0.3, 3: 0.0, 4: -0.3})
     dashed = [line for line in ax.lines if line.get_linestyle() == "--"]
     assert [line.get_xdata()[0] for line in dashed] == [0.85]
-    assert "ceiling 0.85" in said(figure)
-    assert "of the 10 least (chance: 1.4)" in said(figure)
+    assert "ceiling 0.85" in text_of(figure)
+    assert "of the 10 least (chance: 1.4)" in text_of(figure)
     assert [to_rgba(dot.get_color()) == to_rgba(SERIES[0]) for dot in dots] == [True] * 4 + [
         False
     ]  # random is grey
@@ -450,17 +455,17 @@ def test_small_numbers_get_the_decimals_they_need(most: float, decimals: int) ->
 
 
 def test_findings_name_the_heads_that_matter_and_the_best_cheap_importance() -> None:
-    found = [str(finding) for finding in findings_of(study_of(STACKS))]
+    actual = [str(finding) for finding in findings_of(study_of(STACKS))]
     assert (
         "2 of 18 heads change the mnli loss significantly when each is ablated alone. cross.1.2: 0.300 [0.290, 0.310]; "
         "encoder.0.1: −0.100 [−0.110, −0.090] (change of the loss; above 0 the model is worse without the head); "
         "intervals are not corrected for testing 18 heads, but significance is (Holm)."
-    ) in found
+    ) in actual
     assert (
         "“Change of loss predicted by the gradient” ranks heads most like ablation: the rank correlation is 0.900. "
         "0.900 [0.800, 0.950] (Spearman); noise ceiling: 0.850; score and ablation were measured on the same 50 "
         "examples and share their noise, so that the correlation is above the ceiling; use more examples."
-    ) in found
+    ) in actual
 
 
 @pytest.mark.parametrize(("ceiling", "is_clear"), [(0.95, True), (0.85, False)])
@@ -475,7 +480,7 @@ def test_a_correlation_above_the_ceiling_is_not_among_the_first(
 
 
 @pytest.mark.parametrize("ceiling", [math.nan, 0.0])
-def test_where_removal_is_noise_no_ceiling_is_told_and_no_importance_is_among_the_first(
+def test_where_removal_is_noise_no_ceiling_is_shown_and_no_importance_is_among_the_first(
     ceiling: float,
 ) -> None:
     study = study_of()
@@ -522,13 +527,13 @@ def test_no_ranking_is_drawn_below_a_ceiling_of_08_but_a_sentence_with_how_many_
         "There is no figure of these scores, because there are too few data"
     ) == (not is_drawn)
     if ceiling == 0.79:
-        told = (
+        message = (
             "even the true importance scores would correlate with ablation at only 0.79 (noise ceiling). "
             "It must be at least 0.8 to rank heads: "
         )
-        assert part.lead.endswith(f"{told}about 54 examples are needed.")
+        assert part.lead.endswith(f"{message}about 54 examples are needed.")
         (cheap,) = (one for one in findings_of(study) if one.topic == "scores")
-        assert cheap.after.endswith(f"{told}about 54 examples are needed")
+        assert cheap.after.endswith(f"{message}about 54 examples are needed")
         assert not cheap.is_clear
 
 
@@ -536,23 +541,23 @@ def test_where_nothing_is_significant_that_is_the_finding() -> None:
     study = study_of()
     study.tables["significance"]["is_significant"] = False
     expected = "No head changes the mnli loss significantly when it is ablated alone. 1.2: 0.300"
-    (found,) = (
+    (result,) = (
         str(finding) for finding in findings_of(study) if finding.statistic == "ablation-loss"
     )
-    assert found.startswith(f"{expected} [0.290, 0.310] (change of the loss; ")
-    assert "; with 50 examples, a significant change of the median head is larger than " in found
+    assert result.startswith(f"{expected} [0.290, 0.310] (change of the loss; ")
+    assert "; with 50 examples, a significant change of the median head is larger than " in result
     least = least_significant([-0.01] * 6, [0.01] * 6, 50)
-    assert found.endswith(
+    assert result.endswith(
         f"is larger than {least:.4f}; of the head named above, larger than {least:.4f}."
     )
 
 
-def test_what_could_have_been_significant_is_told_and_would_have_been() -> None:
+def test_the_smallest_significant_change_is_shown_and_would_be_significant() -> None:
     random = np.random.default_rng(0)
     changes = random.normal(size=(16, 72))  # example, head
     changes = (changes - changes.mean(axis=0)) / changes.std(axis=0, ddof=1)  # of one spread
-    found = [delta_of_losses(np.zeros(16), column) for column in changes.T]
-    least = least_significant([one.low for one in found], [one.high for one in found], 16)
+    actual = [delta_of_losses(np.zeros(16), column) for column in changes.T]
+    least = least_significant([one.low for one in actual], [one.high for one in actual], 16)
     for size, is_significant in ((0.99 * least, False), (1.01 * least, True)):
         p = [delta_of_losses(np.zeros(16), column).p for column in changes.T[1:]]
         p.append(delta_of_losses(np.zeros(16), changes[:, 0] + size).p)
@@ -561,24 +566,24 @@ def test_what_could_have_been_significant_is_told_and_would_have_been() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "loss", "told"), [(16, 10.0, True), (50, 0.1, True), (50, 10.0, False)]
+    ("count", "loss", "expected"), [(16, 10.0, True), (50, 0.1, True), (50, 10.0, False)]
 )
-def test_too_few_examples_are_called_so(count: int, loss: float, told: bool) -> None:
+def test_too_few_examples_are_reported_as_such(count: int, loss: float, expected: bool) -> None:
     study = study_of()
     study.tables["significance"] = study.tables["significance"].assign(count=count)
     study.record["importance"] |= {"intact": {"loss": {"value": loss}}}
-    (found,) = (finding for finding in findings_of(study) if finding.statistic == "ablation-loss")
+    (result,) = (finding for finding in findings_of(study) if finding.statistic == "ablation-loss")
     assert (
         f"; with {count} examples, too few to detect small changes: a significant change"
-        in found.after
-    ) == told
+        in result.after
+    ) == expected
     assert (
-        told or "a significant change" not in found.after
+        expected or "a significant change" not in result.after
     )  # some head is significant, and there were enough
     assert (
-        not told
+        not expected
         or f"({least_significant([-0.01] * 6, [0.01] * 6, count) / loss * 100:.0f} % of the loss)"
-        in found.after
+        in result.after
     )
 
 

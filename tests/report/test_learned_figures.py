@@ -45,8 +45,8 @@ def test_lines_and_dots_stand_out_on_a_dark_page(name: str) -> None:
 
 def gated(values: list[float]) -> Study:
     study = made_up(statistics=["cls"])
-    place = study.heads[["stack", "layer", "head"]].drop_duplicates()
-    rows = place.assign(statistic="gate-keep-2", value=0.0, low=np.nan, high=np.nan, count=10)
+    position = study.heads[["stack", "layer", "head"]].drop_duplicates()
+    rows = position.assign(statistic="gate-keep-2", value=0.0, low=np.nan, high=np.nan, count=10)
     rows.iloc[: len(values), rows.columns.get_loc("value")] = values
     return Study(rows, {}, study.record, {})
 
@@ -66,8 +66,8 @@ def test_the_scale_of_a_share_ends_at_one() -> None:
 
 def test_gates_over_time_are_one_picture_true_to_the_steps() -> None:
     """Moments at 1, 10 and 20: up to 5.5 the first, from 15 on the last."""
-    place = {"stack": "encoder", "layer": 0, "head": 0, "aim": "keep-1"}
-    rows = [place | {"step": step, "gate": gate} for step, gate in ((1, 1.0), (10, 0.5), (20, 0.0))]
+    key = {"stack": "encoder", "layer": 0, "head": 0, "aim": "keep-1"}
+    rows = [key | {"step": step, "gate": gate} for step, gate in ((1, 1.0), (10, 0.5), (20, 0.0))]
     study = Study(every_table().heads, {}, {}, {"gates": pd.DataFrame(rows)})
     [axes] = GatesOverTime("keep-1").draw(study).axes
     assert not axes.collections
@@ -87,8 +87,8 @@ def ringed(is_chosen: bool) -> Study:
 
 def test_a_ring_is_spoken_of_where_there_is_one() -> None:
     for is_chosen in (True, False):
-        [found] = [one for one in figures_of(ringed(is_chosen)) if one.name == "front"]
-        assert ("A ring" in found.caption) == is_chosen
+        [actual] = [one for one in figures_of(ringed(is_chosen)) if one.name == "front"]
+        assert ("A ring" in actual.caption) == is_chosen
 
 
 def test_the_front_is_ordered_by_what_is_removed() -> None:
@@ -103,8 +103,8 @@ def soft(**record: Any) -> Study:
     table = pd.DataFrame(
         [{"aim": "soft", "positions": "other", "value": 0.6, "low": 0.5, "high": 0.7, "seeds": 2}]
     )
-    told = {"learned_masks": {"options": {"is_soft": True}, "reached": 8, **record}}
-    return Study(every_table().heads, {"mask/soft": grid}, told, {"positions": table})
+    summary = {"learned_masks": {"options": {"is_soft": True}, "reached": 8, **record}}
+    return Study(every_table().heads, {"mask/soft": grid}, summary, {"positions": table})
 
 
 def test_a_soft_map_is_centred_at_a_half_and_grey_where_few_texts_reach() -> None:
@@ -114,8 +114,8 @@ def test_a_soft_map_is_centred_at_a_half_and_grey_where_few_texts_reach() -> Non
     left, bar, right = drawing.draw(study).axes
     [image] = left.images
     held = np.ma.getmaskarray(image.get_array())
-    place = np.arange(10)
-    assert np.array_equal(held, np.maximum(place[:, None], place) >= 8)
+    position = np.arange(10)
+    assert np.array_equal(held, np.maximum(position[:, None], position) >= 8)
     low, high = image.get_clim()
     assert (low + high) / 2 == pytest.approx(0.5)
     assert right.get_xlabel() == "sigmoid(α)"
@@ -150,8 +150,8 @@ def test_panels_of_a_film_and_of_few_heads_have_titles_of_their_own() -> None:
 
 def without_heads() -> Study:
     mask = MASK | {"metric_change": 0.022, "change_low": -0.01, "change_high": 0.05}
-    told = {"task": "sst2", "metric": "accuracy", "reported_on": {"split": "dev"}}
-    record = {"model": {"name": "minilm", "class": "BertModel"}, "mask_table": told}
+    summary = {"task": "sst2", "metric": "accuracy", "reported_on": {"split": "dev"}}
+    record = {"model": {"name": "minilm", "class": "BertModel"}, "mask_table": summary}
     return Study(to_frame([]), {}, record, {"mask_table": pd.DataFrame([mask])})
 
 
@@ -169,9 +169,9 @@ def test_a_page_without_heads_speaks_of_none() -> None:
     assert "Brackets are 95 % intervals." in body
 
 
-def test_the_cheapest_mask_is_told_with_its_metric_and_signs() -> None:
-    [told] = [str(one) for one in findings_of(without_heads())]
+def test_the_cheapest_mask_is_reported_with_its_metric_and_signs() -> None:
+    [lines] = [str(one) for one in findings_of(without_heads())]
     assert (
         "Accuracy is 0.8000; change of +0.0220 [−0.0100, +0.0500]: too few examples to tell whether"
-        in told
+        in lines
     )

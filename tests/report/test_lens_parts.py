@@ -76,9 +76,9 @@ def test_the_width_of_heads_is_the_rank_of_values_in_older_studies() -> None:
     assert "width of a head: 32" in [text.get_text() for text in ax.texts]
 
 
-def test_few_lengths_are_told_with_how_to_see_the_curve() -> None:
-    told = "These texts have only 65 to 128 tokens; for other lengths"
-    assert told in caption_of(lengths([96, 128]), "effective-lengths")
+def test_few_lengths_are_reported_with_how_to_see_the_curve() -> None:
+    message = "These texts have only 65 to 128 tokens; for other lengths"
+    assert message in caption_of(lengths([96, 128]), "effective-lengths")
     assert "effective_by_length.py" in caption_of(lengths([96, 128]), "effective-lengths")
     assert "only 1 to 16 tokens" in part_of(lengths([16]), "lengths").note
     assert "These texts" not in caption_of(lengths([32, 64, 96, 128]), "effective-lengths")
@@ -87,9 +87,9 @@ def test_few_lengths_are_told_with_how_to_see_the_curve() -> None:
 # Agreement with exact removal
 
 
-def lenses(*found: tuple[float, float, float], ceilings: tuple[float, ...] = (0.29,)) -> Study:
+def lenses(*result: tuple[float, float, float], ceilings: tuple[float, ...] = (0.29,)) -> Study:
     """Rows of lenses.csv, one statistic, in turn from the stacks that have these ceilings."""
-    stacks = [("encoder", "decoder")[i % len(ceilings)] for i in range(len(found))]
+    stacks = [("encoder", "decoder")[i % len(ceilings)] for i in range(len(result))]
     rows = [
         {
             "stack": stack,
@@ -100,20 +100,20 @@ def lenses(*found: tuple[float, float, float], ceilings: tuple[float, ...] = (0.
             "high": high,
         }
         | {"ceiling": ceilings[i % len(ceilings)], "heads": 72}
-        for i, (stack, (value, low, high)) in enumerate(zip(stacks, found, strict=True))
+        for i, (stack, (value, low, high)) in enumerate(zip(stacks, result, strict=True))
     ]
     return study_of({"lenses": rows})
 
 
-def test_where_no_interval_leaves_0_that_is_said_first_with_the_ceiling() -> None:
+def test_where_no_interval_excludes_0_that_is_reported_first_with_the_ceiling() -> None:
     study = lenses((0.1, -0.1, 0.3), (-0.2, -0.4, 0.1))
-    told = (
+    message = (
         "No statistic through any lens correlates significantly with ablation. Correlations tested: 2; "
         "noise ceiling with 32 examples: 0.29; about 620 examples are needed"
     )
-    assert part_of(study, "lens-agreement").lead == f"{told}."
+    assert part_of(study, "lens-agreement").lead == f"{message}."
     (finding,) = (one for one in findings_of(study) if one.kind == "lenses")
-    assert str(finding) == f"{told}."
+    assert str(finding) == f"{message}."
     assert finding.is_clear
 
 
@@ -123,7 +123,7 @@ def test_more_examples_are_not_asked_for_where_there_are_enough() -> None:
     assert "are needed" not in note
 
 
-def test_what_can_be_told_from_0_is_counted_and_the_strongest_named() -> None:
+def test_correlations_that_differ_from_0_are_counted_and_the_strongest_named() -> None:
     study = lenses((0.1, -0.1, 0.3), (-0.5, -0.7, -0.2), (0.3, 0.1, 0.5))
     (finding,) = (one for one in findings_of(study) if one.kind == "lenses")
     assert (

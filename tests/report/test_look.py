@@ -74,9 +74,9 @@ def look_at(weights: NDArray[np.float32], side: TokenAxis | None = None, **other
 
 
 def data_in(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    data: dict[str, Any] = json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert match is not None
+    data: dict[str, Any] = json.loads(match[1])
     return data
 
 
@@ -229,24 +229,24 @@ def test_right_to_left_is_known_from_the_first_letter_of_the_text() -> None:
 
 
 def test_punctuation_is_what_has_no_other_sign() -> None:
-    told = TokenAxis(
+    record = TokenAxis(
         ("[CLS]", "a", "##.", "!?", "—", "$", "."),
         (True, *[False] * 6),
         (None, 0, 0, 1, 2, 3, None),
     ).payload()
-    assert told["word_punctuation"] == [0, 0, 1, 1, 0, 1]
-    assert told["punctuation"] == [0, 0, 0, 1, 1, 0, 1]
+    assert record["word_punctuation"] == [0, 0, 1, 1, 0, 1]
+    assert record["punctuation"] == [0, 0, 0, 1, 1, 0, 1]
 
 
 def test_punctuation_that_a_tokenizer_leaves_on_its_word() -> None:
     """SentencePiece splits at blanks alone: "mat," and "(it's" are words to it, and a comma may stand for itself."""
     tokens = ("▁mat", ",", "▁(", "it", "'", "s", "▁,", "▁", "“", "so", "▁", "...", "</s>")
     words = (0, 0, 1, 1, 1, 1, 2, 3, 3, 3, 4, 4, None)
-    told = TokenAxis(tokens, (*[False] * 12, True), words).payload()
-    assert told["words"] == ("mat", ",", "(", "it's", ",", "“", "so", "...", "</s>")
-    assert told["word_punctuation"] == [0, 1, 1, 0, 1, 1, 0, 1, 0]
-    assert told["punctuation"] == [0, 1, 1, 0, 1, 0, 1, 1, 1, 0, 1, 1, 0]
-    assert told["tokens"][:6] == ("mat", ",", "(", "it", "·'", "·s")
+    record = TokenAxis(tokens, (*[False] * 12, True), words).payload()
+    assert record["words"] == ("mat", ",", "(", "it's", ",", "“", "so", "...", "</s>")
+    assert record["word_punctuation"] == [0, 1, 1, 0, 1, 1, 0, 1, 0]
+    assert record["punctuation"] == [0, 1, 1, 0, 1, 0, 1, 1, 1, 0, 1, 1, 0]
+    assert record["tokens"][:6] == ("mat", ",", "(", "it", "·'", "·s")
 
 
 def test_controls_and_direction_marks_become_visible_signs() -> None:
@@ -387,7 +387,7 @@ def test_a_full_disk_leaves_the_old_page_and_no_rest(
     assert list(tmp_path.iterdir()) == [goal]
 
 
-def test_a_missing_directory_is_said_and_none_is_made(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported_and_none_is_made(tmp_path: Path) -> None:
     look = look_at(softmax_maps(1, 1, 5, 5))
     with pytest.raises(
         HeadscopeError,
@@ -423,7 +423,7 @@ def test_a_look_is_one_line_in_python() -> None:
     assert len(repr(look.stacks[0])) < 500
 
 
-def test_a_folder_as_goal_and_a_file_as_folder_are_said(tmp_path: Path) -> None:
+def test_a_folder_as_output_and_a_file_as_folder_are_reported(tmp_path: Path) -> None:
     look = look_at(softmax_maps(1, 1, 5, 5))
     with pytest.raises(HeadscopeError, match=r"this is a folder\. Expected the name of a file"):
         look.save(tmp_path)
@@ -435,13 +435,13 @@ def test_a_folder_as_goal_and_a_file_as_folder_are_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to any folder")
-def test_a_folder_one_may_not_write_to_is_said(tmp_path: Path) -> None:
+def test_a_folder_without_write_permission_is_reported(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(HeadscopeError, match="cannot be written: Permission denied"):
         look_at(softmax_maps(1, 1, 5, 5)).save(tmp_path / "look.html")
 
 
-def test_a_refused_folder_is_said_for_root_too(
+def test_a_refused_folder_is_reported_for_root_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(self: Path, mode: str) -> None:

@@ -113,13 +113,13 @@ def expected(
         ]
         return [group for group in every if special == "show" or not side.special[group[0]]]
 
-    found = np.array(
+    result = np.array(
         [
             [np.mean([sum(weights[q, k] for k in keys) for q in queries]) for keys in groups(key)]
             for queries in groups(query)
         ]
     )
-    return found / found.sum(axis=1, keepdims=True) if special == "renormalise" else found
+    return result / result.sum(axis=1, keepdims=True) if special == "renormalise" else result
 
 
 def test_the_overview_of_144_heads_and_128_tokens_is_light_and_soon_there(
@@ -181,8 +181,8 @@ def test_the_numbers_are_numpy_s(
     shown = numbers_in(saved(page, "#csv", tmp_path))
 
     name, layer, number = head.split(".")
-    place = ["encoder", "cross"].index(name)
-    stack = look.stacks[place]
+    position = ["encoder", "cross"].index(name)
+    stack = look.stacks[position]
     stored = maps_in(look.page(), int(layer), name).values[int(number)]
     true = stack.weights[int(layer), int(number)].astype(np.float64)
     np.testing.assert_allclose(
@@ -264,7 +264,7 @@ def test_the_text_is_read_in_both_directions(
     table = page.locator("#ranking tr").evaluate_all(
         "all => all.map(one => [...one.cells].map(cell => cell.textContent))"
     )
-    best = [int(place) for _, place, _, _ in table]
+    best = [int(position) for _, position, _, _ in table]
     assert [float(number) for *_, number in table] == pytest.approx(
         sorted(row, reverse=True)[:8], abs=0.006
     )
@@ -449,8 +449,8 @@ def test_arcs_of_several_heads(watched: Watched, file: Path, look: Look, tmp_pat
     with saved(page, "#csv", tmp_path).open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
     assert [row["head"] for row in rows] == ["encoder.1.2"] * 100 + ["encoder.0.3"] * 100
-    found = np.array([float(row["weight"]) for row in rows[100:]]).reshape(10, 10)
-    np.testing.assert_allclose(found, look.stacks[0].weights[0, 3], atol=0.005)
+    result = np.array([float(row["weight"]) for row in rows[100:]]).reshape(10, 10)
+    np.testing.assert_allclose(result, look.stacks[0].weights[0, 3], atol=0.005)
 
 
 def test_punctuation_and_itself_are_hidden_too(
@@ -518,7 +518,7 @@ def test_hovering_answers_at_once_at_128_tokens(watched: Watched, tmp_path: Path
     stack = StackMaps("decoder", side, side, softmax_maps(1, 1, 128, 128))
     page = watched.open(Look("m", ("t",), (raw(stack),)).save(tmp_path / "look.html"), "#heads=0.0")
     opened(page, "0.0")
-    told, painted = page.locator("#maps canvas").first.evaluate(
+    record, painted = page.locator("#maps canvas").first.evaluate(
         """map => {
             const box = map.getBoundingClientRect(), told = [], put = CanvasRenderingContext2D.prototype.putImageData;
             let painted = 0;
@@ -531,8 +531,8 @@ def test_hovering_answers_at_once_at_128_tokens(watched: Watched, tmp_path: Path
             return [told, painted];
         }"""
     )
-    assert all(told), "the tip is there when the event is over"
-    assert len(set(told)) > 20
+    assert all(record), "the tip is there when the event is over"
+    assert len(set(record)) > 20
     assert painted == 0, "the map itself is not drawn again"
 
 

@@ -67,7 +67,7 @@ def saved_numbers(page: Page, folder: Path) -> tuple[str, NDArray[np.float64]]:
     return goal.name, np.array(rows).reshape(TOKENS, TOKENS)
 
 
-def test_the_page_is_told_its_lenses_by_kind_and_begins_with_the_first(look: Look) -> None:
+def test_the_page_lists_its_lenses_by_kind_and_begins_with_the_first(look: Look) -> None:
     data = data_in(look.page())
     assert data["model"]["lenses"] == {"heads": ["raw", "gradient"], "tokens": ["rollout"]}
     assert data["model"]["example"] == {"text": "a text", "second": None, "lens": "raw"}
@@ -75,7 +75,7 @@ def test_the_page_is_told_its_lenses_by_kind_and_begins_with_the_first(look: Loo
     assert other["model"]["example"] == {"text": "a text", "second": "another", "lens": "rollout"}
 
 
-def test_numbers_that_are_no_shares_are_refused_where_shares_are_said() -> None:
+def test_numbers_that_are_no_shares_are_refused_where_shares_are_declared() -> None:
     with pytest.raises(
         Exception, match=r"head encoder\.0\.0: attention weights must be from 0 to 1"
     ):
@@ -189,9 +189,9 @@ def test_a_row_of_a_signed_map_says_what_it_sums_to(
 ) -> None:
     page = opened(watched.open(file, "#lens=gradient&heads=encoder.1.2&token=4"), "encoder.1.2")
     row = look.lenses[2].stacks[0].weights[1, 2, 4]
-    said = page.inner_text("#remark")
-    found = float(re.search(r"Row sum: (−?\d\.\d+)", said)[1].replace("−", "-"))  # type: ignore[index]
-    assert found == pytest.approx(row.sum(), rel=0.05)
+    message = page.inner_text("#remark")
+    match = float(re.search(r"Row sum: (−?\d\.\d+)", message)[1].replace("−", "-"))  # type: ignore[index]
+    assert match == pytest.approx(row.sum(), rel=0.05)
     first = page.locator("#ranking tr").first
     assert first.locator("td").last.inner_text() == "−0.020"
     assert first.locator("i").get_attribute("class") == "less"

@@ -75,7 +75,7 @@ def test_the_page_loads_nothing_and_names_its_one_script(page: str) -> None:
     assert not re.search(r"@import|url\((?!#)", page)
 
 
-def test_model_corpus_and_counts_are_told(page: str) -> None:
+def test_model_corpus_and_counts_are_shown(page: str) -> None:
     for words in (
         "tiny",
         "8 heads: encoder 2 layers × 4 heads",
@@ -109,8 +109,8 @@ def test_maps_survive_one_byte_a_weight(data: dict[str, Any]) -> None:
         )
         expected = weights[divmod(index, 4)]
         assert np.array_equal(codes == 255, np.isnan(expected))
-        known = codes != 255
-        assert np.abs((codes[known] / 254) ** 2 - expected[known]).max() < 0.005
+        valid = codes != 255
+        assert np.abs((codes[valid] / 254) ** 2 - expected[valid]).max() < 0.005
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,8 @@ def test_the_same_study_gives_the_same_page(page: str) -> None:
 
 
 def test_no_id_is_used_twice() -> None:
-    found = re.findall(r'\sid="([^"]+)"', render(made_up(THREE, ["previous", "cls", "entropy"])))
-    assert len(set(found)) == len(found)
+    match = re.findall(r'\sid="([^"]+)"', render(made_up(THREE, ["previous", "cls", "entropy"])))
+    assert len(set(match)) == len(match)
 
 
 @pytest.mark.slow

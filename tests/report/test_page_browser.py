@@ -67,12 +67,12 @@ def browser() -> Iterator[sync_api.Browser]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Study, Path]]:
-    found = {}
+    result = {}
     for name, study in (("one stack", made_up()), ("three stacks", made_up(THREE))):
         folder = tmp_path_factory.mktemp("study")
         write_report(study, folder)
-        found[name] = (study, folder)
-    return found
+        result[name] = (study, folder)
+    return result
 
 
 def _visit(browser: sync_api.Browser, study: Study, folder: Path) -> Iterator[Visit]:
@@ -152,9 +152,9 @@ def test_pointing_at_a_head_tells_value_interval_and_count(visit: Visit) -> None
     visit.choose("cls")
     visit.page.hover("td[data-head='0.3']")
     value = visit.value("0.3", "cls")
-    told = f"{value:.3f} [{0.98 * value:.3f}, {1.02 * value:.3f}]"
+    message = f"{value:.3f} [{0.98 * value:.3f}, {1.02 * value:.3f}]"
     expected = (
-        f"Head 3 of layer 0 (0.3) Attention to the classification token: {told} from 1500 texts"
+        f"Head 3 of layer 0 (0.3) Attention to the classification token: {message} from 1500 texts"
     )
     assert visit.page.text_content("#readout") == expected
 
@@ -268,12 +268,12 @@ def test_nothing_is_wider_than_a_telephone(visit: Visit) -> None:
 def test_figures_stay_large_enough_to_read_on_a_telephone(visit: Visit) -> None:
     """As large as drawn, or 640 pixels wide, where words of 7 points are 10 pixels high; they are moved sideways."""
     visit.page.set_viewport_size({"width": 390, "height": 800})
-    found = visit.page.eval_on_selector_all(
+    result = visit.page.eval_on_selector_all(
         ".plate svg",
         "all => all.map(svg => [parseFloat(svg.style.width), svg.getBoundingClientRect().width])",
     )
-    assert found
-    for drawn, seen in found:
+    assert result
+    for drawn, seen in result:
         assert seen >= min(drawn, 640) - 1
 
 
@@ -299,7 +299,7 @@ def _small(browser: sync_api.Browser, folder: Path, width: int) -> Iterator[Visi
 
 
 @pytest.mark.parametrize("width", [1200, 390])
-def test_strips_have_room_beside_small_numbers(
+def test_strips_have_space_next_to_small_numbers(
     browser: sync_api.Browser, tmp_path: Path, width: int
 ) -> None:
     for visit in _small(browser, tmp_path, width):

@@ -57,13 +57,13 @@ def test_every_bar_is_the_mean_share_of_its_heads() -> None:
     (drawing,) = patterns.Patterns.for_study(study)
     assert drawing.applies(study)
     (ax,) = drawing.draw(study).axes
-    found = widths(ax)
-    assert list(found) == ["vertical", "diagonal", "vertical + diagonal", "block", "heterogeneous"]
+    result = widths(ax)
+    assert list(result) == ["vertical", "diagonal", "vertical + diagonal", "block", "heterogeneous"]
     expected = [
         [(share + (name == "diagonal")) / 2, share, name == "diagonal"]
         for name, share in SHARES.items()
     ]
-    np.testing.assert_allclose(list(found.values()), expected)
+    np.testing.assert_allclose(list(result.values()), expected)
     ends = [bar.get_x() + bar.get_width() for bar in list(ax.containers)[-1]]
     np.testing.assert_allclose(ends, 1.0)
     assert [label.get_text() for label in ax.get_yticklabels()] == [
@@ -73,11 +73,11 @@ def test_every_bar_is_the_mean_share_of_its_heads() -> None:
     ]
 
 
-def test_a_share_is_written_where_there_is_room_for_it() -> None:
+def test_a_share_is_written_where_there_is_space_for_it() -> None:
     study = with_patterns()
     (drawing,) = patterns.Patterns.for_study(study)
-    said = texts_of(drawing.draw(study))
-    assert sorted(said) == sorted(
+    labels = texts_of(drawing.draw(study))
+    assert sorted(labels) == sorted(
         [".25", ".60", ".13", ".50", ".20", ".26", "1.00"]
     )  # not the .04 of blocks
 

@@ -32,9 +32,9 @@ def study(stacks: tuple[str, ...]) -> Study:
                 ):
                     continue
                 value = value + layer / 10
-                place = {"stack": stack, "layer": layer, "part": part}
+                key = {"stack": stack, "layer": layer, "part": part}
                 rows.append(
-                    place | {"value": value, "low": value - 0.01, "high": value + 0.02, "count": 9}
+                    key | {"value": value, "low": value - 0.01, "high": value + 0.02, "count": 9}
                 )
     heads = to_frame(
         [
@@ -53,9 +53,9 @@ def study(stacks: tuple[str, ...]) -> Study:
 
 @pytest.mark.parametrize("stacks", [("encoder",), ("encoder", "decoder")])
 def test_lines_are_the_table_s(stacks: tuple[str, ...]) -> None:
-    one = study(stacks)
-    assert "relevance-layers" in [figure.name for figure in figures_of(one)]
-    drawn = RelevanceLayers().draw(one)
+    single = study(stacks)
+    assert "relevance-layers" in [figure.name for figure in figures_of(single)]
+    drawn = RelevanceLayers().draw(single)
     assert len(drawn.axes) == 3 * len(stacks)
     shown = [[line.get_ydata()[0] for line in ax.lines] for ax in drawn.axes]
     assert shown[0] == pytest.approx([0.7])  # enters layer -1

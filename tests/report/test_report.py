@@ -37,9 +37,9 @@ def page() -> str:
 
 
 def data_of(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    return dict(json.loads(found[1]))
+    match = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert match is not None
+    return dict(json.loads(match[1]))
 
 
 def test_every_table_of_the_docs_is_in_the_study_that_is_tested() -> None:
@@ -77,10 +77,13 @@ def test_every_figure_has_its_numbers_on_the_page(page: str) -> None:
         source = drawing.source(study)
         assert source is not None
         kind, names = source
-        there = {"table": tables, "heads": statistics, "map": {"encoder"}, "offset": {"encoder"}}[
-            kind
-        ]
-        assert set(names) & there, drawing.name
+        available = {
+            "table": tables,
+            "heads": statistics,
+            "map": {"encoder"},
+            "offset": {"encoder"},
+        }[kind]
+        assert set(names) & available, drawing.name
         assert f'download="{drawing.name}.csv"' in page
 
 
@@ -98,30 +101,30 @@ def finding(kind: str, strength: float = 0.0, is_clear: bool = True) -> Finding:
 
 
 def test_one_finding_a_kind_comes_first_then_the_strongest() -> None:
-    one = [
+    single = [
         finding("attention", 9),
         finding("attention", 1),
         finding("attention", 5),
         finding("cut", 0),
     ]
     other = [finding("cut", 7), finding("importance", 2)]
-    first, rest = select_top([one, other])
-    assert [(found.sentence, found.chapter) for found in first] == [
+    first, rest = select_top([single, other])
+    assert [(result.sentence, result.chapter) for result in first] == [
         ("importance 2", 1),
         ("cut 0", 0),
         ("attention 9", 0),
     ]
-    assert [found.sentence for found in rest] == ["attention 1", "attention 5", "cut 7"]
-    first, rest = select_top([one])
-    assert [found.sentence for found in first] == ["cut 0", "attention 9", "attention 5"]
-    assert [found.sentence for found in rest] == ["attention 1"]
+    assert [result.sentence for result in rest] == ["attention 1", "attention 5", "cut 7"]
+    first, rest = select_top([single])
+    assert [result.sentence for result in first] == ["cut 0", "attention 9", "attention 5"]
+    assert [result.sentence for result in rest] == ["attention 1"]
 
 
 def test_what_heads_do_comes_first_and_that_nothing_was_found_last() -> None:
     nothing = replace(finding("roles", 0), is_null=True)
-    found = [nothing, finding("importance", 3), finding("attention", 1)]
-    assert [one.kind for one in select_top([found])[0]] == ["importance", "attention", "roles"]
-    first, rest = select_top([[*found, finding("relations", 1)]])
+    actual = [nothing, finding("importance", 3), finding("attention", 1)]
+    assert [one.kind for one in select_top([actual])[0]] == ["importance", "attention", "roles"]
+    first, rest = select_top([[*actual, finding("relations", 1)]])
     assert [one.kind for one in first] == ["relations", "importance", "attention"]
     assert rest == [nothing]
     assert select_top([[nothing]])[0] == [nothing], "if that was the only question"
@@ -129,13 +132,13 @@ def test_what_heads_do_comes_first_and_that_nothing_was_found_last() -> None:
 
 def test_what_may_be_chance_is_never_among_the_first() -> None:
     first, rest = select_top([[finding("importance", 50, is_clear=False), finding("roles", 1)]])
-    assert [found.sentence for found in first] == ["roles 1"]
-    assert [found.sentence for found in rest] == ["importance 50"]
+    assert [result.sentence for result in first] == ["roles 1"]
+    assert [result.sentence for result in rest] == ["importance 50"]
 
 
 def test_there_are_three_at_most_and_they_go_by_kinds() -> None:
     first, rest = select_top([[finding(kind) for kind in reversed(KINDS)]])
-    assert [found.kind for found in first] == list(KINDS[:MOST])
+    assert [result.kind for result in first] == list(KINDS[:MOST])
     assert len(rest) == len(KINDS) - MOST
 
 
@@ -146,7 +149,7 @@ def led(head: str, topic: str, strength: float, kind: str = "attention") -> Find
 
 
 def test_the_first_are_about_different_heads_and_different_things() -> None:
-    found = [
+    actual = [
         led("0.2", "", 0, kind="roles"),
         led("0.2", "positions", 99),
         led("1.8", "positions", 11),
@@ -155,7 +158,7 @@ def test_the_first_are_about_different_heads_and_different_things() -> None:
         led("0.5", "special tokens", 60),
         led("3.3", "similar heads", 0),
     ]
-    first, rest = select_top([found])
+    first, rest = select_top([actual])
     assert [(one.sentence, one.topic) for one in first] == [
         ("0.2", ""),
         ("1.8", "positions"),  # the head of the other is named already
@@ -215,17 +218,17 @@ def test_roles_are_counted_in_heads_that_add_up_with_a_minus_sign() -> None:
     study.tables["roles"] = pd.DataFrame(
         [*of_heads, roled(4, "previous token", 0.7), roled(4, "confident", 0.9)]
     )
-    (found,) = (str(one) for one in findings_of(study) if one.kind == "roles")
-    assert found == (
+    (result,) = (str(one) for one in findings_of(study) if one.kind == "roles")
+    assert result == (
         "10 of 12 heads have a clear role. 0.4: 0.700 [0.690, 0.710] is the clearest (previous token). Heads by main "
         "role: 4 diffuse (above 0.5), 1 previous token (above 0.5), 1 positional +1 (above 0.5), 1 block (above 0.5), "
         "1 separators (above 0.5) and 2 with other roles. A role is clear if its whole 95 % interval is above the "
         "threshold of the role."
     )
     study.tables["roles"] = study.tables["roles"][4:5]
-    (found,) = (str(one) for one in findings_of(study) if one.kind == "roles")
-    assert "Heads by main role: 1 positional −1 (above 0.5)." in found
-    assert "is the clearest (positional −1)" in found
+    (result,) = (str(one) for one in findings_of(study) if one.kind == "roles")
+    assert "Heads by main role: 1 positional −1 (above 0.5)." in result
+    assert "is the clearest (positional −1)" in result
     assert cards_of(study)["heads"][0][4]["roles"][0]["role"] == "positional −1"
 
 
@@ -234,10 +237,10 @@ def test_the_finding_and_the_map_say_what_their_counts_of_roles_are_of() -> None
     study = made_up({"encoder": (1, 6)}, ["previous"])
     unsure = roled(2, "sink", 0.505) | {"is_sure": False}
     study.tables["roles"] = pd.DataFrame([roled(0, "sink", 0.8), roled(1, "sink", 0.9), unsure])
-    (found,) = (str(one) for one in findings_of(study) if one.kind == "roles")
-    assert found.startswith("2 of 6 heads have a clear role. 0.1: ")
-    assert "Heads by main role: 2 sink (above 0.5). A role is clear if" in found
-    assert found.endswith(
+    (result,) = (str(one) for one in findings_of(study) if one.kind == "roles")
+    assert result.startswith("2 of 6 heads have a clear role. 0.1: ")
+    assert "Heads by main role: 2 sink (above 0.5). A role is clear if" in result
+    assert result.endswith(
         "The map also counts heads of which only the value is above it: 3 in total."
     )
     (colouring,) = colourings_of(study)
@@ -251,26 +254,26 @@ def test_the_finding_and_the_map_say_what_their_counts_of_roles_are_of() -> None
     )
 
 
-def test_an_unreliable_order_of_heads_is_told_without_importance_scores() -> None:
+def test_an_unreliable_order_of_heads_is_reported_without_importance_scores() -> None:
     """Ceiling 0.504 on 24 examples: by Spearman and Brown 24 * (0.64 / 0.36) * ((1 - r) / r), r = 0.504 ** 2."""
     study = made_up(statistics=["previous"])
     row = {"stack": "encoder", "ceiling": 0.504, "heads": 8, "count": 24}
     study.tables["ceilings"] = pd.DataFrame([row])
-    (found,) = (str(one) for one in findings_of(study) if one.topic == "scores")
-    assert found == (
+    (result,) = (str(one) for one in findings_of(study) if one.topic == "scores")
+    assert result == (
         "Ablation is too noisy to rank the heads. With 24 examples, even the true importance "
         "scores would correlate with ablation at only 0.50 (noise ceiling). It must be at "
         "least 0.8 to rank heads: about 126 examples are needed."
     )
     study.tables["ceilings"] = pd.DataFrame([row | {"stack": "decoder"}, row | {"ceiling": 0.9}])
-    (found,) = (str(one) for one in findings_of(study) if one.topic == "scores")
-    assert found.startswith("Ablation is too noisy to rank the heads of the decoder stack")
+    (result,) = (str(one) for one in findings_of(study) if one.topic == "scores")
+    assert result.startswith("Ablation is too noisy to rank the heads of the decoder stack")
     study.tables["ceilings"] = pd.DataFrame([row | {"ceiling": 0.9}])
     assert not [one for one in findings_of(study) if one.topic == "scores"]
 
 
 def test_every_kind_of_a_full_study_is_found() -> None:
-    kinds = {found.kind for found in findings_of(every_table())}
+    kinds = {result.kind for result in findings_of(every_table())}
     assert kinds == set(KINDS) - {"models", "warning"}
 
 
@@ -287,7 +290,9 @@ def test_a_relation_is_clear_only_where_its_interval_is_above_the_baseline() -> 
     assert [one.is_clear for one in _relation(0.39)] == [False]
 
 
-def test_the_cut_is_told_with_what_the_whole_model_has_and_what_goes_for_nothing() -> None:
+def test_the_cut_is_reported_with_the_score_of_the_whole_model_and_heads_that_cost_nothing() -> (
+    None
+):
     study = every_table()
     row = study.tables["front"].iloc[1].to_dict()
     free = row | {
@@ -299,12 +304,12 @@ def test_the_cut_is_told_with_what_the_whole_model_has_and_what_goes_for_nothing
     }
     study.tables["front"] = pd.DataFrame([row, free | {"change_high": 0.005}])
     study.record["pruning"] |= {"intact": {"report": {"accuracy": {"value": 0.9}}}}
-    (told,) = (
+    (summary,) = (
         str(one)
         for one in findings_of(study)
         if one.sentence.startswith("With 1 of 8 heads pruned")
     )
-    assert told == (
+    assert summary == (
         "With 1 of 8 heads pruned, accuracy on dev:half-b changes by −0.1000. Accuracy 0.8000 (0.9000 with all heads); "
         "change of −0.1000 [−0.2000, −0.0500]: more than the allowed loss of 0.0090 (1 % of 0.9000); the model is 1.11 "
         "times as fast [1.00, 1.25]; 3 pruned heads are within the allowed loss: change of +0.0000 [−0.0050, +0.0050]; "
@@ -315,16 +320,16 @@ def test_the_cut_is_told_with_what_the_whole_model_has_and_what_goes_for_nothing
 def test_the_map_is_coloured_by_role_importance_cut_and_cluster() -> None:
     study = every_table()
     study.heads.loc[study.heads["statistic"] == "cut", "value"] = [0, 1, 0, 0, 0, 0, 0, 1]
-    found = {one["title"]: one for one in colourings_of(study)}
-    assert list(found) == ["main role", "effect of ablation", "cut", "cluster"]
-    labels = [one["text"] for one in found["cut"]["labels"]]
-    assert [labels[cell[0]] for cell in found["cut"]["stacks"][0]] == [
+    result = {one["title"]: one for one in colourings_of(study)}
+    assert list(result) == ["main role", "effect of ablation", "cut", "cluster"]
+    labels = [one["text"] for one in result["cut"]["labels"]]
+    assert [labels[cell[0]] for cell in result["cut"]["stacks"][0]] == [
         "pruned" if i in (1, 7) else "kept" for i in range(8)
     ]
-    assert found["effect of ablation"]["stacks"][0][1] == [0, "★"]
-    assert found["effect of ablation"]["labels"][0]["text"] == "worse without it"
-    assert found["main role"]["stacks"][0][7][1] == "nsubj"
-    assert [cell for cell in found["cluster"]["stacks"][0] if cell] == [[0, "0"], [0, "0"]]
+    assert result["effect of ablation"]["stacks"][0][1] == [0, "★"]
+    assert result["effect of ablation"]["labels"][0]["text"] == "worse without it"
+    assert result["main role"]["stacks"][0][7][1] == "nsubj"
+    assert [cell for cell in result["cluster"]["stacks"][0] if cell] == [[0, "0"], [0, "0"]]
 
 
 def reported(
@@ -347,26 +352,26 @@ def reported(
         "reported_on": {"split": "dev:half-b", "examples": 150},
         "intact": {"report": {"accuracy": {"value": 0.85}}},
     }
-    (told,) = (
+    (summary,) = (
         str(one)
         for one in findings_of(study)
         if one.sentence.startswith("With 4 of 8 heads pruned")
     )
-    return told
+    return summary
 
 
 def test_a_drop_that_few_examples_cannot_rule_out_is_no_recommendation() -> None:
-    told = reported(-0.0386, 0.0002)
-    assert "change of −0.0192 [−0.0386, +0.0002]" in told
+    record = reported(-0.0386, 0.0002)
+    assert "change of −0.0192 [−0.0386, +0.0002]" in record
     assert (
         "150 examples are too few to tell whether that is within the allowed loss of 0.0085 (1 % of 0.8500)"
-        in told
+        in record
     )
-    assert "about 1,600 would do; " in told
-    assert "no evidence" not in told
+    assert "about 1,600 would do; " in record
+    assert "no evidence" not in record
 
 
-def test_a_set_that_is_shown_to_lose_nothing_beyond_the_margin_is_said_to() -> None:
+def test_a_set_shown_to_lose_nothing_beyond_the_margin_is_reported_as_such() -> None:
     assert "[−0.0080, +0.0040]: within the allowed loss of 0.0085 (1 % of 0.8500)" in reported(
         -0.008, 0.004
     )
@@ -376,7 +381,7 @@ def test_a_set_that_is_shown_to_lose_nothing_beyond_the_margin_is_said_to() -> N
     )
 
 
-def test_of_other_sets_the_largest_that_stays_within_the_allowed_loss_is_told_of() -> None:
+def test_of_other_sets_the_largest_within_the_allowed_loss_is_reported() -> None:
     kept = {"metric_change": -0.001, "change_low": -0.004, "change_high": 0.002}
     smaller, larger = {"removed": 3, "left": 5} | kept, {"removed": 5, "left": 3} | kept
     assert (
@@ -391,7 +396,7 @@ def test_of_other_sets_the_largest_that_stays_within_the_allowed_loss_is_told_of
     )
 
 
-def test_a_card_tells_importance_and_the_fixed_pattern_in_the_heads_place() -> None:
+def test_a_card_shows_importance_and_the_fixed_pattern_that_replaces_the_head() -> None:
     study = every_table()
     where = {"stack": "encoder", "layer": 0, "head": 1, "task": "mnli"}
     row = where | {"pattern": "previous", "loss_change": 0.03, "low": 0.01, "high": 0.05}
@@ -419,15 +424,15 @@ def two_models(word: str = "nsubj") -> list[Study]:
 
 
 def test_what_another_study_of_the_model_says_of_its_own_task_is_found_too() -> None:
-    one, other = every_table(), every_table()
+    first, other = every_table(), every_table()
     other.record = other.record | {"importance": other.record["importance"] | {"task": "stsb"}}
     other.tables["significance"] = other.tables["significance"].assign(value=0.7)
-    told = [
+    lines = [
         " ".join(re.findall(r"the (\w+) loss significantly", str(finding)))
         for finding in findings_of(other)
     ]
-    assert "stsb" in told
-    page = render(join([one, other]))
+    assert "stsb" in lines
+    page = render(join([first, other]))
     assert "the stsb loss significantly" in page
     assert page.count("the stsb loss significantly") == 1
 

@@ -45,8 +45,8 @@ def test_hostile_names_stay_text(watched: Watched, report: Path) -> None:
 def test_files_hold_what_the_study_does(watched: Watched, report: Path, tmp_path: Path) -> None:
     page, study = watched.open(report), every_table(HOSTILE)
     heads = saved(page, "#figure-heat-entropy a.csv", tmp_path / "heads.csv")
-    known = study.heads[study.heads["statistic"] == "entropy"]
-    assert list(heads["value"]) == pytest.approx(list(known["value"]), rel=1e-5)
+    expected = study.heads[study.heads["statistic"] == "entropy"]
+    assert list(heads["value"]) == pytest.approx(list(expected["value"]), rel=1e-5)
     front = saved(page, "#part-front p a.csv", tmp_path / "front.csv")
     assert list(front["metric"]) == [0.8, 0.8]
     other = saved(

@@ -59,7 +59,7 @@ def test_a_finding_says_how_many_times_uniform_a_share_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "uniform", "told"),
+    ("value", "uniform", "message"),
     [
         (0.5, 0.4, "1.2 times uniform"),
         (0.5, 0.05, "10 times uniform"),
@@ -67,9 +67,9 @@ def test_a_finding_says_how_many_times_uniform_a_share_is() -> None:
         (0.5, float("nan"), ""),
     ],
 )
-def test_multiples_of_uniform(value: float, uniform: float, told: str) -> None:
+def test_multiples_of_uniform(value: float, uniform: float, message: str) -> None:
     shown = HeadEstimate("0.0", value, float("nan"), float("nan"), uniform=uniform).text()
-    assert shown == "0.500" + (f", {told}" if told else "")
+    assert shown == "0.500" + (f", {message}" if message else "")
 
 
 def test_the_page_s_cards_carry_what_uniform_attention_gives() -> None:
@@ -98,7 +98,7 @@ def test_the_finding_about_the_first_token_counts_heads_of_a_decoder() -> None:
     )
 
 
-def test_the_first_token_is_not_told_twice_where_it_is_the_classification_token() -> None:
+def test_the_first_token_is_not_listed_twice_where_it_is_the_classification_token() -> None:
     rows = [Row("encoder", 0, 0, name, 0.9, 0.8, 1.0, 99) for name in ("cls", "first")]
     assert not about(Study(to_frame(rows)), "first")
 
@@ -137,26 +137,26 @@ def test_studies_of_different_lengths_are_noted() -> None:
     assert length_note([("a", {}), ("b", {"data": {"mean_length": 10}})]) == ""
 
 
-def test_a_report_of_different_lengths_says_so_beside_its_findings() -> None:
-    one, other = made_up(statistics=["cls"]), made_up(statistics=["sep"])
-    one.record = {**one.record, "data": {**one.record["data"], "mean_length": 104.0}}
+def test_a_report_of_different_lengths_says_so_next_to_its_findings() -> None:
+    first, other = made_up(statistics=["cls"]), made_up(statistics=["sep"])
+    first.record = {**first.record, "data": {**first.record["data"], "mean_length": 104.0}}
     other.record = {**other.record, "data": {**other.record["data"], "mean_length": 17.2}}
-    page = render(join([one, other]))
+    page = render(join([first, other]))
     assert '<p class="note lengths">The texts differ in length' in page
     assert page.index('class="note lengths"') < page.index('id="head"')
     other.record["data"]["mean_length"] = 100.0
-    assert 'class="note lengths"' not in render(join([one, other]))
+    assert 'class="note lengths"' not in render(join([first, other]))
 
 
 # Punctuation
 
 
 @pytest.mark.parametrize(("is_natural", "expected"), [(True, 1), (False, 0), (None, 1)])
-def test_punctuation_is_told_of_natural_language_only(
+def test_punctuation_is_reported_for_natural_language_only(
     is_natural: bool | None, expected: int
 ) -> None:
-    told = {} if is_natural is None else {"natural_language": is_natural}
-    study = attending("punctuation", {(0, 0): 0.7, (0, 1): 0.1}, model=told)
+    record = {} if is_natural is None else {"natural_language": is_natural}
+    study = attending("punctuation", {(0, 0): 0.7, (0, 1): 0.1}, model=record)
     assert len(about(study, "punctuation")) == expected
 
 
@@ -169,7 +169,7 @@ def test_no_head_of_a_model_of_symbols_has_the_role_punctuation() -> None:
     assert set(roles_of(study)["role"]) == {"undetermined"}
 
 
-def test_special_tokens_of_a_model_of_symbols_are_still_told() -> None:
+def test_special_tokens_of_a_model_of_symbols_are_still_reported() -> None:
     study = attending("sep", {(0, 0): 0.7, (0, 1): 0.1}, model={"natural_language": False})
     assert len(about(study, "sep")) == 1
 

@@ -38,7 +38,9 @@ CLS, SEP = 101, 102
 MARKS = Marks(special=frozenset({CLS, SEP}))
 
 
-def asked(model: AttentionModel, batches: Sequence[Batch], **options: object) -> HeadDistance:
+def distance_for(
+    model: AttentionModel, batches: Sequence[Batch], **options: object
+) -> HeadDistance:
     statistic = HeadDistance(**options)  # type: ignore[arg-type]
     for _ in stream(model, batches, [statistic]):
         pass
@@ -51,14 +53,14 @@ def asked(model: AttentionModel, batches: Sequence[Batch], **options: object) ->
 def seen(model: AttentionModel, batch: Batch) -> dict[Head, list[Tensor]]:
     """[query, key] of every head and sequence, from the library, padding removed by hand."""
     inputs = dict(batch.inputs)
-    found: dict[Head, list[Tensor]] = {}
+    result: dict[Head, list[Tensor]] = {}
     for site, weights in library_attentions(model, inputs).items():
         queries, keys = real_sides(inputs, model.model.config.model_type, site.stack)
         for i, of_heads in enumerate(weights.double()):
             for head, map_ in enumerate(of_heads):
                 rows = map_[queries[i]][:, keys[i]]
-                found.setdefault(Head(site.stack, site.layer, head), []).append(rows)
-    return found
+                result.setdefault(Head(site.stack, site.layer, head), []).append(rows)
+    return result
 
 
 def special_of(model: AttentionModel, batch: Batch, stack: str, side: int) -> list[list[bool]]:
@@ -83,25 +85,25 @@ def test_all_rows_of_all_pairs_agree_with_the_textbook(case: str) -> None:
     model = shared(family_of_case(case))
     lengths = ((9, 4), (9, 6), (5, None), (12, 3), (1, None), (11, 3))
     batch = batch_for(model, examples(case, lengths=lengths))
-    maps = asked(model, [batch], rows=None).maps()
+    maps = distance_for(model, [batch], rows=None).maps()
     library = seen(model, batch)
     stacks = {head.stack for head in library}
     assert set(maps) == {f"{name}/{stack}" for stack in stacks for name in ("js", "js-content")}
     for stack in stacks:
         heads = [
-            [one.tolist() for one in maps_]
+            [item.tolist() for item in maps_]
             for head, maps_ in sorted(library.items())
             if head.stack == stack
         ]
         chosen = [js.rows_with_enough_keys(stack, len(rows)) for rows in heads[0]]
         special = [special_of(model, batch, stack, side) for side in (0, 1)]
         expected, content = np.zeros((2, len(heads), len(heads)))
-        for i, one in enumerate(heads):
+        for i, item in enumerate(heads):
             for j, other in enumerate(heads):
                 if i != j:
-                    expected[i, j] = _number(js.mean_divergence(one, other, chosen))
+                    expected[i, j] = _number(js.mean_divergence(item, other, chosen))
                     content[i, j] = _number(
-                        js.mean_content_divergence(one, other, chosen, *special)
+                        js.mean_content_divergence(item, other, chosen, *special)
                     )
         np.testing.assert_allclose(maps[f"js/{stack}"], expected, atol=1e-5, err_msg=stack)
         np.testing.assert_allclose(maps[f"js-content/{stack}"], content, atol=1e-4, err_msg=stack)
@@ -123,9 +125,9 @@ def test_the_sampled_rows_are_what_is_averaged() -> None:
     with torch.inference_mode(), model.watched(note):
         model(batch)
     assert {len(rows) for rows in chosen} == {1, 2}  # a sequence of one token has no second row
-    found = asked(model, [batch], rows=2, seed=5).maps()["js/encoder"]
+    result = distance_for(model, [batch], rows=2, seed=5).maps()["js/encoder"]
     library = [[one.tolist() for one in maps_] for _, maps_ in sorted(seen(model, batch).items())]
-    assert found[1, 6] == pytest.approx(
+    assert result[1, 6] == pytest.approx(
         js.mean_divergence(library[1], library[6], chosen), abs=1e-6
     )
 
@@ -153,7 +155,7 @@ def distances(layers: Sequence[Sequence[Tensor]], ids: Tensor, **options: object
 WORDS = torch.arange(10, 20)[None]
 
 
-def test_twins_are_found_across_layers_and_strangers_are_ln_2_apart() -> None:
+def test_duplicates_are_found_across_layers_and_disjoint_heads_are_ln_2_apart() -> None:
     previous, following, uniform = pointing(10, -1), pointing(10, 1), torch.full((10, 10), 0.1)
     statistic = distances([[previous, uniform], [following, previous]], WORDS)
     matrix = statistic.maps()["js/encoder"]
@@ -173,7 +175,7 @@ def test_twins_are_found_across_layers_and_strangers_are_ln_2_apart() -> None:
     assert {row.count for row in rows.values()} == {1}
 
 
-def test_random_heads_have_no_twin() -> None:
+def test_random_heads_have_no_duplicate() -> None:
     noise = torch.Generator().manual_seed(0)
     maps = torch.softmax(4 * torch.randn(3, 4, 10, 10, generator=noise), dim=-1)
     statistic = distances([list(layer) for layer in maps], WORDS, rows=None)
@@ -204,7 +206,7 @@ def test_a_pair_without_a_row_to_compare_is_not_a_number() -> None:
     assert content[1, 2] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_one_head_has_no_twin() -> None:
+def test_one_head_has_no_duplicate() -> None:
     statistic = distances([[pointing(10, 1)]], WORDS)
     assert statistic.table() == []
     np.testing.assert_array_equal(statistic.maps()["js/encoder"], [[0.0]])
@@ -236,26 +238,26 @@ def test_which_rows_are_sampled_depends_on_the_text_alone(case: str) -> None:
     model = in_double(shared(family_of_case(case)))
     lengths = [(length, None) for length in (14, 9, 14, 11, 9, 20)]
     some = examples(case, seed=3, lengths=lengths)
-    whole = asked(model, [batch_for(model, some)])
-    cut = asked(
+    whole = distance_for(model, [batch_for(model, some)])
+    cut = distance_for(
         model, [batch_for(model, [some[i] for i in part]) for part in ((5, 2), (0,), (4, 1, 3))]
     )
     tolerance = 1e-5 if case.startswith("xlnet") else 1e-12
-    for one, other in zip(matrices(whole), matrices(cut), strict=True):
-        np.testing.assert_allclose(one, other, atol=tolerance)
+    for first, other in zip(matrices(whole), matrices(cut), strict=True):
+        np.testing.assert_allclose(first, other, atol=tolerance)
     if case in ("bert", *DECODERS):
-        other_rows = asked(model, [batch_for(model, some)], seed=1)
+        other_rows = distance_for(model, [batch_for(model, some)], seed=1)
         assert np.abs(matrices(whole)[0] - matrices(other_rows)[0]).max() > 1e-4
 
 
 def test_a_chunk_is_known_as_the_next_batch_in_a_model_of_one_layer() -> None:
     model = in_double(tiny("bert", num_hidden_layers=1))
     batches = [batch_for(model, examples("bert", seed=seed)) for seed in range(3)]
-    whole = asked(model, batches)
-    apart = [asked(model, [batch]) for batch in batches]
+    whole = distance_for(model, batches)
+    apart = [distance_for(model, [batch]) for batch in batches]
     merged = apart[0].merge(pickle.loads(pickle.dumps(apart[1]))).merge(apart[2])
-    for one, other in zip(matrices(whole), matrices(merged), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-12)
+    for first, other in zip(matrices(whole), matrices(merged), strict=True):
+        np.testing.assert_allclose(first, other, atol=1e-12)
     assert len(pickle.dumps(whole)) == pytest.approx(len(pickle.dumps(apart[2])), abs=64)
 
 
@@ -279,7 +281,7 @@ def test_layers_may_be_cut_into_other_chunks() -> None:
 
 def test_nothing_is_kept_of_batches_that_are_done() -> None:
     model = tiny("bert")
-    statistic = asked(model, [batch_for(model, examples("bert"))] * 5)
+    statistic = distance_for(model, [batch_for(model, examples("bert"))] * 5)
     assert sum(len(pieces) for pieces in statistic._pending["encoder"].layers.values()) <= 2 * len(
         examples("bert")
     )

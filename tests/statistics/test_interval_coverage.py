@@ -49,9 +49,9 @@ def error(trials: int) -> float:
 
 def moments(values: Array) -> Moments:
     """values [text, trial]"""
-    found = Moments(values.shape[1:])
-    found.add(values)
-    return found
+    result = Moments(values.shape[1:])
+    result.add(values)
+    return result
 
 
 # Numbers of single texts
@@ -63,17 +63,17 @@ def zero_or_one(share: float, trials: int = 4000) -> Moments:
 
 def test_a_share_of_texts_is_held() -> None:
     """Wilson's interval swings about 0.95 as the share changes. Its mean must hold, and no share may be far off."""
-    found = np.array(
+    result = np.array(
         [coverage(zero_or_one(share).interval(is_share=True), share) for share in SHARES]
     )
-    assert found.mean() >= 0.95 - error(4000 * len(SHARES))
-    assert found.min() >= 0.91 - error(4000), dict(zip(SHARES, found, strict=True))
+    assert result.mean() >= 0.95 - error(4000 * len(SHARES))
+    assert result.min() >= 0.91 - error(4000), dict(zip(SHARES, result, strict=True))
 
 
 def test_wald_would_fail() -> None:
-    found = np.array([coverage(zero_or_one(share).interval(), share) for share in SHARES])
-    assert found.mean() < 0.80
-    assert found.min() < 0.30, (
+    result = np.array([coverage(zero_or_one(share).interval(), share) for share in SHARES])
+    assert result.mean() < 0.80
+    assert result.min() < 0.30, (
         "with a true share of 0.01 most samples have none, and the interval is [0, 0]"
     )
 
@@ -99,10 +99,10 @@ MEANS = {"beta": 2 / 7, "near 1": 40 / 41, "mostly 0": 0.15, "0, 1 and ties": 0.
 
 @pytest.mark.parametrize("name", BOUNDED)
 def test_the_mean_of_shares_is_held(name: str) -> None:
-    found = moments(BOUNDED[name](np.random.default_rng(1), (TEXTS, 4000))).interval(is_share=True)
-    assert coverage(found, MEANS[name]) >= ALLOWED - error(4000)
-    assert (found[0] >= 0).all()
-    assert (found[1] <= 1).all()
+    result = moments(BOUNDED[name](np.random.default_rng(1), (TEXTS, 4000))).interval(is_share=True)
+    assert coverage(result, MEANS[name]) >= ALLOWED - error(4000)
+    assert (result[0] >= 0).all()
+    assert (result[1] <= 1).all()
 
 
 @pytest.mark.parametrize("name", ["normal", "gamma"])
@@ -139,9 +139,9 @@ RESAMPLED = (0.03, 0.1, 0.3, 0.6, 0.9, 0.97, 0.99)
 
 
 def test_a_resampled_share_is_held() -> None:
-    found = [coverage(bootstrap_share_interval(*answers(share)), share) for share in RESAMPLED]
-    assert min(found) >= 0.91 - error(1500), dict(zip(RESAMPLED, found, strict=True))
-    assert np.mean(found) >= ALLOWED - error(1500 * len(RESAMPLED))
+    actual = [coverage(bootstrap_share_interval(*answers(share)), share) for share in RESAMPLED]
+    assert min(actual) >= 0.91 - error(1500), dict(zip(RESAMPLED, actual, strict=True))
+    assert np.mean(actual) >= ALLOWED - error(1500 * len(RESAMPLED))
 
 
 def test_the_bootstrap_alone_would_fail() -> None:
@@ -183,10 +183,10 @@ def changed(worse: float, better: float, trials: int = 3000) -> NDArray[np.int64
 
 @pytest.mark.parametrize("cells", CELLS)
 def test_a_change_of_accuracy_is_held(cells: tuple[float, float]) -> None:
-    found = np.array(
+    result = np.array(
         [paired_share_interval(int(worse), int(better), 60) for worse, better in changed(*cells)]
     ).T
-    assert coverage((found[0], found[1]), cells[1] - cells[0]) >= ALLOWED - error(3000)
+    assert coverage((result[0], result[1]), cells[1] - cells[0]) >= ALLOWED - error(3000)
 
 
 def test_wald_on_paired_answers_would_fail() -> None:
@@ -253,11 +253,11 @@ def judged(chance: np.random.Generator, right: float, count: int = 120) -> Array
 
 def test_a_metric_by_resampling_is_held() -> None:
     chance = np.random.default_rng(6)
-    found = [
+    actual = [
         metrics_of(Positives(), Judged(np.zeros(120), judged(chance, 0.8)))["f1"]
         for _ in range(400)
     ]
-    low, high = (np.array([one[name] for one in found], dtype=float) for name in ("low", "high"))
+    low, high = (np.array([one[name] for one in actual], dtype=float) for name in ("low", "high"))
     assert coverage((low, high), 0.8) >= ALLOWED - error(400)
 
 
@@ -297,25 +297,25 @@ def test_a_small_change_of_an_order_is_held_on_few_examples() -> None:
 
 @pytest.mark.parametrize("seeds", [3, 5])
 def test_the_mean_over_seeds_is_held(seeds: int) -> None:
-    found = np.array(
+    result = np.array(
         [students_interval(one) for one in np.random.default_rng(8).normal(2.0, 1.0, (2000, seeds))]
     ).T
-    assert coverage((found[0], found[1]), 2.0) >= 0.95 - error(2000)
+    assert coverage((result[0], result[1]), 2.0) >= 0.95 - error(2000)
 
 
 @pytest.mark.parametrize("turns", [7, 20, 30])
 def test_the_median_of_turns_is_held(turns: int) -> None:
-    found = np.array(
+    result = np.array(
         [median_interval(one) for one in np.random.default_rng(9).gamma(2.0, 1.0, (2000, turns))]
     ).T
     truth = float(np.median(np.random.default_rng(10).gamma(2.0, 1.0, 10**6)))
-    assert coverage((found[1], found[2]), truth) >= 0.95 - error(2000)
+    assert coverage((result[1], result[2]), truth) >= 0.95 - error(2000)
 
 
 def test_a_rank_correlation_over_heads_is_held() -> None:
     chance = np.random.default_rng(11)
     both = chance.multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], (40, 72))
     truth = 6 / np.pi * np.arcsin(0.3)  # Spearman's of a normal distribution with Pearson's 0.6
-    found = [_correlation(one[:, 0], one[:, 1], 0) for one in both]
-    ends = np.array([one["low"] for one in found]), np.array([one["high"] for one in found])
+    actual = [_correlation(one[:, 0], one[:, 1], 0) for one in both]
+    ends = np.array([one["low"] for one in actual]), np.array([one["high"] for one in actual])
     assert coverage(ends, truth) >= ALLOWED - error(40)

@@ -43,16 +43,16 @@ def through(
     class Keep(AgainstRaw):
         def update(self, attention: Attention) -> None:
             for i in range(len(attention.weights)):
-                one = copy.copy(attention)
-                one.weights = attention.weights[i].double().clone()
-                one.raw = copy.copy(attention.raw)
-                one.raw.weights = attention.raw.weights[i].double().clone()
-                one.gradient = (
+                single = copy.copy(attention)
+                single.weights = attention.weights[i].double().clone()
+                single.raw = copy.copy(attention.raw)
+                single.raw.weights = attention.raw.weights[i].double().clone()
+                single.gradient = (
                     None if attention.gradient is None else attention.gradient[i].double().clone()
                 )
-                one.row_totals = attention.row_totals[i].double().clone()
-                one.ids = attention.key.ids[i].tolist()
-                kept.append((attention.site, one))
+                single.row_totals = attention.row_totals[i].double().clone()
+                single.ids = attention.key.ids[i].tolist()
+                kept.append((attention.site, single))
 
     for _ in stream(
         model, batches, [], through={make_lens(lens, model): [*statistics, Keep()]}, losses=losses
@@ -72,8 +72,8 @@ def test_gradients_by_class_are_means_over_the_weights_that_are_there(family: st
     statistic = GradientClasses()
     seen = through(family, "gradient", [statistic])
     of_texts = defaultdict(list)
-    for site, one in seen:
-        a, g, cells = one.raw.weights, one.gradient, defaultdict(list)
+    for site, item in seen:
+        a, g, cells = item.raw.weights, item.gradient, defaultdict(list)
         for head in range(a.shape[0]):
             for i in range(
                 0 if family == "bert" else 1, a.shape[1]
@@ -81,20 +81,20 @@ def test_gradients_by_class_are_means_over_the_weights_that_are_there(family: st
                 average = sum(float(a[head, i, k] * g[head, i, k]) for k in range(a.shape[2]))
                 for j in range(a.shape[2]):
                     if family == "bert" or j <= i:
-                        here, slope = float(a[head, i, j]), float(g[head, i, j])
-                        cells[kind(one.ids[j], j)].append(
-                            (abs(slope), abs(here * slope), abs(slope - average), here)
+                        weight, slope = float(a[head, i, j]), float(g[head, i, j])
+                        cells[kind(item.ids[j], j)].append(
+                            (abs(slope), abs(weight * slope), abs(slope - average), weight)
                         )
         rows = a.shape[0] * (a.shape[1] if family == "bert" else a.shape[1] - 1)
-        for name, found in cells.items():
-            columns = [mean(column) for column in zip(*found, strict=True)]
+        for name, match in cells.items():
+            columns = [mean(column) for column in zip(*match, strict=True)]
             for measure, value in zip(("gradient", "weighted", "centred"), columns, strict=False):
                 of_texts[site.layer, name, measure].append(value)
                 if name != "other":
                     others = mean(column for column in list(zip(*cells["other"], strict=True))[
                         ("gradient", "weighted", "centred").index(measure)])  # fmt: skip
                     of_texts[site.layer, name, f"{measure}-ratio"].append(value / others)
-            of_texts[site.layer, name, "attention"].append(sum(cell[3] for cell in found) / rows)
+            of_texts[site.layer, name, "attention"].append(sum(cell[3] for cell in match) / rows)
     table = {(r["layer"], r["class"], r["measure"]): r for r in statistic.tables()["gradients"]}
     for key, values in of_texts.items():
         assert table[key]["value"] == pytest.approx(mean(values), rel=1e-3), key
@@ -106,39 +106,39 @@ def test_gradients_by_class_are_means_over_the_weights_that_are_there(family: st
 def test_what_is_compared_with_raw(lens: str) -> None:
     statistic = AgainstRaw()
     seen = through("bert", lens, [statistic])
-    found: dict[tuple[int, int, str], list[float]] = defaultdict(list)
-    for site, one in seen:
+    result: dict[tuple[int, int, str], list[float]] = defaultdict(list)
+    for site, item in seen:
         for head in range(4):
-            raw, mine = one.raw.weights[head].numpy(), one.weights[head].numpy()
-            found[site.layer, head, "raw-correlation"].append(
+            raw, mine = item.raw.weights[head].numpy(), item.weights[head].numpy()
+            result[site.layer, head, "raw-correlation"].append(
                 float(np.corrcoef(raw.ravel(), mine.ravel())[0, 1])
             )
             rows = [
                 float(r @ m / math.sqrt(r @ r) / math.sqrt(m @ m))
                 for r, m in zip(raw, mine, strict=True)
             ]
-            found[site.layer, head, "raw-cosine"].append(mean(rows))
-            found[site.layer, head, "row-total"].append(float(one.row_totals[head].mean()))
+            result[site.layer, head, "raw-cosine"].append(mean(rows))
+            result[site.layer, head, "row-total"].append(float(item.row_totals[head].mean()))
     table = {(row.layer, row.head, row.statistic): row.value for row in statistic.table()}
-    for key, values in found.items():
+    for key, values in result.items():
         assert table[key] == pytest.approx(mean(values), abs=2e-4), key
     assert any(name == "rank" for _, _, name in table) == lens.startswith("effective")
 
 
-def test_correlations_with_raw_are_told_by_length() -> None:
+def test_correlations_with_raw_are_reported_by_length() -> None:
     statistic = EffectiveLengths()
-    found: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for site, one in through("bert", "effective", [statistic]):
-        pairs = zip(one.raw.weights.numpy(), one.weights.numpy(), strict=True)
-        tokens = len(one.ids)
+    result: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for site, item in through("bert", "effective", [statistic]):
+        pairs = zip(item.raw.weights.numpy(), item.weights.numpy(), strict=True)
+        tokens = len(item.ids)
         of_heads = [float(np.corrcoef(raw.ravel(), mine.ravel())[0, 1]) for raw, mine in pairs]
-        found[site.layer, min(n for n in (16, 24, 32) if tokens <= n)].append(mean(of_heads))
+        result[site.layer, min(n for n in (16, 24, 32) if tokens <= n)].append(mean(of_heads))
     table = {(row["layer"], row["up_to"]): row for row in statistic.tables()["effective_lengths"]}
     assert {key: row["value"] for key, row in table.items()} == pytest.approx(
-        {key: mean(values) for key, values in found.items()}, abs=2e-4
+        {key: mean(values) for key, values in result.items()}, abs=2e-4
     )
     assert {key: row["count"] for key, row in table.items()} == {
-        key: len(values) for key, values in found.items()
+        key: len(values) for key, values in result.items()
     }
     assert {up_to for _, up_to in table} >= {16, 24}
 

@@ -18,7 +18,7 @@ from headscope.statistics.pattern_classes import PatternClasses, PatternThreshol
 from headscope.statistics.pattern_classifier import PATTERNS, WEIGHTS, classify, load_classifier
 from headscope.tables import Row
 from planted_maps import PlantedMap, planted_maps
-from reference import patterns as twin
+from reference import patterns as slow
 from reference.surface import Seen
 
 SPECIAL, WORD = 1, 2
@@ -41,9 +41,11 @@ def attention_of(
     return attention
 
 
-def of_planted(one: PlantedMap, example: int = 0) -> Attention:
-    stack = "decoder" if one.is_causal else "encoder"
-    return attention_of(one.weights[None], one.special, one.segments, stack, example)
+def of_planted(planted_map: PlantedMap, example: int = 0) -> Attention:
+    stack = "decoder" if planted_map.is_causal else "encoder"
+    return attention_of(
+        planted_map.weights[None], planted_map.special, planted_map.segments, stack, example
+    )
 
 
 def rows_of(*attentions: Attention, **options: object) -> dict[tuple[int, str], Row]:
@@ -123,12 +125,12 @@ def test_scores_of_exact_maps_are_known_in_closed_form() -> None:
 
 
 def test_scores_and_patterns_agree_with_the_sums_written_out_by_hand() -> None:
-    for one in planted_maps(100, seed=7):
-        got = rows_of(of_planted(one), sample=0)
-        kinds = [{"special"} if special else set() for special in one.special]
-        seen = Seen(one.weights.tolist(), kinds, kinds)
-        stack = "decoder" if one.is_causal else "encoder"
-        expected = twin.answers(stack, [seen], [one.segments.tolist()])
+    for item in planted_maps(100, seed=7):
+        got = rows_of(of_planted(item), sample=0)
+        kinds = [{"special"} if special else set() for special in item.special]
+        seen = Seen(item.weights.tolist(), kinds, kinds)
+        stack = "decoder" if item.is_causal else "encoder"
+        expected = slow.answers(stack, [seen], [item.segments.tolist()])
         expected = {name: answer for name, answer in expected.items() if not name.startswith("js-")}
         assert {name for _, name in got} == set(expected)
         for name, answer in expected.items():
@@ -169,8 +171,8 @@ def test_without_special_tokens_there_is_no_vertical_score() -> None:
 def test_in_a_causal_stack_uniform_attention_is_no_block() -> None:
     causal = np.tril(np.ones((LENGTH, LENGTH)))
     causal /= causal.sum(axis=1, keepdims=True)
-    there = rows_of(attention_of(causal[None], SPECIALS, SEGMENTS, "decoder"))
-    assert there[0, "block-score"].value == pytest.approx(0.0, abs=1e-12)
+    rows = rows_of(attention_of(causal[None], SPECIALS, SEGMENTS, "decoder"))
+    assert rows[0, "block-score"].value == pytest.approx(0.0, abs=1e-12)
     inside = np.tril(exact("block") + 1e-9)
     inside /= inside.sum(axis=1, keepdims=True)
     assert (
@@ -245,9 +247,9 @@ def test_thresholds_are_arguments() -> None:
 
 
 def test_two_texts_are_not_compared() -> None:
-    one = attention_of(exact("uniform")[None], SPECIALS, SEGMENTS)
-    other = copy.copy(one)
-    other.key = copy.copy(one.key)
+    single = attention_of(exact("uniform")[None], SPECIALS, SEGMENTS)
+    other = copy.copy(single)
+    other.key = copy.copy(single.key)
     assert rows_of(other) == {}
 
 
@@ -257,18 +259,18 @@ def test_two_texts_are_not_compared() -> None:
 def test_the_network_and_the_rule_name_planted_maps_it_was_not_trained_on() -> None:
     by_network = by_rule = 0
     maps = list(planted_maps(300, seed=99))
-    for one in maps:
-        weights, special = torch.from_numpy(one.weights), torch.from_numpy(one.special)
-        said = classify(picture(weights)[None], len(special), special)
-        by_network += PATTERNS[int(said)] == one.label
-        by_rule += pattern_of(of_planted(one), sample=0) == one.label
+    for item in maps:
+        weights, special = torch.from_numpy(item.weights), torch.from_numpy(item.special)
+        output = classify(picture(weights)[None], len(special), special)
+        by_network += PATTERNS[int(output)] == item.label
+        by_rule += pattern_of(of_planted(item), sample=0) == item.label
     assert by_network / len(maps) > 0.9
     assert by_rule / len(maps) > 0.85
 
 
 def test_the_network_does_not_mind_rounding_or_the_batch() -> None:
-    one = next(iter(planted_maps(1, seed=3)))
-    weights, special = torch.from_numpy(one.weights), torch.from_numpy(one.special)
+    single = next(iter(planted_maps(1, seed=3)))
+    weights, special = torch.from_numpy(single.weights), torch.from_numpy(single.special)
     alone = classify(picture(weights)[None], len(special), special)
     among = classify(picture(weights.float()).expand(5, -1, -1), len(special), special)
     assert (among == alone).all()
@@ -309,9 +311,9 @@ def test_nothing_sampled_gives_no_table() -> None:
 
 def test_planted_maps_are_rows_that_sum_to_1_and_the_same_every_time() -> None:
     first, again = list(planted_maps(25, seed=1)), list(planted_maps(25, seed=1))
-    for one, other in zip(first, again, strict=True):
-        np.testing.assert_array_equal(one.weights, other.weights)
-        np.testing.assert_allclose(one.weights.sum(axis=1), 1.0)
-        assert 16 <= len(one.special) <= 128
-        assert not one.is_causal or not np.triu(one.weights, 1).any()
-    assert [one.label for one in first[:5]] == list(PATTERNS)
+    for single, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(single.weights, other.weights)
+        np.testing.assert_allclose(single.weights.sum(axis=1), 1.0)
+        assert 16 <= len(single.special) <= 128
+        assert not single.is_causal or not np.triu(single.weights, 1).any()
+    assert [single.label for single in first[:5]] == list(PATTERNS)

@@ -81,7 +81,7 @@ def attention_of(sentence: Sentence, index: int, heads: list[Head], pieces: int 
     return attention
 
 
-def asked(sentences: list[Sentence], heads: list[Head], pieces: int = 1) -> Relations:
+def relations_for(sentences: list[Sentence], heads: list[Head], pieces: int = 1) -> Relations:
     relations = Relations(sentences)
     for index, sentence in enumerate(sentences):
         relations.update(attention_of(sentence, index, heads, pieces))
@@ -96,7 +96,7 @@ def by_hand(
     sentences: list[Sentence], heads: list[Head]
 ) -> dict[tuple[str, str, int, bool], tuple[float, int]]:
     """Loops: credit and count for each relation, direction, head and half."""
-    found: dict[tuple[str, str, int, bool], tuple[float, int]] = {}
+    result: dict[tuple[str, str, int, bool], tuple[float, int]] = {}
     for index, sentence in enumerate(sentences):
         noise = torch.Generator().manual_seed(index)
         maps = [head(sentence, noise).tolist() for head in heads]
@@ -118,10 +118,10 @@ def by_hand(
                     }
                     for direction, (row, right) in rows.items():
                         best = [j for j, weight in row.items() if weight == max(row.values())]
-                        credit, count = found.get((relation, direction, number, half), (0.0, 0))
+                        credit, count = result.get((relation, direction, number, half), (0.0, 0))
                         credit += 1 / len(best) if right in best else 0.0
-                        found[relation, direction, number, half] = credit, count + 1
-    return found
+                        result[relation, direction, number, half] = credit, count + 1
+    return result
 
 
 @pytest.fixture(autouse=True)
@@ -132,13 +132,13 @@ def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_accuracies_are_those_of_loops_over_the_maps() -> None:
     sentences, heads = [tree(i) for i in range(60)], [blind, gold, uniform]
     truth = by_hand(sentences, heads)
-    each = pd.DataFrame(asked(sentences, heads).tables()["relation_heads"])
+    each = pd.DataFrame(relations_for(sentences, heads).tables()["relation_heads"])
     assert len(each) == 2 * 3 * 3
     for row in each.itertuples():
         credit, count = truth[row.relation, row.direction, row.head, True]
         assert row.accuracy == pytest.approx(credit / count, abs=1e-12)
         assert row.count == count
-    for (relation, direction), row in relation_rows(asked(sentences, heads)).iterrows():
+    for (relation, direction), row in relation_rows(relations_for(sentences, heads)).iterrows():
         chosen = {head: truth[relation, direction, head, False] for head in range(3)}
         assert row["head"] == max(chosen, key=lambda head: chosen[head][0])
         both = [
@@ -154,7 +154,7 @@ def test_accuracies_are_those_of_loops_over_the_maps() -> None:
 
 def test_the_baseline_is_the_best_offset_of_the_first_half_reported_on_the_second() -> None:
     sentences = [tree(i) for i in range(80)]
-    rows = relation_rows(asked(sentences, [gold]))
+    rows = relation_rows(relations_for(sentences, [gold]))
     for relation in ("subject", "object"):
         offsets = {False: [], True: []}
         for sentence in sentences:
@@ -172,38 +172,40 @@ def test_the_baseline_is_the_best_offset_of_the_first_half_reported_on_the_secon
 
 def test_a_head_that_looks_at_governors_is_found_and_its_transpose_only_in_the_column() -> None:
     sentences = [tree(i) for i in range(80)]
-    rows = relation_rows(asked(sentences, [blind, gold, transposed]))
+    rows = relation_rows(relations_for(sentences, [blind, gold, transposed]))
     assert rows.loc[("subject", "dependent"), "head"] == 1
     assert rows.loc[("subject", "dependent"), "accuracy"] == 1.0
     assert rows.loc[("subject", "received"), "head"] == 2
     assert rows.loc[("subject", "received"), "accuracy"] > 0.95
     above = pd.DataFrame(
-        asked(sentences, [blind, gold, transposed]).tables()["relation_heads"]
+        relations_for(sentences, [blind, gold, transposed]).tables()["relation_heads"]
     ).query("is_above")
     assert set(above["head"]) == {1, 2}
 
 
 def test_pieces_make_no_difference_to_words() -> None:
     sentences = [tree(i) for i in range(40)]
-    whole, split = (relation_rows(asked(sentences, [blind, gold], pieces)) for pieces in (1, 3))
+    whole, split = (
+        relation_rows(relations_for(sentences, [blind, gold], pieces)) for pieces in (1, 3)
+    )
     pd.testing.assert_frame_equal(whole, split)
 
 
 def test_blind_heads_are_not_above_the_baseline_more_often_than_chance() -> None:
-    found = [
+    actual = [
         pd.DataFrame(
-            asked([tree(1000 * seed + i) for i in range(60)], [blind] * 8).tables()[
+            relations_for([tree(1000 * seed + i) for i in range(60)], [blind] * 8).tables()[
                 "relation_heads"
             ]
         )["is_above"]
         for seed in range(5)
     ]
-    assert np.mean(np.concatenate(found)) < 0.01
+    assert np.mean(np.concatenate(actual)) < 0.01
 
 
 def test_the_interval_holds_the_accuracy_and_has_the_width_of_its_sentences() -> None:
     sentences = [tree(i) for i in range(200)]
-    row = relation_rows(asked(sentences, [blind])).loc["subject", "dependent"]
+    row = relation_rows(relations_for(sentences, [blind])).loc["subject", "dependent"]
     assert row["low"] < row["accuracy"] < row["high"]
     share, count = row["accuracy"], row["count"] / 2
     binomial = 2 * 1.96 * np.sqrt(share * (1 - share) / count)
@@ -212,7 +214,7 @@ def test_the_interval_holds_the_accuracy_and_has_the_width_of_its_sentences() ->
 
 def test_rare_relations_are_listed_without_a_head() -> None:
     sentences = [Sentence(("a", "b", "c"), {"rare": [(0, 2)]}), *(tree(i) for i in range(30))]
-    row = relation_rows(asked(sentences, [gold])).loc["rare", "dependent"]
+    row = relation_rows(relations_for(sentences, [gold])).loc["rare", "dependent"]
     assert row["count"] == 1
     assert pd.isna(row["head"])
     assert pd.isna(row["accuracy"])
@@ -224,7 +226,9 @@ def test_parts_merge_to_the_whole_also_after_pickling() -> None:
     for index, sentence in enumerate(sentences):
         parts[index % 2].update(attention_of(sentence, index, heads))
     merged = pickle.loads(pickle.dumps(parts[0])).merge(parts[1])
-    pd.testing.assert_frame_equal(relation_rows(merged), relation_rows(asked(sentences, heads)))
+    pd.testing.assert_frame_equal(
+        relation_rows(merged), relation_rows(relations_for(sentences, heads))
+    )
 
 
 def test_across_two_texts_there_are_two_directions() -> None:
@@ -256,16 +260,16 @@ def test_rows_of_words_and_what_goes_outside_make_one(pool: str) -> None:
     weights = torch.rand(2, 3, 7, 7, generator=noise, dtype=torch.float64).softmax(dim=-1)
     words = torch.tensor([[-1, 0, 0, 1, 2, 2, -1], [-1, 0, 1, 1, 1, 1, -1]])
     tokens = Tokens(torch.ones(2, 7, dtype=torch.bool), words=words)
-    found = Attention(SITE, weights, tokens, tokens).between_words(pool)  # type: ignore[arg-type]
-    total = found.weights.sum(dim=-1) + found.outside
-    there = found.queries[:, None].expand_as(total)
-    torch.testing.assert_close(total[there], torch.ones_like(total[there]))
-    assert not total[~there].any()
+    result = Attention(SITE, weights, tokens, tokens).between_words(pool)  # type: ignore[arg-type]
+    total = result.weights.sum(dim=-1) + result.outside
+    expanded = result.queries[:, None].expand_as(total)
+    torch.testing.assert_close(total[expanded], torch.ones_like(total[expanded]))
+    assert not total[~expanded].any()
     if pool == "mean":
         by_hand = weights[0, 1][[4, 5]].mean(dim=0)[[1, 2]].sum()
-        torch.testing.assert_close(found.weights[0, 1, 2, 0], by_hand)
+        torch.testing.assert_close(result.weights[0, 1, 2, 0], by_hand)
     if pool == "first":
-        torch.testing.assert_close(found.weights[0, 1, 2, 0], weights[0, 1, 4, [1, 2]].sum())
+        torch.testing.assert_close(result.weights[0, 1, 2, 0], weights[0, 1, 4, [1, 2]].sum())
 
 
 def test_pairs_of_words_that_are_not_there_are_refused() -> None:

@@ -32,7 +32,7 @@ def by_hand(case: str) -> dict[tuple[str, int, str], float]:
     model = shared(case.partition("/")[0])
     inputs = dict(batch_for(model, examples(case)).inputs)
     family = model.model.config.model_type
-    found: dict[tuple[str, int, str], list[float]] = defaultdict(list)
+    result: dict[tuple[str, int, str], list[float]] = defaultdict(list)
     for site, weights in library_attentions(model, inputs).items():
         queries, keys = real_sides(inputs, family, site.stack)
         ids = inputs.get("input_ids")
@@ -52,8 +52,8 @@ def by_hand(case: str) -> dict[tuple[str, int, str], float]:
                     continue
                 value = surface.PER_SEQUENCE[name](seen)
                 if value is not None:
-                    found[site.stack, site.layer, name].append(value)
-    return {key: mean(values) for key, values in found.items() if sum(values) > 0}
+                    result[site.stack, site.layer, name].append(value)
+    return {key: mean(values) for key, values in result.items() if sum(values) > 0}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -88,7 +88,7 @@ class Hidden(Edit):
         return allowed
 
 
-def test_masks_that_differ_between_heads_are_told_apart() -> None:
+def test_masks_that_differ_between_heads_are_distinguished() -> None:
     """The sink of the head that sees one key is that key; what the others see does not change for them."""
     model, batch = shared("bert"), batch_for(shared("bert"), examples("bert", lengths=((12, 3),)))
     shapes = []

@@ -89,8 +89,8 @@ def test_models_show(first: Path, run: Run, tmp_path: Path) -> None:
     assert lines["pooling"] == "first (1_Pooling/config.json)"
     assert lines["then"] == "normalise to length 1"
     assert lines["length"] == "20 tokens"
-    told = json.loads(run("models", "show", first, "--json").out)
-    assert (told["reading"]["pooling"], told["reading"]["max_length"]) == ("first", 20)
+    record = json.loads(run("models", "show", first, "--json").out)
+    assert (record["reading"]["pooling"], record["reading"]["max_length"]) == ("first", 20)
     assert "not stated" in run("models", "show", saved(tmp_path / "bare", BertModel)).out
 
 
@@ -116,10 +116,10 @@ def test_evaluate_names_the_pooling_and_the_number_of_examples(
     data: Path, run: Run, first: Path, tmp_path: Path
 ) -> None:
     words = ("--task", "stsb", "--data", data, "--device", "cpu")
-    told = run("evaluate", first, *words, "--limit", 8)
-    lines = dict(line.split(maxsplit=1) for line in told.out.splitlines())
+    record = run("evaluate", first, *words, "--limit", 8)
+    lines = dict(line.split(maxsplit=1) for line in record.out.splitlines())
     assert (lines["examples"], lines["pooling"]) == ("8 of 12", "first (1_Pooling/config.json)")
-    assert "note: only 8 examples: the intervals are too narrow. Take 30 or more" in told.err
+    assert "note: only 8 examples: the intervals are too narrow. Take 30 or more" in record.err
     bare = saved(tmp_path / "bare", BertModel)
     lines = dict(line.split(maxsplit=1) for line in run("evaluate", bare, *words).out.splitlines())
     assert (lines["examples"], lines["pooling"]) == ("12", "mean (the default: no file states it)")
@@ -130,9 +130,9 @@ def test_evaluate_names_the_pooling_and_the_number_of_examples(
     assert lines["pooling"] == "max (--pooling)"
     classes = saved(tmp_path / "classes", BertForSequenceClassification, num_labels=2)
     many = table(tmp_path / "many.tsv", ("sentence", "label"), sentiments(40))
-    told = run("evaluate", classes, "--task", "sst2", "--data", many, "--device", "cpu")
-    assert "pooling" not in told.out
-    assert "too narrow" not in told.err
+    record = run("evaluate", classes, "--task", "sst2", "--data", many, "--device", "cpu")
+    assert "pooling" not in record.out
+    assert "too narrow" not in record.err
 
 
 def test_a_wrong_pooling_is_refused_before_torch_is_imported() -> None:
@@ -221,8 +221,8 @@ def test_exact_ablation_is_of_the_pooled_vector(pooling: str, first: Path, data:
     rows = study.heads[study.heads["statistic"] == "ablation-loss"]
     assert len(rows) == len(model.heads)
     for head in model.heads:
-        here = rows[(rows["layer"] == head.layer) & (rows["head"] == head.head)]
-        assert float(here["value"].iloc[0]) == pytest.approx(
+        matching = rows[(rows["layer"] == head.layer) & (rows["head"] == head.head)]
+        assert float(matching["value"].iloc[0]) == pytest.approx(
             ablation_by_hand(model, str(head)), abs=1e-5
         )
 
@@ -234,8 +234,8 @@ def test_the_explorer_pools_alike(pooling: str, first: Path) -> None:
     shown = Shown("a cat sat", "a dog ran", batch)
     prediction = TextVectors(model)
     with torch.inference_mode():
-        found = prediction.read(prediction.run(shown), shown)
-    assert float((found - vectors_of(model, ["a cat sat", "a dog ran"])).abs().max()) < 1e-5
+        result = prediction.read(prediction.run(shown), shown)
+    assert float((result - vectors_of(model, ["a cat sat", "a dog ran"])).abs().max()) < 1e-5
 
 
 @pytest.mark.parametrize("pooling", ["first", "last", "max"])
@@ -418,19 +418,19 @@ def test_commands_refuse_the_options_where_nothing_is_pooled(
 @pytest.fixture
 def served(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Runs `headscope serve` up to the model that would be served."""
-    given: list[Any] = []
+    calls: list[Any] = []
 
     def stop(name: str, model: Any, *states: Any, **options: Any) -> Any:
-        given.append(model)
+        calls.append(model)
         raise HeadscopeError("stopped here")
 
     monkeypatch.setattr("headscope.explorer.serving.Session", stop)
 
     def command(*words: object) -> Any:
-        given.clear()
+        calls.clear()
         ran = run("serve", *words, "--device", "cpu")
         assert ran.status == 2
-        return given[0] if given else ran.err
+        return calls[0] if calls else ran.err
 
     return command
 

@@ -43,22 +43,22 @@ def written(folder: Path) -> Path:
 
 def translate(model: object, *, edit: str | None = None) -> list[str]:
     """One sentence at a time, by the library's own generation."""
-    found = []
+    actual = []
     for source, _ in PAIRS:
         inputs = model.tokenizer(source, return_tensors="pt")  # type: ignore[attr-defined]
         with torch.no_grad():
             ids = model.model.generate(**inputs, num_beams=4, max_new_tokens=8)  # type: ignore[attr-defined]
-        found.append(model.tokenizer.decode(ids[0], skip_special_tokens=True))  # type: ignore[attr-defined]
-    return found
+        actual.append(model.tokenizer.decode(ids[0], skip_special_tokens=True))  # type: ignore[attr-defined]
+    return actual
 
 
 def test_bleu_and_chrf_are_sacrebleu_s_of_the_library_s_translations(tmp_path: Path) -> None:
     model, task = translator(), get_task("bleu")
-    _, found = judged(model, task, task.items(written(tmp_path)))
-    said, right = translate(model), [[target for _, target in PAIRS]]
-    metrics = task.measure(found.scores)
-    assert metrics["bleu"] == pytest.approx(corpus_bleu(said, right).score)
-    assert metrics["chrf"] == pytest.approx(corpus_chrf(said, right).score)
+    _, result = judged(model, task, task.items(written(tmp_path)))
+    output, right = translate(model), [[target for _, target in PAIRS]]
+    metrics = task.measure(result.scores)
+    assert metrics["bleu"] == pytest.approx(corpus_bleu(output, right).score)
+    assert metrics["chrf"] == pytest.approx(corpus_chrf(output, right).score)
     assert metrics["chrf"] > 1
 
 
@@ -74,15 +74,15 @@ def test_a_decoder_of_few_positions_translates_as_far_as_it_can(
     assert 0 < len(ids) <= 12
 
 
-def test_what_is_said_well_has_a_high_score(tmp_path: Path) -> None:
+def test_a_good_translation_has_a_high_score(tmp_path: Path) -> None:
     model, task = translator(), get_task("bleu")
-    said = translate(model)
+    output = translate(model)
     (tmp_path / "dev.tsv").write_text(
-        "".join(f"{PAIRS[i][0]}\t{said[i]}\n" for i in range(12)), "utf-8"
+        "".join(f"{PAIRS[i][0]}\t{output[i]}\n" for i in range(12)), "utf-8"
     )
-    _, found = judged(model, task, task.items(tmp_path / "dev.tsv"))
-    assert task.measure(found.scores)["chrf"] == pytest.approx(100)
-    worse = task.measure(np.concatenate([found.scores[:6], found.scores[:6] * 0]))
+    _, result = judged(model, task, task.items(tmp_path / "dev.tsv"))
+    assert task.measure(result.scores)["chrf"] == pytest.approx(100)
+    worse = task.measure(np.concatenate([result.scores[:6], result.scores[:6] * 0]))
     assert worse["chrf"] == pytest.approx(
         100
     )  # empty counts add nothing: the corpus' score is of sums
@@ -129,10 +129,10 @@ def test_a_sweep_takes_no_shortcut_and_its_edits_reach_every_token(tmp_path: Pat
 
 
 def test_one_word_that_becomes_wrong_is_the_least_change() -> None:
-    said = ["the old cat sat on a mat", "a dog ran"]
+    outputs = ["the old cat sat on a mat", "a dog ran"]
     worse = ["the old cat sleeps on a mat", "a dog ran"]
     right = ["the old cat sat on a mat .", "the dog ran"]
-    counts = BLEU()._extract_corpus_statistics(said, [right])
+    counts = BLEU()._extract_corpus_statistics(outputs, [right])
     scores = np.concatenate([np.array(counts, dtype=np.float64), np.ones((2, 18))], axis=1)
-    change = corpus_bleu(said, [right]).score - corpus_bleu(worse, [right]).score
+    change = corpus_bleu(outputs, [right]).score - corpus_bleu(worse, [right]).score
     assert Bleu("bleu").change_of_one(scores) == pytest.approx(change)

@@ -38,18 +38,20 @@ def items() -> list[Item]:
 
 def test_losses_are_those_of_every_token_given_the_ones_before_it() -> None:
     model = decoder()
-    prepared, found = judged(model, get_task("causal"), items())
+    prepared, result = judged(model, get_task("causal"), items())
     for i, sequence in enumerate(prepared.sequences):
         ids = sequence.source.ids
         with torch.no_grad():
             logits = model.model(input_ids=torch.tensor([ids])).logits[0].tolist()
-        losses = [-log_softmax(logits[place], ids[place + 1]) for place in range(len(ids) - 1)]
+        losses = [
+            -log_softmax(logits[position], ids[position + 1]) for position in range(len(ids) - 1)
+        ]
         right = sum(
-            logits[place].index(max(logits[place])) == ids[place + 1]
-            for place in range(len(ids) - 1)
+            logits[position].index(max(logits[position])) == ids[position + 1]
+            for position in range(len(ids) - 1)
         )
-        assert found.losses[i] == pytest.approx(sum(losses) / len(losses), abs=1e-5)
-        assert found.scores[i] == pytest.approx([right, len(ids) - 1, sum(losses)], abs=1e-4)
+        assert result.losses[i] == pytest.approx(sum(losses) / len(losses), abs=1e-5)
+        assert result.scores[i] == pytest.approx([right, len(ids) - 1, sum(losses)], abs=1e-4)
 
 
 def test_losses_of_a_large_vocabulary_are_as_exact_as_float32_allows() -> None:

@@ -34,8 +34,8 @@ from worded import LONGEST, WORDS, sentence, table, tokenizer, worded
 ENDINGS = ("sent1", "sent2", "ending0", "ending1", "ending2", "label")
 
 
-def note_on(model: AttentionModel, task: Task, prepared: Prepared, found: Judged) -> str | None:
-    return chance_note(model, task, prepared, metrics_of(task, found))
+def note_on(model: AttentionModel, task: Task, prepared: Prepared, result: Judged) -> str | None:
+    return chance_note(model, task, prepared, metrics_of(task, result))
 
 
 def by_answers(task: Task, prepared: Prepared, answers: Tensor) -> Judged:
@@ -53,16 +53,16 @@ def squad(path: Path, paragraphs: int, questions: int) -> list[int]:
     )
     data = []
     for number, context in enumerate(contexts):
-        asked = []
+        targets = []
         for name in range(owners.count(number)):
             first = draw.randrange(3)
             words = context.split()
             start = len("".join(f"{word} " for word in words[:first]))
             answers = [{"text": " ".join(words[first : first + 2]), "answer_start": start}]
-            asked.append(
+            targets.append(
                 {"id": f"{number}.{name}", "question": sentence(draw, most=4), "answers": answers}
             )
-        data.append({"context": context, "qas": asked})
+        data.append({"context": context, "qas": targets})
     path.write_text(json.dumps({"data": [{"paragraphs": data}]}), "utf-8")
     return owners
 
@@ -75,9 +75,9 @@ def test_retrieval_at_chance_takes_any_of_the_paragraphs(tmp_path: Path) -> None
     assert chance.metric == pytest.approx(1 / paragraphs)
     assert chance.loss == pytest.approx(math.log(paragraphs))
     same = torch.ones(len(prepared.sequences), 8) / math.sqrt(8)  # every text has one vector
-    found = by_answers(task, prepared, same)
-    assert found.losses == pytest.approx(np.full(40, math.log(paragraphs)), abs=1e-5)
-    note = note_on(model, task, prepared, found)
+    result = by_answers(task, prepared, same)
+    assert result.losses == pytest.approx(np.full(40, math.log(paragraphs)), abs=1e-5)
+    note = note_on(model, task, prepared, result)
     assert note is not None
     assert note.startswith("this model is at chance level on retrieval (accuracy@1 ")
     vectors = torch.zeros(len(prepared.sequences), paragraphs)
@@ -101,10 +101,10 @@ def test_choice_at_chance_always_takes_the_most_frequent_place(tmp_path: Path) -
     )
     with torch.no_grad():
         model.model.classifier.weight.zero_()  # all endings alike: the first is taken
-    found = evaluate(model, task, prepared)
-    assert found.losses == pytest.approx(np.full(40, math.log(3)), abs=1e-5)
-    assert task.measure(found.scores)["accuracy"] == chance.metric
-    note = note_on(model, task, prepared, found)
+    result = evaluate(model, task, prepared)
+    assert result.losses == pytest.approx(np.full(40, math.log(3)), abs=1e-5)
+    assert task.measure(result.scores)["accuracy"] == chance.metric
+    note = note_on(model, task, prepared, result)
     assert note is not None
     assert note.startswith("this model is at chance level on swag (accuracy 0.500 ")
     answers = torch.zeros(len(prepared.sequences), 1)
@@ -129,15 +129,15 @@ def test_causal_at_chance_says_the_most_frequent_token_and_holds_all_for_alike(
     with torch.no_grad():
         model.model.lm_head.weight.zero_()  # all tokens alike
     prepared = task.prepare(model, task.items(tmp_path / "dev.txt"))
-    asked = Counter(
+    targets = Counter(
         word for line in lines for word in [*line.split()[1:], "[SEP]"]
     )  # all tokens but the first
     chance = task.chance(model, prepared)
-    assert chance.metric == pytest.approx(max(asked.values()) / sum(asked.values()))
+    assert chance.metric == pytest.approx(max(targets.values()) / sum(targets.values()))
     assert chance.loss == pytest.approx(math.log(len(WORDS)))
-    found = evaluate(model, task, prepared)
-    assert found.losses == pytest.approx(np.full(30, math.log(len(WORDS))), abs=1e-5)
-    note = note_on(model, task, prepared, found)
+    result = evaluate(model, task, prepared)
+    assert result.losses == pytest.approx(np.full(30, math.log(len(WORDS))), abs=1e-5)
+    note = note_on(model, task, prepared, result)
     assert note is not None
     assert note.startswith("this model is at chance level on causal (accuracy ")
     tokens = torch.tensor([len(sequence.source.ids) - 1.0 for sequence in prepared.sequences])
@@ -162,16 +162,16 @@ def test_questions_at_chance_hold_all_tokens_of_a_window_for_alike(tmp_path: Pat
     with torch.no_grad():
         model.model.qa_outputs.weight.zero_()
         model.model.qa_outputs.bias.zero_()
-    found = evaluate(
+    result = evaluate(
         model, task, prepared, batch_size=5
     )  # padded, and padding is no token to be taken
-    assert found.losses == pytest.approx([math.log(length) for length in lengths], abs=1e-5)
-    note = note_on(model, task, prepared, found)
+    assert result.losses == pytest.approx([math.log(length) for length in lengths], abs=1e-5)
+    note = note_on(model, task, prepared, result)
     assert note is not None
     assert note.startswith("this model is at chance level on squad (loss ")
     logits = torch.full((24, 2, LONGEST), -1e9)
     for number, length in enumerate(lengths):
         logits[number, :, :length] = 0.0
-        for side, place in enumerate(prepared.targets[number].tolist()):
-            logits[number, side, place] = 3.0
+        for side, position in enumerate(prepared.targets[number].tolist()):
+            logits[number, side, position] = 3.0
     assert note_on(model, task, prepared, by_answers(task, prepared, logits)) is None

@@ -78,26 +78,26 @@ def test_losses_and_scores_are_those_of_each_pair_alone(tmp_path: Path) -> None:
     model = worded(BertForSequenceClassification, num_labels=3)
     task = get_task("mnli")
     items = task.items(table(tmp_path / "dev.tsv", ("premise", "hypothesis", "label"), PAIRS))
-    prepared, found = judged(model, task, items)
+    prepared, result = judged(model, task, items)
     right = 0
     for i, (premise, hypothesis, label) in enumerate(PAIRS):
         logits = alone(model, premise, hypothesis).logits[0].tolist()  # type: ignore[attr-defined]
         target = FORMS["mnli"].labels.index(label)
-        said = logits.index(max(logits))
-        assert found.losses[i] == pytest.approx(-log_softmax(logits, target), abs=1e-5)
-        assert found.scores[i].tolist() == [said == target, said, target]
-        right += said == target
+        predicted = logits.index(max(logits))
+        assert result.losses[i] == pytest.approx(-log_softmax(logits, target), abs=1e-5)
+        assert result.scores[i].tolist() == [predicted == target, predicted, target]
+        right += predicted == target
     assert 0 < right < len(PAIRS)
-    assert task.measure(found.scores)["accuracy"] == right / len(PAIRS)
+    assert task.measure(result.scores)["accuracy"] == right / len(PAIRS)
     assert prepared.counts.used == len(PAIRS)
 
 
 def test_batches_change_nothing(tmp_path: Path) -> None:
     model, task = worded(BertForSequenceClassification, num_labels=3), get_task("mnli")
     items = task.items(table(tmp_path / "dev.tsv", ("premise", "hypothesis", "label"), PAIRS))
-    one, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
-    assert np.abs(one.losses - many.losses).max() < 1e-5
-    assert np.array_equal(one.scores, many.scores)
+    single, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
+    assert np.abs(single.losses - many.losses).max() < 1e-5
+    assert np.array_equal(single.scores, many.scores)
 
 
 def test_a_model_s_own_names_of_classes_win_over_the_order_of_the_data_set() -> None:
@@ -135,13 +135,13 @@ def test_matthews_and_f1_are_sklearn_s(classes: int) -> None:
     chance = np.random.default_rng(classes)
     task = get_task("cola" if classes == 2 else "mnli")
     predicted, right = chance.integers(0, classes, size=(2, 200)).astype(float)
-    found = task.measure(np.stack([predicted == right, predicted, right], axis=1))
-    assert found["matthews"] == pytest.approx(matthews_corrcoef(right, predicted))
-    assert found["accuracy"] == pytest.approx(np.mean(predicted == right))
+    result = task.measure(np.stack([predicted == right, predicted, right], axis=1))
+    assert result["matthews"] == pytest.approx(matthews_corrcoef(right, predicted))
+    assert result["accuracy"] == pytest.approx(np.mean(predicted == right))
     if classes == 2:
-        assert found["f1"] == pytest.approx(f1_score(right, predicted))
+        assert result["f1"] == pytest.approx(f1_score(right, predicted))
     else:
-        assert "f1" not in found  # of one class among three it would say nothing of the whole
+        assert "f1" not in result  # of one class among three it would say nothing of the whole
 
 
 def test_a_metric_is_undefined_where_one_side_is_constant() -> None:
@@ -168,23 +168,23 @@ def test_f1_is_that_of_the_label_1_whatever_its_place_in_the_model() -> None:
     task = get_task("mrpc")
     chance = random.Random(1)
     items = [Item((sentence(chance), sentence(chance)), str(i % 2), f"x:{i}") for i in range(20)]
-    _, found = judged(model, task, items)
-    said = []
+    _, result = judged(model, task, items)
+    messages = []
     for item in items:
         logits = alone(model, *item.texts).logits[0].tolist()  # type: ignore[attr-defined]
-        said.append(1 if logits[0] > logits[1] else 0)
+        messages.append(1 if logits[0] > logits[1] else 0)
     right = [int(item.target) for item in items]
-    assert 0 < sum(said) < len(said)
-    assert task.measure(found.scores)["f1"] == pytest.approx(f1_score(right, said))
+    assert 0 < sum(messages) < len(messages)
+    assert task.measure(result.scores)["f1"] == pytest.approx(f1_score(right, messages))
 
 
 def test_without_labels_the_targets_are_what_the_model_says(tmp_path: Path) -> None:
     model, task = worded(BertForSequenceClassification, num_labels=2), get_task("sst2")
     items = task.items(table(tmp_path / "dev.tsv", ("sentence", "label"), sentiments(12)))
     prepared = task.prepare(model, items)
-    said = answers(model, task, prepared)
-    assert task.with_predicted_labels(said, prepared).targets.tolist() == [
-        row.index(max(row)) for row in said.tolist()
+    predicted = answers(model, task, prepared)
+    assert task.with_predicted_labels(predicted, prepared).targets.tolist() == [
+        row.index(max(row)) for row in predicted.tolist()
     ]
 
 

@@ -43,8 +43,8 @@ def test_masks_differ_between_epochs_and_follow_from_seed_epoch_and_item() -> No
     assert epochs[0].labels != epochs[1].labels
     assert epochs[0].labels is not None
     for items in ([5], [7, 2, 5], everything[::-1]):
-        part, here = task.training_examples(prepared, items, 0)
-        assert here == list(range(len(items)))
+        part, chosen = task.training_examples(prepared, items, 0)
+        assert chosen == list(range(len(items)))
         assert part.labels is not None
         for number, item in enumerate(items):
             assert part.labels[number] == epochs[0].labels[item]
@@ -64,13 +64,13 @@ def test_of_the_asked_tokens_eight_in_ten_are_masked_one_replaced_and_one_left()
             prepared.sequences, drawn.sequences, drawn.labels, strict=True
         ):
             content = [i for i, token in enumerate(whole.source.ids) if token not in special]
-            asked = [i for i, label in enumerate(labels) if label >= 0]
-            assert len(asked) == max(1, round(0.15 * len(content)))
-            assert set(asked) <= set(content)
+            positions = [i for i, label in enumerate(labels) if label >= 0]
+            assert len(positions) == max(1, round(0.15 * len(content)))
+            assert set(positions) <= set(content)
             for i, (before, after) in enumerate(
                 zip(whole.source.ids, shown.source.ids, strict=True)
             ):
-                if i not in asked:
+                if i not in positions:
                     assert before == after
                     continue
                 assert labels[i] == before
@@ -89,21 +89,21 @@ def test_the_loss_is_that_of_a_whole_forward_pass_at_the_asked_tokens() -> None:
     """Masked, replaced and kept ones alike; the fast way runs the head at these places alone."""
     task, prepared = made()
     model = worded(BertForMaskedLM)
-    drawn, here = task.training_examples(prepared, list(range(len(prepared.items))), 4)
+    drawn, chosen = task.training_examples(prepared, list(range(len(prepared.items))), 4)
     assert drawn.labels is not None
-    batch = batch_of(model, drawn, here)
+    batch = batch_of(model, drawn, chosen)
     with torch.no_grad():
         losses = task.losses(
-            task.extract_answers(task.call(model, batch), batch, drawn), drawn, here
+            task.extract_answers(task.call(model, batch), batch, drawn), drawn, chosen
         )
     kinds = set()
     for i, labels in enumerate(drawn.labels):
         ids = drawn.sequences[i].source.ids
         with torch.no_grad():
             logits = model.model(input_ids=torch.tensor([ids])).logits[0].tolist()
-        asked = [at for at, label in enumerate(labels) if label >= 0]
-        kinds |= {(ids[at] == MASK, ids[at] == labels[at]) for at in asked}
-        expected = sum(-log_softmax(logits[at], labels[at]) for at in asked) / len(asked)
+        positions = [at for at, label in enumerate(labels) if label >= 0]
+        kinds |= {(ids[at] == MASK, ids[at] == labels[at]) for at in positions}
+        expected = sum(-log_softmax(logits[at], labels[at]) for at in positions) / len(positions)
         assert losses[i].item() == pytest.approx(expected, abs=1e-5)
     assert kinds == {(True, False), (False, True), (False, False)}
 
@@ -113,9 +113,9 @@ def test_the_loop_asks_for_the_masks_of_its_epoch() -> None:
     seen: list[tuple[int, tuple[int, ...]]] = []
     plain = task.training_examples
 
-    def noted(given: Prepared, items: list[int], epoch: int) -> tuple[Prepared, list[int]]:
+    def noted(data: Prepared, items: list[int], epoch: int) -> tuple[Prepared, list[int]]:
         seen.append((epoch, tuple(items)))
-        return plain(given, items, epoch)
+        return plain(data, items, epoch)
 
     task.training_examples = noted  # type: ignore[method-assign]
     run = Training(worded(BertForMaskedLM), task, prepared, LoopSettings(epochs=2, batch_size=8))

@@ -50,19 +50,22 @@ def test_a_text_a_line_is_read(tmp_path: Path) -> None:
 
 def test_losses_are_those_of_a_whole_forward_pass_over_each_text() -> None:
     model, task = worded(BertForMaskedLM), get_task("masked")
-    prepared, found = judged(model, task, items())
+    prepared, result = judged(model, task, items())
     assert prepared.labels is not None
     sums = [0.0, 0.0, 0.0]
     for i, (sequence, labels) in enumerate(zip(prepared.sequences, prepared.labels, strict=True)):
         with torch.no_grad():
             logits = model.model(input_ids=torch.tensor([sequence.source.ids])).logits[0].tolist()
-        asked = [place for place, label in enumerate(labels) if label >= 0]
-        losses = [-log_softmax(logits[place], labels[place]) for place in asked]
-        right = sum(logits[place].index(max(logits[place])) == labels[place] for place in asked)
-        assert found.losses[i] == pytest.approx(sum(losses) / len(losses), abs=1e-5)
-        assert found.scores[i] == pytest.approx([right, len(asked), sum(losses)], abs=1e-4)
-        sums = [a + b for a, b in zip(sums, (right, len(asked), sum(losses)), strict=True)]
-    metrics = task.measure(found.scores)
+        positions = [position for position, label in enumerate(labels) if label >= 0]
+        losses = [-log_softmax(logits[position], labels[position]) for position in positions]
+        right = sum(
+            logits[position].index(max(logits[position])) == labels[position]
+            for position in positions
+        )
+        assert result.losses[i] == pytest.approx(sum(losses) / len(losses), abs=1e-5)
+        assert result.scores[i] == pytest.approx([right, len(positions), sum(losses)], abs=1e-4)
+        sums = [a + b for a, b in zip(sums, (right, len(positions), sum(losses)), strict=True)]
+    metrics = task.measure(result.scores)
     assert metrics["accuracy"] == pytest.approx(sums[0] / sums[1])
     assert metrics["perplexity"] == pytest.approx(math.exp(sums[2] / sums[1]), rel=1e-5)
 
@@ -80,38 +83,38 @@ def test_guessing_at_masked_places_alone_is_guessing_everywhere(family: str) -> 
     batch = batch_of(model, prepared, range(8))
     with torch.no_grad():
         logits = model.model(**batch.inputs).logits
-        found = task.extract_answers(task.call(model, batch), batch, prepared)
+        result = task.extract_answers(task.call(model, batch), batch, prepared)
     for i, labels in enumerate(prepared.labels):
         losses = [
             -log_softmax(logits[i, at].tolist(), label)
             for at, label in enumerate(labels)
             if label >= 0
         ]
-        assert found[i, 0].item() == pytest.approx(sum(losses), rel=1e-4, abs=1e-4)
-        assert found[i, 1].item() == len(losses)
+        assert result[i, 0].item() == pytest.approx(sum(losses), rel=1e-4, abs=1e-4)
+        assert result[i, 1].item() == len(losses)
     assert not model.model.base_model._forward_hooks
 
 
 def _masked(plain: Prepared, mask: int) -> Prepared:
     """Every third token, the first one at least."""
     sequences, labels = [], []
-    for one in plain.sequences:
-        ids = one.source.ids
+    for sequence in plain.sequences:
+        ids = sequence.source.ids
         labels.append([token if i % 3 == 0 else -100 for i, token in enumerate(ids)])
         ids = [mask if i % 3 == 0 else token for i, token in enumerate(ids)]
-        sequences.append(replace(one, source=replace(one.source, ids=ids)))
+        sequences.append(replace(sequence, source=replace(sequence.source, ids=ids)))
     return replace(plain, sequences=sequences, labels=labels, extras=mask)
 
 
 def test_masks_are_the_same_each_time_and_in_any_order() -> None:
     model = worded(BertForMaskedLM)
-    one, again = (get_task("masked").prepare(model, items()) for _ in range(2))
+    first, again = (get_task("masked").prepare(model, items()) for _ in range(2))
     backwards = get_task("masked").prepare(model, items()[::-1])
-    assert one.labels == again.labels
-    assert [s.source.ids for s in one.sequences] == [s.source.ids for s in again.sequences]
+    assert first.labels == again.labels
+    assert [s.source.ids for s in first.sequences] == [s.source.ids for s in again.sequences]
     assert backwards.labels is not None
-    assert one.labels == backwards.labels[::-1]
-    assert MaskedTokenTask(seed=1).prepare(model, items()).labels != one.labels
+    assert first.labels == backwards.labels[::-1]
+    assert MaskedTokenTask(seed=1).prepare(model, items()).labels != first.labels
 
 
 def test_a_share_of_the_content_is_masked_and_nothing_else_is_changed() -> None:
@@ -123,13 +126,13 @@ def test_a_share_of_the_content_is_masked_and_nothing_else_is_changed() -> None:
     ):
         whole = model.tokenizer(item.texts[0])["input_ids"]  # type: ignore[misc]
         content = len(whole) - 2
-        asked = [i for i, label in enumerate(labels) if label >= 0]
-        assert len(asked) == max(1, round(0.15 * content))
-        assert 0 not in asked
-        assert len(whole) - 1 not in asked
+        positions = [i for i, label in enumerate(labels) if label >= 0]
+        assert len(positions) == max(1, round(0.15 * content))
+        assert 0 not in positions
+        assert len(whole) - 1 not in positions
         for i, token in enumerate(whole):
             assert (sequence.source.ids[i], labels[i]) == (
-                (MASK, token) if i in asked else (token, -100)
+                (MASK, token) if i in positions else (token, -100)
             )
 
 
@@ -148,9 +151,9 @@ def test_a_mask_in_the_text_itself_is_not_asked_about() -> None:
 
 def test_batches_change_nothing() -> None:
     model, task = worded(BertForMaskedLM), get_task("masked")
-    one, many = (judged(model, task, items(), batch_size=size)[1] for size in (1, 32))
-    assert np.abs(one.losses - many.losses).max() < 1e-5
-    assert np.abs(one.scores - many.scores).max() < 1e-4
+    single, many = (judged(model, task, items(), batch_size=size)[1] for size in (1, 32))
+    assert np.abs(single.losses - many.losses).max() < 1e-5
+    assert np.abs(single.scores - many.scores).max() < 1e-4
 
 
 def test_a_model_that_does_not_guess_is_refused() -> None:

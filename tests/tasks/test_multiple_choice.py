@@ -48,7 +48,7 @@ def test_swag_s_table_and_listed_choices_are_read_alike(tmp_path: Path) -> None:
 def test_losses_are_those_of_the_library_s_own_call(tmp_path: Path) -> None:
     model, task = worded(BertForMultipleChoice), get_task("swag")
     items = task.items(table(tmp_path / "dev.tsv", NAMES, ROWS))
-    _, found = judged(model, task, items, batch_size=5)  # a batch's border inside an example
+    _, result = judged(model, task, items, batch_size=5)  # a batch's border inside an example
     right = []
     for i, row in enumerate(ROWS):
         endings = [f"the man {ending}" for ending in row[2:6]]
@@ -60,26 +60,26 @@ def test_losses_are_those_of_the_library_s_own_call(tmp_path: Path) -> None:
                 .tolist()
             )
         right.append(float(logits.index(max(logits)) == row[6]))
-        assert found.losses[i] == pytest.approx(-log_softmax(logits, row[6]), abs=1e-5)
-        assert found.scores[i].tolist() == [right[-1]]
+        assert result.losses[i] == pytest.approx(-log_softmax(logits, row[6]), abs=1e-5)
+        assert result.scores[i].tolist() == [right[-1]]
     assert 0 < sum(right) < len(right)
-    assert task.measure(found.scores) == {"accuracy": pytest.approx(sum(right) / len(right))}
+    assert task.measure(result.scores) == {"accuracy": pytest.approx(sum(right) / len(right))}
 
 
 def test_batches_change_nothing(tmp_path: Path) -> None:
     model, task = worded(BertForMultipleChoice), get_task("swag")
     items = task.items(table(tmp_path / "dev.tsv", NAMES, ROWS))
-    one, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
-    assert np.abs(one.losses - many.losses).max() < 1e-5
-    assert np.array_equal(one.scores, many.scores)
+    single, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
+    assert np.abs(single.losses - many.losses).max() < 1e-5
+    assert np.array_equal(single.scores, many.scores)
 
 
 def test_without_labels_the_right_choice_is_the_model_s(tmp_path: Path) -> None:
     model, task = worded(BertForMultipleChoice), get_task("swag")
     prepared = task.prepare(model, task.items(table(tmp_path / "dev.tsv", NAMES, ROWS)))
-    said = answers(model, task, prepared)[:, 0].view(-1, 4).tolist()
+    predicted = answers(model, task, prepared)[:, 0].view(-1, 4).tolist()
     own = task.with_predicted_labels(answers(model, task, prepared), prepared)
-    assert own.targets.tolist() == [row.index(max(row)) for row in said]
+    assert own.targets.tolist() == [row.index(max(row)) for row in predicted]
 
 
 def test_a_bare_model_is_refused() -> None:

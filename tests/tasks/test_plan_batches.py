@@ -27,10 +27,10 @@ def cost(batches: list[list[int]], lengths: list[int]) -> int:
 
 def test_every_sequence_is_in_one_batch_and_the_longest_come_first() -> None:
     lengths = np.random.default_rng(0).integers(3, 90, size=100).tolist()
-    found = plan_batches(prepared(lengths), 8)
-    assert sorted(i for batch in found for i in batch) == list(range(100))
-    assert max(map(len, found)) <= 8
-    widths = [lengths[i] for batch in found for i in batch]
+    result = plan_batches(prepared(lengths), 8)
+    assert sorted(i for batch in result for i in batch) == list(range(100))
+    assert max(map(len, result)) <= 8
+    widths = [lengths[i] for batch in result for i in batch]
     assert widths == sorted(widths, reverse=True)
 
 

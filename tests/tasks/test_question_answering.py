@@ -34,24 +34,26 @@ def written(path: Path) -> Path:
             "answer_start": len(" ".join([*words[:first], ""])),
         }
         none = number % 4 == 3
-        asked = {
+        model_and_items = {
             "id": f"q{number}",
             "question": sentence(CHANCE, most=5),
             "answers": [] if none else [answer],
         }
-        paragraphs.append({"context": context, "qas": [asked | {"is_impossible": none}]})
+        paragraphs.append({"context": context, "qas": [model_and_items | {"is_impossible": none}]})
     path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), "utf-8")
     return path
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> tuple[AttentionModel, list[Item]]:
+def model_and_items(tmp_path: Path) -> tuple[AttentionModel, list[Item]]:
     return worded(BertForQuestionAnswering), get_task("squad").items(written(tmp_path / "dev.json"))
 
 
-def test_losses_are_those_of_every_window_alone(asked: tuple[AttentionModel, list[Item]]) -> None:
-    model, items = asked
-    prepared, found = judged(model, get_task("squad"), items)
+def test_losses_are_those_of_every_window_alone(
+    model_and_items: tuple[AttentionModel, list[Item]],
+) -> None:
+    model, items = model_and_items
+    prepared, result = judged(model, get_task("squad"), items)
     assert max(len(part) for part in prepared.parts) > 2
     assert min(len(part) for part in prepared.parts) == 1
     for i, part in enumerate(prepared.parts):
@@ -68,13 +70,13 @@ def test_losses_are_those_of_every_window_alone(asked: tuple[AttentionModel, lis
             first, last = prepared.targets[number].tolist()
             sides = (output.start_logits[0].tolist(), first), (output.end_logits[0].tolist(), last)
             windows.append(-sum(log_softmax(logits, which) for logits, which in sides) / 2)
-        assert found.losses[i] == pytest.approx(sum(windows) / len(windows), abs=1e-4)
+        assert result.losses[i] == pytest.approx(sum(windows) / len(windows), abs=1e-4)
 
 
 def test_windows_cover_the_paragraph_and_name_the_answer_s_tokens(
-    asked: tuple[AttentionModel, list[Item]],
+    model_and_items: tuple[AttentionModel, list[Item]],
 ) -> None:
-    model, items = asked
+    model, items = model_and_items
     prepared = get_task("squad").prepare(model, items)
     assert model.tokenizer is not None
     for item, part in zip(items, prepared.parts, strict=True):
@@ -82,7 +84,7 @@ def test_windows_cover_the_paragraph_and_name_the_answer_s_tokens(
         for number in part:
             ids = prepared.sequences[number].source.ids
             assert len(ids) <= 32
-            seen |= {place for place in prepared.extras[1][number] if place != (0, 0)}
+            seen |= {position for position in prepared.extras[1][number] if position != (0, 0)}
             first, last = prepared.targets[number].tolist()
             if (first, last) != (0, 0):
                 held.append(" ".join(model.tokenizer.convert_ids_to_tokens(ids[first : last + 1])))
@@ -92,7 +94,7 @@ def test_windows_cover_the_paragraph_and_name_the_answer_s_tokens(
         assert len(held) >= len(wanted)
 
 
-def said_by(spans: dict[tuple[int, int], float], empty: float = -5.0) -> list[float]:
+def predictions_for(spans: dict[tuple[int, int], float], empty: float = -5.0) -> list[float]:
     """F1 and exact match of a question over "the old cat sat on a mat" when these spans of words have these scores."""
     context = "the old cat sat on a mat"
     question = Question("1", "who sat", context, (("old cat", 4), ("the cat", 0)), "x")
@@ -108,19 +110,22 @@ def said_by(spans: dict[tuple[int, int], float], empty: float = -5.0) -> list[fl
 
 
 def test_f1_and_exact_match_are_squad_s() -> None:
-    assert said_by({(1, 2): 4.0}) == [1, 1]  # old cat
-    assert said_by({(0, 2): 4.0}) == [1, 1]  # the old cat: articles do not count
-    assert said_by({(2, 2): 4.0}) == [1, 1]  # cat, against the annotator who said "the cat"
-    assert said_by({(1, 3): 4.0}) == [pytest.approx(0.8), 0]  # old cat sat: 2 of 3 and 2 of 2 words
-    assert said_by({(3, 4): 4.0}) == [0, 0]
-    assert said_by({(1, 2): 4.0}, empty=5.0) == [0, 0]  # no answer is better
-    assert said_by({(2, 1): 4.0}) != [1, 1]  # an answer does not end before it begins
+    assert predictions_for({(1, 2): 4.0}) == [1, 1]  # old cat
+    assert predictions_for({(0, 2): 4.0}) == [1, 1]  # the old cat: articles do not count
+    assert predictions_for({(2, 2): 4.0}) == [1, 1]  # cat, against the annotator who said "the cat"
+    assert predictions_for({(1, 3): 4.0}) == [
+        pytest.approx(0.8),
+        0,
+    ]  # old cat sat: 2 of 3 and 2 of 2 words
+    assert predictions_for({(3, 4): 4.0}) == [0, 0]
+    assert predictions_for({(1, 2): 4.0}, empty=5.0) == [0, 0]  # no answer is better
+    assert predictions_for({(2, 1): 4.0}) != [1, 1]  # an answer does not end before it begins
 
 
 def test_the_best_span_of_all_windows_is_the_answer_and_the_empty_one_must_win_in_each(
-    asked: tuple[AttentionModel, list[Item]],
+    model_and_items: tuple[AttentionModel, list[Item]],
 ) -> None:
-    model, items = asked
+    model, items = model_and_items
     task = get_task("squad")
     prepared = task.prepare(model, items)
     which = next(
@@ -128,7 +133,7 @@ def test_the_best_span_of_all_windows_is_the_answer_and_the_empty_one_must_win_i
     )
     part = prepared.parts[which]
     holder = next(
-        place for place, number in enumerate(part) if prepared.targets[number].tolist() != [0, 0]
+        index for index, number in enumerate(part) if prepared.targets[number].tolist() != [0, 0]
     )
     first, last = prepared.targets[part[holder]].tolist()
     logits = torch.full((len(part), 2, 32), -9.0)
@@ -141,10 +146,10 @@ def test_the_best_span_of_all_windows_is_the_answer_and_the_empty_one_must_win_i
     assert task.scores(logits, prepared, [which]).tolist() == [[1, 1]]
 
 
-def test_a_question_without_an_answer_is_right_when_nothing_is_said(
-    asked: tuple[AttentionModel, list[Item]],
+def test_a_question_without_an_answer_is_right_when_nothing_is_predicted(
+    model_and_items: tuple[AttentionModel, list[Item]],
 ) -> None:
-    model, items = asked
+    model, items = model_and_items
     prepared = get_task("squad").prepare(model, items)
     which = next(i for i, item in enumerate(items) if not item.target.answers)
     logits = torch.full((len(prepared.parts[which]), 2, 32), -9.0)
@@ -154,24 +159,25 @@ def test_a_question_without_an_answer_is_right_when_nothing_is_said(
     assert get_task("squad").scores(logits, prepared, [which]).tolist() == [[0, 0]]
 
 
-def test_batches_change_nothing(asked: tuple[AttentionModel, list[Item]]) -> None:
-    one, many = (
-        judged(asked[0], get_task("squad"), asked[1], batch_size=size)[1] for size in (1, 32)
+def test_batches_change_nothing(model_and_items: tuple[AttentionModel, list[Item]]) -> None:
+    single, many = (
+        judged(model_and_items[0], get_task("squad"), model_and_items[1], batch_size=size)[1]
+        for size in (1, 32)
     )
-    assert np.abs(one.losses - many.losses).max() < 1e-4
-    assert np.array_equal(one.scores, many.scores)
+    assert np.abs(single.losses - many.losses).max() < 1e-4
+    assert np.array_equal(single.scores, many.scores)
 
 
 def test_without_labels_the_right_span_is_the_model_s(
-    asked: tuple[AttentionModel, list[Item]],
+    model_and_items: tuple[AttentionModel, list[Item]],
 ) -> None:
-    model, items = asked
+    model, items = model_and_items
     task = get_task("squad")
     prepared: Prepared = task.prepare(model, items)
-    said = answers(model, task, prepared)
-    own = task.with_predicted_labels(said, prepared)
+    predicted = answers(model, task, prepared)
+    own = task.with_predicted_labels(predicted, prepared)
     assert own.targets.tolist() == [
-        [row.index(max(row)) for row in sides] for sides in said.tolist()
+        [row.index(max(row)) for row in sides] for sides in predicted.tolist()
     ]
 
 

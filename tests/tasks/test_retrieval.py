@@ -44,23 +44,23 @@ def squad(path: Path) -> Path:
 def test_losses_and_ranks_are_those_written_out(tmp_path: Path) -> None:
     model, task = worded(BertModel), get_task("retrieval")
     items = task.items(squad(tmp_path / "dev.json"))
-    _, found = judged(model, task, items)
-    there = [text for text in PARAGRAPHS if any(item.target == text for item in items)]
-    vectors = [vector(model, text) for text in there]
+    _, result = judged(model, task, items)
+    targets = [text for text in PARAGRAPHS if any(item.target == text for item in items)]
+    vectors = [vector(model, text) for text in targets]
     reciprocals, firsts = [], []
     for i, item in enumerate(items):
         question = vector(model, item.texts[0])
         cosines = [sum(a * b for a, b in zip(question, one, strict=True)) for one in vectors]
-        right = there.index(item.target)
+        right = targets.index(item.target)
         rank = sorted(cosines, reverse=True).index(cosines[right]) + 1
-        assert found.losses[i] == pytest.approx(
+        assert result.losses[i] == pytest.approx(
             -log_softmax([20 * one for one in cosines], right), abs=1e-4
         )
-        assert found.scores[i] == pytest.approx([float(rank == 1), 1 / rank])
+        assert result.scores[i] == pytest.approx([float(rank == 1), 1 / rank])
         reciprocals.append(1 / rank)
         firsts.append(rank == 1)
     assert 0 < sum(firsts) < len(firsts)
-    assert task.measure(found.scores) == pytest.approx(
+    assert task.measure(result.scores) == pytest.approx(
         {"accuracy@1": sum(firsts) / len(firsts), "mrr": sum(reciprocals) / len(reciprocals)}
     )
 
@@ -68,9 +68,9 @@ def test_losses_and_ranks_are_those_written_out(tmp_path: Path) -> None:
 def test_batches_change_nothing(tmp_path: Path) -> None:
     model, task = worded(BertModel), get_task("retrieval")
     items = task.items(squad(tmp_path / "dev.json"))
-    one, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
-    assert np.abs(one.losses - many.losses).max() < 1e-4
-    assert np.array_equal(one.scores, many.scores)
+    single, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
+    assert np.abs(single.losses - many.losses).max() < 1e-4
+    assert np.array_equal(single.scores, many.scores)
 
 
 def test_of_paragraphs_as_near_half_are_before() -> None:
@@ -79,5 +79,5 @@ def test_of_paragraphs_as_near_half_are_before() -> None:
     near, far = [1.0, 0.0], [0.0, 1.0]
     answers = torch.tensor([near, near, near, near, far, near])  # paragraph, question of each item
     prepared = Prepared(items, [], [], np.array([0, 1, 2]), None)  # type: ignore[arg-type]
-    found = get_task("retrieval").scores(answers, prepared, range(3))
-    assert found.tolist() == [[0, 1 / 1.5], [0, 1 / 1.5], [0, 1 / 3]]
+    result = get_task("retrieval").scores(answers, prepared, range(3))
+    assert result.tolist() == [[0, 1 / 1.5], [0, 1 / 1.5], [0, 1 / 3]]

@@ -32,17 +32,17 @@ def vector(model, text: str) -> list[float]:  # type: ignore[no-untyped-def]
 def test_losses_and_correlations_are_those_written_out(tmp_path: Path) -> None:
     model, task = worded(BertModel), get_task("stsb")
     items = task.items(table(tmp_path / "stsb_dev.tsv", NAMES, ROWS))
-    _, found = judged(model, task, items)
+    _, result = judged(model, task, items)
     cosines = []
     for i, (first, second, score) in enumerate(ROWS):
         cosine = sum(
             a * b for a, b in zip(vector(model, first), vector(model, second), strict=True)
         )
         cosines.append(cosine)
-        assert found.losses[i] == pytest.approx((cosine - score / 5) ** 2, abs=1e-5)
-        assert found.scores[i] == pytest.approx([cosine, score], abs=1e-5)
+        assert result.losses[i] == pytest.approx((cosine - score / 5) ** 2, abs=1e-5)
+        assert result.scores[i] == pytest.approx([cosine, score], abs=1e-5)
     scores = [row[2] for row in ROWS]
-    metrics = task.measure(found.scores)
+    metrics = task.measure(result.scores)
     assert metrics["spearman"] == pytest.approx(spearmanr(cosines, scores).statistic, abs=1e-6)
     assert metrics["pearson"] == pytest.approx(pearsonr(cosines, scores).statistic, abs=1e-4)
     assert abs(metrics["spearman"] - metrics["pearson"]) > 1e-3  # or the two could be one
@@ -60,9 +60,9 @@ def test_ties_are_ranked_as_scipy_does() -> None:
 def test_batches_change_nothing(tmp_path: Path) -> None:
     model, task = worded(BertModel), get_task("stsb")
     items = task.items(table(tmp_path / "stsb_dev.tsv", NAMES, ROWS))
-    one, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
-    assert np.abs(one.losses - many.losses).max() < 1e-5
-    assert np.abs(one.scores - many.scores).max() < 1e-5
+    single, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
+    assert np.abs(single.losses - many.losses).max() < 1e-5
+    assert np.abs(single.scores - many.scores).max() < 1e-5
 
 
 def test_a_model_with_a_head_is_refused() -> None:

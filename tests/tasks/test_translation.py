@@ -31,9 +31,9 @@ def test_a_table_and_two_files_are_read_alike(tmp_path: Path) -> None:
     for i, name in enumerate(("dev.en", "dev.fr")):
         (tmp_path / name).write_text("".join(f"{pair[i]}\n" for pair in PAIRS) + "\n", "utf-8")
     task = get_task("translation")
-    one = task.items(written(tmp_path))
+    single = task.items(written(tmp_path))
     two = task.items(f"{tmp_path / 'dev.en'},{tmp_path / 'dev.fr'}")
-    assert [item.texts for item in one] == [item.texts for item in two] == PAIRS
+    assert [item.texts for item in single] == [item.texts for item in two] == PAIRS
     three = task.items(f"{tmp_path / 'dev.en'}, {tmp_path / 'dev.fr'}", limit=3)
     assert [item.texts for item in three] == [PAIRS[0], PAIRS[4], PAIRS[8]]
 
@@ -46,7 +46,7 @@ def test_a_comma_in_the_name_of_a_table_makes_it_no_two_files(tmp_path: Path) ->
 
 def test_losses_are_the_library_s_own(tmp_path: Path) -> None:
     model, task = translator(), get_task("translation")
-    _, found = judged(model, task, task.items(written(tmp_path)))
+    _, result = judged(model, task, task.items(written(tmp_path)))
     tokenizer = model.tokenizer
     assert tokenizer is not None
     total, count, hits = 0.0, 0, 0
@@ -58,10 +58,10 @@ def test_losses_are_the_library_s_own(tmp_path: Path) -> None:
         right = int((output.logits.argmax(dim=-1) == labels).sum())
         size = labels.shape[1]
         assert size == len(target.split()) + 1  # the end mark is asked for too
-        assert found.losses[i] == pytest.approx(output.loss.item(), abs=1e-4)
-        assert found.scores[i] == pytest.approx([right, size, output.loss.item() * size], abs=1e-3)
+        assert result.losses[i] == pytest.approx(output.loss.item(), abs=1e-4)
+        assert result.scores[i] == pytest.approx([right, size, output.loss.item() * size], abs=1e-3)
         total, count, hits = total + output.loss.item() * size, count + size, hits + right
-    metrics = task.measure(found.scores)
+    metrics = task.measure(result.scores)
     assert metrics["accuracy"] == pytest.approx(hits / count)
     assert metrics["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-4)
 
@@ -69,9 +69,9 @@ def test_losses_are_the_library_s_own(tmp_path: Path) -> None:
 def test_batches_change_nothing(tmp_path: Path) -> None:
     model, task = translator(), get_task("translation")
     items = task.items(written(tmp_path))
-    one, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
-    assert np.abs(one.losses - many.losses).max() < 1e-4
-    assert np.abs(one.scores - many.scores).max() < 1e-3
+    single, many = (judged(model, task, items, batch_size=size)[1] for size in (1, 32))
+    assert np.abs(single.losses - many.losses).max() < 1e-4
+    assert np.abs(single.scores - many.scores).max() < 1e-3
 
 
 def test_an_encoder_is_refused() -> None:

@@ -51,9 +51,9 @@ def test_they_are_found_by_step_and_later_ones_are_dropped(tmp_path: Path) -> No
     for step in (0, 20, 3):
         write_checkpoint(model, tmp_path, step)
     (tmp_path / "checkpoints" / ".step-000030").mkdir()  # what a kill left
-    found = read_checkpoints(tmp_path)
-    assert [step for step, _ in found] == [0, 3, 20]
-    assert len(headscope.load(found[1][1]).heads) == 4
+    result = read_checkpoints(tmp_path)
+    assert [step for step, _ in result] == [0, 3, 20]
+    assert len(headscope.load(result[1][1]).heads) == 4
     drop_checkpoints(tmp_path, after=3)
     assert [step for step, _ in read_checkpoints(tmp_path)] == [0, 3]
     drop_checkpoints(tmp_path, after=-1)

@@ -20,7 +20,7 @@ RATE = 1e-3
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     saved(tmp_path / "bert", BertModel)
     glue(tmp_path / "data", train=24, dev=8)
@@ -33,7 +33,7 @@ def trained(out: str, rate: float = RATE, **options: Any) -> dict[str, Any]:
 
 
 def test_the_last_good_state_is_kept_and_a_smaller_rate_goes_on_from_it(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         poisoned(patch, at=5)
@@ -66,7 +66,7 @@ def test_the_last_good_state_is_kept_and_a_smaller_rate_goes_on_from_it(
 
 
 def test_a_run_that_goes_on_slower_and_is_stopped_again_is_the_run_of_the_smaller_rate(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         poisoned(patch, at=5)
@@ -84,7 +84,7 @@ def test_a_run_that_goes_on_slower_and_is_stopped_again_is_the_run_of_the_smalle
 
 
 def test_before_any_state_there_is_nothing_to_keep(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     poisoned(monkeypatch, at=2)
     with pytest.raises(HeadscopeError) as error:
@@ -93,11 +93,11 @@ def test_before_any_state_there_is_nothing_to_keep(
         str(error.value)
         == "bert: the loss is nan at step 2. Try a smaller `learning_rate` than 0.001."
     )
-    assert not list(here.glob("made*"))
+    assert not list(folder.glob("made*"))
 
 
 def test_a_gradient_that_is_no_number_is_never_stepped_along(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     poisoned(monkeypatch, at=4, gradient=True)
     with pytest.raises(

@@ -35,15 +35,15 @@ def untrained(folder: Path) -> Path:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     saved(tmp_path / "bert", BertModel)
     glue(tmp_path / "data")
     return tmp_path
 
 
-def test_a_task_that_can_be_learned_is_learned(here: Path) -> None:
-    untrained(here / "new")
+def test_a_task_that_can_be_learned_is_learned(directory: Path) -> None:
+    untrained(directory / "new")
     record = finetune("new", task="sst2", data="data", out="made", **FAST | {"epochs": 14}).record
     losses = [epoch["dev_loss"] for epoch in record["epochs"]]
     assert len(losses) == 14
@@ -63,39 +63,39 @@ def test_a_task_that_can_be_learned_is_learned(here: Path) -> None:
 
 
 def test_the_best_epoch_is_kept_and_not_the_last(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = iter([0.5, 0.9, 0.9, 0.7])
     real = module.evaluate_epoch
 
-    def measured(*given):  # type: ignore[no-untyped-def]
-        loss = {1: 0.4, 2: 0.3, 3: 0.2, 4: 0.1}[given[-1].epoch + 1]
-        return real(*given) | {"value": next(values), "dev_loss": loss}
+    def measured(*args):  # type: ignore[no-untyped-def]
+        loss = {1: 0.4, 2: 0.3, 3: 0.2, 4: 0.1}[args[-1].epoch + 1]
+        return real(*args) | {"value": next(values), "dev_loss": loss}
 
     monkeypatch.setattr(module, "evaluate_epoch", measured)
     record = finetune("bert", task="sst2", data="data", out="four", **FAST).record
     assert record["best"]["epoch"] == 3  # as good as the second, with the lower loss
     monkeypatch.undo()
-    monkeypatch.chdir(here)
-    found = evaluate("four", task="sst2", data="data")["metrics"]["loss"]["value"]
+    monkeypatch.chdir(directory)
+    result = evaluate("four", task="sst2", data="data")["metrics"]["loss"]["value"]
     real_losses = [epoch["metrics"]["loss"]["value"] for epoch in record["epochs"]]
-    assert found == pytest.approx(real_losses[2], abs=1e-6)
-    assert abs(found - real_losses[3]) > 1e-5
+    assert result == pytest.approx(real_losses[2], abs=1e-6)
+    assert abs(result - real_losses[3]) > 1e-5
 
 
-def test_one_seed_gives_one_model_and_another_another(here: Path) -> None:
+def test_one_seed_gives_one_model_and_another_another(directory: Path) -> None:
     for out, seed in (("one", 0), ("again", 0), ("other", 1)):
         changes = {"epochs": 2, "learning_rate": 1e-3, "seed": seed}
         finetune("bert", task="sst2", data="data", out=out, **FAST | changes)
-    one, again, other = (
+    first, again, other = (
         Path(out, "model.safetensors").read_bytes() for out in ("one", "again", "other")
     )
-    assert one == again
-    assert one != other
+    assert first == again
+    assert first != other
 
 
 @pytest.mark.slow
-def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
+def test_two_processes_train_the_model_that_one_trains(directory: Path) -> None:
     """Without dropout the shares of a batch add up to it; every process would end, and one alone writes."""
     config = json.loads(Path("bert/config.json").read_text("utf-8"))
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -119,24 +119,24 @@ def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
     assert two.returncode == 0, two.stderr
     assert two.stdout.split() == ["two"]
     assert two.stderr.count("kept epoch") == 1
-    finished(here, *words, "--out", "one")
-    one, other = (
+    finished(directory, *words, "--out", "one")
+    first, other = (
         AutoModelForSequenceClassification.from_pretrained(name).state_dict()
         for name in ("one", "two")
     )
     before = AutoModelForSequenceClassification.from_pretrained("bert").state_dict()
-    for name, value in one.items():
+    for name, value in first.items():
         assert torch.allclose(value, other[name], atol=2e-5), name
     assert any(
         (value - before[name]).abs().max() > 2e-4
-        for name, value in one.items()
+        for name, value in first.items()
         if "encoder" in name
     )
 
 
 @pytest.mark.parametrize("kills", [2, slow(6)])
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(
-    here: Path, kills: int
+    directory: Path, kills: int
 ) -> None:
     words = (
         "finetune",
@@ -150,21 +150,21 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(
         "--batch-size",
         "3",
     )
-    finished(here, *words, "--out", "whole")
+    finished(directory, *words, "--out", "whole")
     chance = random.Random(0)
-    partial = here / "made.partial" / STATE
+    partial = directory / "made.partial" / STATE
     for _ in range(kills):
-        assert killed(here, *words, "--out", "made", "--resume", after=chance.randint(3, 9))
+        assert killed(directory, *words, "--out", "made", "--resume", after=chance.randint(3, 9))
     assert partial.exists()
-    assert not (here / "made").exists()
-    finished(here, *words, "--out", "made", "--resume")
-    whole, made = bytes_of(here / "whole"), bytes_of(here / "made")
+    assert not (directory / "made").exists()
+    finished(directory, *words, "--out", "made", "--resume")
+    whole, made = bytes_of(directory / "whole"), bytes_of(directory / "made")
     records = [json.loads(files.pop("training.json")) for files in (whole, made)]
     assert whole == made
     for record in records:
         del record["seconds"], record["command"]
     assert records[0] == records[1]
-    assert not (here / "made.partial").exists()
+    assert not (directory / "made.partial").exists()
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [
@@ -177,7 +177,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
 ]
 
 
-def test_another_option_is_refused_by_name(here: Path) -> None:
+def test_another_option_is_refused_by_name(directory: Path) -> None:
     options: dict[str, Any] = {"task": "sst2", "data": "data", "out": "made", **FAST}
 
     def stop(done: int, total: int, part: str = "") -> None:
@@ -186,35 +186,35 @@ def test_another_option_is_refused_by_name(here: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         finetune("bert", **options, progress=stop)
-    before = bytes_of(here / "made.partial")
+    before = bytes_of(directory / "made.partial")
     for changes, named in REFUSED:
         with pytest.raises(HeadscopeError) as error:
             finetune("bert", **{**options, **changes}, resume=True)
         assert str(error.value) == (
-            f"{here / 'made.partial' / STATE}: {named}. "
+            f"{directory / 'made.partial' / STATE}: {named}. "
             "Give the same options again, or `overwrite=True` instead of `resume=True` to begin anew."
         )
-        assert bytes_of(here / "made.partial") == before
+        assert bytes_of(directory / "made.partial") == before
     record = finetune("bert", **options, resume=True).record
     assert len(record["epochs"]) == 4
 
 
-def test_other_data_and_another_model_are_refused_too(here: Path) -> None:
+def test_other_data_and_another_model_are_refused_too(directory: Path) -> None:
     def stop(done: int, total: int, part: str = "") -> None:
         if done == 7:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         finetune("bert", task="sst2", data="data", out="made", **FAST, progress=stop)
-    saved(here / "other", BertModel, seed=1)
+    saved(directory / "other", BertModel, seed=1)
     with pytest.raises(HeadscopeError, match="`name` must be as in the run to resume"):
         finetune("other", task="sst2", data="data", out="made", **FAST, resume=True)
-    glue(here / "data", train=50)
+    glue(directory / "data", train=50)
     with pytest.raises(HeadscopeError, match="`data` must be as in the run to resume"):
         finetune("bert", task="sst2", data="data", out="made", **FAST, resume=True)
 
 
-def test_a_trained_model_is_only_replaced_when_asked_for(here: Path) -> None:
+def test_a_trained_model_is_only_replaced_when_asked_for(directory: Path) -> None:
     finetune("bert", task="sst2", data="data", out="made", epochs=1, batch_size=8)
     with pytest.raises(
         HeadscopeError, match=r"made: a trained model is already there\. Add `overwrite=True`"
@@ -223,8 +223,8 @@ def test_a_trained_model_is_only_replaced_when_asked_for(here: Path) -> None:
     finetune("bert", task="sst2", data="data", out="made", epochs=1, batch_size=8, overwrite=True)
 
 
-def test_a_masked_language_model_is_trained_without_labels(here: Path) -> None:
-    saved(here / "mlm", BertForMaskedLM)
+def test_a_masked_language_model_is_trained_without_labels(directory: Path) -> None:
+    saved(directory / "mlm", BertForMaskedLM)
     texts = ["the cat sat on the mat .", "a dog ran ."] * 8
     for name in ("train", "dev"):
         Path(f"data/{name}.txt").write_text("\n".join(texts), "utf-8")

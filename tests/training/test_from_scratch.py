@@ -25,7 +25,7 @@ ENCODERS = ["albert", "bert", "deberta-v2", "distilbert", "electra", "modernbert
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -51,9 +51,9 @@ def copies(folder: Path, train: int = 160, dev: int = 24) -> Path:
     return folder
 
 
-def test_an_encoder_decoder_learns_from_nothing_and_its_bleu_is_measured(here: Path) -> None:
-    saved_translator(here / "mt")
-    copies(here / "data")
+def test_an_encoder_decoder_learns_from_nothing_and_its_bleu_is_measured(directory: Path) -> None:
+    saved_translator(directory / "mt")
+    copies(directory / "data")
     config = FinetuneConfig(
         *(1, 2, 32), from_scratch=True, epochs=8, batch_size=8, learning_rate=3e-3
     )
@@ -71,21 +71,21 @@ def test_an_encoder_decoder_learns_from_nothing_and_its_bleu_is_measured(here: P
         1,
         128,
     )
-    found = headscope.evaluate("made", task="bleu", data="data")
-    assert 0 <= found["metrics"]["bleu"]["value"] <= 100
+    result = headscope.evaluate("made", task="bleu", data="data")
+    assert 0 <= result["metrics"]["bleu"]["value"] <= 100
 
 
-def test_weights_are_new_and_follow_from_the_seed(here: Path) -> None:
-    saved(here / "bert", BertForSequenceClassification, num_labels=2)
-    glue(here / "data", train=16, dev=8)
+def test_weights_are_new_and_follow_from_the_seed(directory: Path) -> None:
+    saved(directory / "bert", BertForSequenceClassification, num_labels=2)
+    glue(directory / "data", train=16, dev=8)
     for out, seed in (("one", 0), ("again", 0), ("other", 1)):
         options = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-9, "from_scratch": True}
         headscope.finetune("bert", "data", task="sst2", out=out, seed=seed, **options)
-    one, again, other = (
+    first, again, other = (
         Path(out, "model.safetensors").read_bytes() for out in ("one", "again", "other")
     )
-    assert one == again
-    assert one != other
+    assert first == again
+    assert first != other
     new, old = (headscope.load(name).model.state_dict() for name in ("one", "bert"))
     for name, value in new.items():
         if "weight" in name and "LayerNorm" not in name:
@@ -130,13 +130,13 @@ def test_a_model_that_knows_no_segments_is_given_none_and_can_be_masked() -> Non
 
 @pytest.mark.parametrize("layers", [2, 7])
 def test_kinds_of_layers_follow_their_number_and_are_saved(layers: int, tmp_path: Path) -> None:
-    given = {
+    settings = {
         "model_type": "modernbert",
         "num_hidden_layers": 4,
         "num_attention_heads": 2,
         "hidden_size": 8,
     }
-    config = AutoConfig.for_model(**given, global_attn_every_n_layers=2)
+    config = AutoConfig.for_model(**settings, global_attn_every_n_layers=2)
     made = resize_config(config, ModelSizes(layers=layers))
     made.save_pretrained(tmp_path)
     assert AutoConfig.from_pretrained(tmp_path).layer_types == [
@@ -153,9 +153,9 @@ def test_a_family_that_counts_another_token_as_padding_is_refused() -> None:
         new_model(new, train_tokenizer(["the cat sat"], 300))
 
 
-def test_smoothed_targets_are_learned_from_and_plain_ones_judged(here: Path) -> None:
+def test_smoothed_targets_are_learned_from_and_plain_ones_judged(directory: Path) -> None:
     model, task = translator(), get_task("translation")
-    items = task.items(copies(here / "data") / "dev.tsv")
+    items = task.items(copies(directory / "data") / "dev.tsv")
     prepared = task.prepare(model, items)
     task.smoothing = 0.2
     batch = batch_of(model, prepared, range(4))
@@ -212,18 +212,18 @@ REFUSED = [
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
 def test_what_cannot_be_trained_is_refused_in_a_line(
-    words: tuple[str, ...], message: str, here: Path
+    words: tuple[str, ...], message: str, directory: Path
 ) -> None:
-    saved(here / "bert", BertForSequenceClassification, num_labels=2)
-    glue(here / "data", train=8, dev=8)
+    saved(directory / "bert", BertForSequenceClassification, num_labels=2)
+    glue(directory / "data", train=8, dev=8)
     pairs = "the cat\ta dog\n" * 8
     for name in ("train", "dev"):
-        (here / "data" / f"{name}.tsv").rename(here / "data" / f"sst2_{name}.tsv")
-        (here / "data" / f"translation_{name}.tsv").write_text(pairs, "utf-8")
-    (here / "devs").mkdir()
-    (here / "devs" / "dev.tsv").write_text("sentence\tlabel\nthe cat\t1\n", "utf-8")
+        (directory / "data" / f"{name}.tsv").rename(directory / "data" / f"sst2_{name}.tsv")
+        (directory / "data" / f"translation_{name}.tsv").write_text(pairs, "utf-8")
+    (directory / "devs").mkdir()
+    (directory / "devs" / "dev.tsv").write_text("sentence\tlabel\nthe cat\t1\n", "utf-8")
     data = [] if "--data" in words else ["--data", "data"]
     done = CliRunner().invoke(app, ["finetune", *words, *data, "--epochs", "3", "--out", "made"])
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith(message), str(done.exception)
-    assert not list(here.glob("made*"))
+    assert not list(directory.glob("made*"))

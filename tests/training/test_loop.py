@@ -58,9 +58,9 @@ def test_a_state_taken_up_by_another_run_goes_on_to_the_same_weights() -> None:
     assert whole.model.model.config.hidden_dropout_prob > 0
     losses = [step.loss for step in whole]
     for at in (1, 5, 8):
-        one = training(settings)
-        begun = [step.loss for step in islice(one, at)]
-        state = copy.deepcopy(one.state())
+        single = training(settings)
+        begun = [step.loss for step in islice(single, at)]
+        state = copy.deepcopy(single.state())
         other = training(settings)
         torch.manual_seed(99)
         other.restore(state)
@@ -165,12 +165,12 @@ def test_a_teacher_is_imitated() -> None:
 
 @pytest.mark.parametrize("name", ["sst2", "similarity", "retrieval"])
 def test_imitation_is_zero_for_the_same_answers_and_positive_for_others(name: str) -> None:
-    one, other = torch.nn.functional.normalize(
+    first, other = torch.nn.functional.normalize(
         torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0)), dim=-1
     )
     task = get_task(name)
-    assert float(task.imitation(one, one).abs().max()) < 1e-6
-    assert (task.imitation(one, other) > 0.01).all()
+    assert float(task.imitation(first, first).abs().max()) < 1e-6
+    assert (task.imitation(first, other) > 0.01).all()
 
 
 def test_answers_without_classes_or_vectors_cannot_be_imitated() -> None:

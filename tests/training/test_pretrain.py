@@ -30,7 +30,7 @@ COMMON = "cat"
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     saved(tmp_path / "bert", BertForMaskedLM)
     chance = random.Random(1)
@@ -44,8 +44,10 @@ def echoes(chance: random.Random, count: int) -> str:
     return "".join(" ".join([word] * 14) + "\n" for word in chosen)
 
 
-def test_what_can_be_learned_is_learned_and_the_baseline_is_beaten(here: Path) -> None:
-    saved(here / "bert", BertForMaskedLM, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+def test_what_can_be_learned_is_learned_and_the_baseline_is_beaten(folder: Path) -> None:
+    saved(
+        folder / "bert", BertForMaskedLM, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
     record = pretrain(
         corpus="texts.txt",
         out="made",
@@ -62,11 +64,11 @@ def test_what_can_be_learned_is_learned_and_the_baseline_is_beaten(here: Path) -
     assert json.loads(Path("made/training.json").read_text("utf-8")) == record
     assert not {"state.pt", ".owner"} & {path.name for path in Path("made").iterdir()}
     library = AutoModelForMaskedLM.from_pretrained("made")
-    asked = "dog dog [MASK] dog dog dog"
-    tokens = headscope.load("made").tokenizer(asked, return_tensors="pt")  # type: ignore[misc]
+    prompt = "dog dog [MASK] dog dog dog"
+    tokens = headscope.load("made").tokenizer(prompt, return_tensors="pt")  # type: ignore[misc]
     with torch.no_grad():
-        said = int(library(**tokens).logits[0, 3].argmax())
-    assert WORDS[said] == "dog"
+        predicted = int(library(**tokens).logits[0, 3].argmax())
+    assert WORDS[predicted] == "dog"
     steps = sorted(path.name for path in Path("made/checkpoints").iterdir())
     assert len(steps) == 4
     assert steps[0] == "step-000000"
@@ -77,7 +79,7 @@ def test_what_can_be_learned_is_learned_and_the_baseline_is_beaten(here: Path) -
     assert len(first.heads) == 4
 
 
-def test_the_baseline_is_that_of_counting_by_hand(here: Path) -> None:
+def test_the_baseline_is_that_of_counting_by_hand(folder: Path) -> None:
     record = pretrain(
         corpus="texts.txt", architecture="bert", max_length=16, held_out=0.2, out="made", **FAST
     ).record
@@ -102,7 +104,7 @@ def test_the_baseline_is_that_of_counting_by_hand(here: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(here: Path) -> None:
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(folder: Path) -> None:
     words = (
         "pretrain",
         "--config",
@@ -115,13 +117,13 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(here: Pat
         "16",
     )
     words += ("--batch-size", "4", "--checkpoints", "5", "--held-out", "0.1")
-    finished(here, *words, "--out", "whole")
+    finished(folder, *words, "--out", "whole")
     for after in (9, 14):
-        assert killed(here, *words, "--out", "made", "--resume", after=after)
-        assert (here / "made.partial" / STATE).exists()
-    assert not (here / "made").exists()
-    finished(here, *words, "--out", "made", "--resume")
-    whole, made = bytes_of(here / "whole"), bytes_of(here / "made")
+        assert killed(folder, *words, "--out", "made", "--resume", after=after)
+        assert (folder / "made.partial" / STATE).exists()
+    assert not (folder / "made").exists()
+    finished(folder, *words, "--out", "made", "--resume")
+    whole, made = bytes_of(folder / "whole"), bytes_of(folder / "made")
     records = [json.loads(files.pop("training.json")) for files in (whole, made)]
     assert (
         len([name for name in whole if name.startswith("checkpoints/") and "safetensors" in name])
@@ -134,7 +136,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(here: Pat
 
 
 @pytest.mark.slow
-def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
+def test_two_processes_train_the_model_that_one_trains(folder: Path) -> None:
     words = [
         "pretrain",
         "--corpus",
@@ -164,16 +166,16 @@ def test_two_processes_train_the_model_that_one_trains(here: Path) -> None:
     )
     assert two.returncode == 0, two.stderr
     assert two.stdout.split() == ["two"]
-    finished(here, *words, "--out", "one")
-    one, other = (
+    finished(folder, *words, "--out", "one")
+    first, other = (
         AutoModelForMaskedLM.from_pretrained(name).state_dict() for name in ("one", "two")
     )
-    for name, value in one.items():
+    for name, value in first.items():
         assert torch.allclose(value, other[name], atol=2e-5), name
     assert Path("one/tokenizer.json").read_bytes() == Path("two/tokenizer.json").read_bytes()
 
 
-def test_sizes_vocabulary_and_positions_are_as_asked(here: Path) -> None:
+def test_sizes_vocabulary_and_positions_are_as_asked(folder: Path) -> None:
     sizes = {"layers": 3, "heads_per_layer": 2, "hidden": 24, "vocabulary": 280}
     pretrain(corpus="texts.txt", out="made", steps=2, max_length=20, **sizes)
     model = headscope.load("made", model_class="AutoModelForMaskedLM")
@@ -188,7 +190,7 @@ def test_sizes_vocabulary_and_positions_are_as_asked(here: Path) -> None:
     assert model.tokenizer.model_max_length == 20  # type: ignore[union-attr]
 
 
-def test_a_model_learns_under_a_mask(here: Path) -> None:
+def test_a_model_learns_under_a_mask(folder: Path) -> None:
     pretrain(
         corpus="texts.txt",
         out="made",
@@ -251,7 +253,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
 def test_what_cannot_be_trained_is_refused_in_a_line(
-    words: tuple[str, ...], message: str, here: Path
+    words: tuple[str, ...], message: str, folder: Path
 ) -> None:
     made = translator()
     made.model.save_pretrained("translator")
@@ -261,13 +263,13 @@ def test_what_cannot_be_trained_is_refused_in_a_line(
     Path("gpt.json").write_text(
         json.dumps({"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16}), "utf-8"
     )
-    given = ["--config", "bert", "--corpus", "texts.txt", "--max-length", "16"]
+    command_line = ["--config", "bert", "--corpus", "texts.txt", "--max-length", "16"]
     for option, value in zip(words[::2], words[1::2], strict=True):
-        if option in given:
-            given[given.index(option) + 1] = value
+        if option in command_line:
+            command_line[command_line.index(option) + 1] = value
         else:
-            given += [option, value]
-    done = CliRunner().invoke(app, ["pretrain", *given, "--out", "made"])
+            command_line += [option, value]
+    done = CliRunner().invoke(app, ["pretrain", *command_line, "--out", "made"])
     assert isinstance(done.exception, HeadscopeError), done.output
     assert str(done.exception).startswith(message)
-    assert not list(here.glob("made*"))
+    assert not list(folder.glob("made*"))

@@ -18,7 +18,7 @@ FAST: dict[str, Any] = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3}
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     saved(tmp_path / "bert", BertModel)
     saved(tmp_path / "classifier", BertForSequenceClassification, num_labels=2)
@@ -28,7 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", ["bert", "classifier"])
 def test_a_loaded_model_is_trained_as_its_files_are_and_stays_as_it_was(
-    here: Path, name: str
+    folder: Path, name: str
 ) -> None:
     model = headscope.load(name)
     before = {key: value.clone() for key, value in model.model.state_dict().items()}
@@ -41,11 +41,11 @@ def test_a_loaded_model_is_trained_as_its_files_are_and_stays_as_it_was(
     )
     assert live.record["epochs"] == from_files.record["epochs"]
     assert live.record["model"] == from_files.record["model"]
-    assert sorted(path.name for path in here.iterdir()) == ["bert", "classifier", "data", "made"]
+    assert sorted(path.name for path in folder.iterdir()) == ["bert", "classifier", "data", "made"]
     assert (live.path, from_files.path) == (None, Path("made"))
 
 
-def test_edits_of_a_loaded_model_are_trained_under(here: Path) -> None:
+def test_edits_of_a_loaded_model_are_trained_under(folder: Path) -> None:
     model = headscope.load("classifier").edit_permanently(Masked("star"))
     live = headscope.finetune(model, "data", task="sst2", **FAST)
     named = headscope.finetune("classifier", "data", task="sst2", mask="star", **FAST)
@@ -56,7 +56,7 @@ def test_edits_of_a_loaded_model_are_trained_under(here: Path) -> None:
         headscope.finetune(model, "data", task="sst2", mask="star", **FAST)
 
 
-def test_a_pruned_model_in_memory_is_trained_and_stays_pruned(here: Path) -> None:
+def test_a_pruned_model_in_memory_is_trained_and_stays_pruned(folder: Path) -> None:
     pruned = headscope.prune("classifier", "0.1").model
     result = headscope.finetune(pruned, "data", task="sst2", **FAST)
     assert result.model.heads == pruned.heads
@@ -64,7 +64,7 @@ def test_a_pruned_model_in_memory_is_trained_and_stays_pruned(here: Path) -> Non
     assert headscope.load(written).heads == pruned.heads
 
 
-def test_a_result_is_written_as_the_run_would_have_written_it(here: Path) -> None:
+def test_a_result_is_written_as_the_run_would_have_written_it(folder: Path) -> None:
     data, config = TaskData("sst2", "data"), FinetuneConfig(**FAST)
     result = headscope.finetune("bert", data, config, reading=Reading(), run=Run(seed=1))
     headscope.finetune("bert", data, config, run=Run(out=Path("made"), seed=1))
@@ -78,7 +78,7 @@ def test_a_result_is_written_as_the_run_would_have_written_it(here: Path) -> Non
         result.write("again")
 
 
-def test_the_tables_have_every_epoch_and_a_notebook_shows_them(here: Path) -> None:
+def test_the_tables_have_every_epoch_and_a_notebook_shows_them(folder: Path) -> None:
     result = headscope.finetune("bert", "data", task="sst2", **FAST)
     table = result.tables["epochs"]
     assert list(table["epoch"]) == [1, 2]
@@ -87,8 +87,8 @@ def test_the_tables_have_every_epoch_and_a_notebook_shows_them(here: Path) -> No
     assert "accuracy_low" in result._repr_html_()
 
 
-def test_pretraining_in_memory_gives_the_model_of_the_files(here: Path) -> None:
-    saved(here / "mlm", BertForMaskedLM)
+def test_pretraining_in_memory_gives_the_model_of_the_files(folder: Path) -> None:
+    saved(folder / "mlm", BertForMaskedLM)
     Path("texts.txt").write_text("the cat sat on the mat .\n" * 60, "utf-8")
     options: dict[str, Any] = {"architecture": "mlm", "steps": 3, "max_length": 16}
     result = headscope.pretrain(corpus="texts.txt", **options)
@@ -101,7 +101,7 @@ def test_pretraining_in_memory_gives_the_model_of_the_files(here: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [{"resume": True}, {"overwrite": True}, {"checkpoints": 2}])
-def test_options_of_files_require_a_directory(here: Path, option: dict[str, Any]) -> None:
+def test_options_of_files_require_a_directory(folder: Path, option: dict[str, Any]) -> None:
     with pytest.raises(HeadscopeError, match="requires `out=DIR`"):
         headscope.finetune("bert", "data", task="sst2", **option)
     with pytest.raises(HeadscopeError, match="requires `out=DIR`"):

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from headscope.heads import Site
 from headscope.model.attention_model import AttentionModel
-from tiny import DECODERS, eager_twin
+from tiny import DECODERS, eager_copy
 
 Array = Any
 LENSES = sorted(path.stem.replace("_", "-") for path in Path(__file__).parent.glob("[a-z]*.py"))
@@ -48,34 +48,34 @@ def values_and_projections(
     model: AttentionModel, inputs: dict[str, Tensor]
 ) -> dict[Site, tuple[Tensor, Tensor]]:
     """Of each site: values [batch, head, key, width] and the blocks [head, out, width] of the output projection."""
-    twin, family = eager_twin(model), model.model.config.model_type
+    reference, family = eager_copy(model), model.model.config.model_type
     if family == "xlnet":
-        return _of_xlnet(twin, inputs)
+        return _of_xlnet(reference, inputs)
     value, output = NAMES.get(ALIKE.get(family, family), LIKE_BERT)
-    modules = dict(twin.named_modules())
-    found: dict[Site, tuple[Tensor, Tensor]] = {}
+    modules = dict(reference.named_modules())
+    result: dict[Site, tuple[Tensor, Tensor]] = {}
     layers: dict[str, int] = {}
 
     def keep(name: str) -> Callable[..., None]:
-        def hook(module: Any, args: Any, given: Tensor) -> None:
+        def hook(module: Any, args: Any, hidden: Tensor) -> None:
             stack = _stack(name, family)
             layer = layers.get(stack, 0)
             layers[stack] = layer + 1
-            heads = _heads(twin.config, stack)
+            heads = _heads(reference.config, stack)
             block = name.removesuffix(value) + output
             if family == "deberta-v2" or value == "self.value":
                 block = name.rpartition(".self.")[0] + ".output.dense"
             weight = modules[block].weight.detach()
             if family == "gpt2":  # transposed, and queries, keys and values side by side
-                weight, given = weight.T, given.chunk(3, dim=-1)[2]
+                weight, hidden = weight.T, hidden.chunk(3, dim=-1)[2]
             if family == "modernbert":
-                given = given.unflatten(-1, (3, -1))[..., 2, :]
+                hidden = hidden.unflatten(-1, (3, -1))[..., 2, :]
             blocks = torch.stack(list(weight.chunk(heads, dim=1)))
-            by_head = torch.stack(list(given.split(blocks.shape[2], dim=-1)), dim=1)
+            by_head = torch.stack(list(hidden.split(blocks.shape[2], dim=-1)), dim=1)
             by_head = torch.stack(
                 [by_head[:, h * by_head.shape[1] // heads] for h in range(heads)], dim=1
             )
-            found[Site(stack, layer)] = by_head.detach().double(), blocks.double()
+            result[Site(stack, layer)] = by_head.detach().double(), blocks.double()
 
         return hook
 
@@ -83,27 +83,27 @@ def values_and_projections(
         if name.endswith("." + value) or name.endswith(value):
             module.register_forward_hook(keep(name))
     with torch.no_grad():
-        twin(**inputs)
-    return found
+        reference(**inputs)
+    return result
 
 
-def _of_xlnet(twin: Any, inputs: dict[str, Tensor]) -> dict[Site, tuple[Tensor, Tensor]]:
+def _of_xlnet(reference: Any, inputs: dict[str, Tensor]) -> dict[Site, tuple[Tensor, Tensor]]:
     """Time first, parameters without modules; both streams read the same values."""
-    found = {}
-    for n, layer in enumerate(twin.layer):
+    result = {}
+    for n, layer in enumerate(reference.layer):
 
         def hook(module: Any, args: Any, n: int = n) -> None:
             values = torch.einsum("jbd,dhw->bhjw", args[0], module.v)
             for stack in ("encoder", "query"):
-                found[Site(stack, n)] = (
+                result[Site(stack, n)] = (
                     values.detach().double(),
                     module.o.permute(1, 0, 2).detach().double(),
                 )
 
         layer.rel_attn.register_forward_pre_hook(hook)
     with torch.no_grad():
-        twin(**inputs)
-    return found
+        reference(**inputs)
+    return result
 
 
 def _stack(name: str, family: str) -> str:

@@ -21,12 +21,12 @@ def effective(weights: Array, values: Array, block: Array, *, simplex: bool) -> 
     moved = values @ block.T
     if simplex:
         moved = np.concatenate([moved, np.ones((len(moved), 1))], axis=1)
-    found = weights.copy()
+    result = weights.copy()
     for i, row in enumerate(weights):
         seen = np.flatnonzero(row)
         if len(seen) > values.shape[1] + simplex:
             left, sizes, _ = np.linalg.svd(moved[seen], full_matrices=True)
             rank = int((sizes > 1e-6 * sizes[0]).sum())
             null = left[:, rank:]
-            found[i, seen] = row[seen] - row[seen] @ null @ null.T
-    return found
+            result[i, seen] = row[seen] - row[seen] @ null @ null.T
+    return result

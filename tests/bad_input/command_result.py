@@ -28,7 +28,7 @@ MALICE = "</script><img src=x onerror=alert(1)>"
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandResult:
     """How a command ended: exit status, stdout, stderr, and the error itself: the last line of stderr."""
 
     status: int
@@ -48,7 +48,7 @@ class Said:
         return last.removeprefix("headscope: ")
 
 
-Run = Callable[..., Said]
+Run = Callable[..., CommandResult]
 
 
 def save_tokenizer(folder: Path, *, words: list[str] = WORDS, adds_special: bool = True) -> None:
