@@ -18,6 +18,7 @@ from headscope.api.gate import gate as gate
 from headscope.api.head import head as head
 from headscope.api.importance import importance as importance
 from headscope.api.learn_mask import learn_mask as learn_mask
+from headscope.api.listings import Listing as Listing
 from headscope.api.listings import doctor as doctor
 from headscope.api.listings import fetch_model as fetch_model
 from headscope.api.listings import list_masks as list_masks

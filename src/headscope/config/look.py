@@ -22,9 +22,10 @@ def _lenses(value: Any) -> tuple[str, ...]:
 
 def _head_names(value: Any) -> str:
     with errors_at("`off`"):
-        if isinstance(value, Mapping):
+        heads = [] if isinstance(value, Mapping) else head_names(value)
+        if not heads:
             raise HeadscopeError(f"{describe_value(value)} does not name heads")
-        return ",".join(map(str, head_names(value)))
+        return ",".join(map(str, heads))
 
 
 @dataclass(frozen=True)
@@ -78,5 +79,5 @@ class LookConfig(Config):
         None,
         "Heads to ablate while the text is read, e.g. 0.2,1.*; the page marks them",
         parse=_head_names,
-        show_default="none",
+        show_default=False,
     )
