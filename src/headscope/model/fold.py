@@ -136,14 +136,13 @@ class FoldPlan:
 
     def groups(self, heads: int, queries: int) -> Iterator[slice]:
         """Neighbouring sequences of at most GROUP_CELLS weights together."""
-        start, longest = 0, 0
+        start = 0
         first, last = self.key_span.first, self.key_span.first + self.key_span.count
         for stop in range(1, len(first) + 1):
             width = int(last[start:stop].max() - first[start:stop].min())
             if stop - start > 1 and (stop - start) * heads * queries * width > GROUP_CELLS:
                 yield slice(start, stop - 1)
                 start = stop - 1
-            longest = max(longest, width)
         yield slice(start, len(first))
 
     def visibility(self, mask: Tensor | None, is_causal: bool) -> Visibility:

@@ -45,7 +45,7 @@ def mean_results(
 
 
 class _Sums(Edit):
-    """Changes nothing; sums the heads' outputs over all tokens except padding."""
+    """An edit that leaves outputs as they are, and sums the heads' outputs over all tokens except padding."""
 
     def __init__(self) -> None:
         self.batch: Batch | None = None

@@ -150,24 +150,26 @@ def part(study: Study, table: pd.DataFrame) -> Part:
 
 @needs_table(TABLE)
 def findings(study: Study, table: pd.DataFrame) -> Iterator[Finding]:
-    """The accuracy of the best head for all mentions, compared with the nearest mention with the same head word."""
+    """The accuracy of the best head for all mentions, compared with the best rule that reads no attention."""
     rows = table[(table["kind"] == "all") & (table["candidates"] == "mentions")]
     for row in rows.dropna(subset="accuracy").to_dict("records"):
         estimate = head_estimate(study, row, "accuracy")
-        evidence = estimate.evidence(float(row["head_match"]))
+        rule = max((r for r in RULES if pd.notna(row[r])), key=lambda r: float(row[r]))
+        value, name = row[rule], RULES[rule][0]
+        evidence = estimate.evidence(float(value))
         headline = Headline(
             "finds the antecedent of",
             percent(estimate.value),
             "of the mentions",
             join_details(
                 percent_interval(estimate.low, estimate.high),
-                f"the nearest mention with the same head word is right for {percent(row['head_match'])}",
+                f"the best rule without attention ({name}) is right for {percent(value)}",
             ),
             estimate.head,
         )
         after = (
-            " of the mentions; nearest mention with the same head word: "
-            f"{short_number(row['head_match'])}; the head was selected on other documents"
+            f" of the mentions; the best rule without attention ({name}): {short_number(value)}; the head was "
+            "selected on other documents"
         )
         yield Finding(
             "antecedent",

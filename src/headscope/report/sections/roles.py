@@ -171,7 +171,8 @@ def part(study: Study) -> Part | None:
             rule = Cell(f"{plain(rule_label(role.rule))}{below}", role.rule)
             rows.append([head_cell(study, key), Cell(role.name, role.name), *value, rule])
     note = (
-        f"{len(roles)} of {len(keys_of(study.heads))} heads have a role. The last column is the rule that assigned it. "
+        f"{len(roles)} of {len(keys_of(study.heads))} heads have a role; it is clear if the interval does not extend "
+        "below the threshold. The last column is the rule that assigned it. "
         "A head can have several roles, each on its own row. Click a head to see examples from the texts."
     )
     columns = ("head", "role", "value", "baseline", "rule")
@@ -187,7 +188,7 @@ def findings(study: Study) -> Iterator[Finding]:
     # Each head is counted once, with its main role, so that the numbers add up. Clear roles come first.
     sure = {key: of_head[0] for key, of_head in roles.items() if of_head[0].is_sure}
     if not sure:
-        none = f"There is no evidence that any of the {count_heads(study, heads)} heads has a role"
+        none = f"None of the {count_heads(study, heads)} heads has a clear role"
         yield Finding("", none, (), kind="roles", is_null=True)
         return
     places_of: dict[str, list[HeadKey]] = defaultdict(list)
