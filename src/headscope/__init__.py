@@ -30,7 +30,6 @@ __all__ = ["__version__", *sorted(_WHERE)]
 
 for _name, _module in {
     "write": "headscope.report.write",
-    "write_into": "headscope.report.write",
     "write_joined_tables": "headscope.report.write",
     "write_joined_figures": "headscope.report.write",
     "study_html": "headscope.report.notebook",

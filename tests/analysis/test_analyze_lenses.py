@@ -170,7 +170,9 @@ def test_a_gradient_is_small_only_where_its_whole_interval_is() -> None:
 def test_where_nobody_attends_to_separators_the_question_does_not_arise() -> None:
     (verdict,) = verdicts(gradients(0.03, 0.1, 0.1))
     assert verdict.holds is None
-    assert verdict.sentence.startswith("Separators draw at most 3 % of attention here: no sink")
+    assert verdict.sentence.startswith(
+        "Separators draw at most 3 % of attention here. They are not a sink"
+    )
 
 
 def test_the_answer_names_the_sink_where_it_is_another_than_separators() -> None:

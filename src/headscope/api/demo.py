@@ -11,11 +11,11 @@ from headscope.api.check_paths import is_demo
 from headscope.api.importance import importance
 from headscope.api.load import load
 from headscope.api.look import look
+from headscope.api.study_output import write_study
 from headscope.atomic_dir import atomic_directory
 from headscope.config.shared import Run
 from headscope.config.texts import TextData
 from headscope.data.bundled import corpus_path
-from headscope.hooks import hook
 from headscope.progress import progress
 from headscope.study.study import Study
 
@@ -58,7 +58,8 @@ def demo(out: str | Path = "demo", *, limit: int = 200, run: Run | None = None) 
     options = replace(run or Run(), out=folder)
     with atomic_directory(folder, overwrite=is_demo(folder)) as temporary:
         study = measure_demo(temporary, options, TextData(limit=limit))
-        hook("write_into")(study, temporary)
+        with progress("drawing figures") as update:
+            write_study(study, temporary, replace(options, progress=update))
     return study
 
 

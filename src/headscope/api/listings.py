@@ -6,10 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headscope.api.installation import describe_installation
-from headscope.config.masks import format_parameters
-from headscope.masks.mask_spec import defaults_of, read_mask, sparsity
-from headscope.masks.patterns import PATTERNS
 from headscope.model import zoo
 from headscope.study.result import Result
 
@@ -59,6 +55,11 @@ def list_masks() -> Listing:
     >>> "window" in set(masks["name"])
     True
     """
+    # Imported here, since the list of models needs no torch and is fast without it
+    from headscope.config.masks import format_parameters
+    from headscope.masks.mask_spec import defaults_of, read_mask, sparsity
+    from headscope.masks.patterns import PATTERNS
+
     rows = {
         name: {
             "forbidden": sparsity(read_mask(name).at(POSITIONS)),
@@ -150,4 +151,6 @@ def doctor() -> Listing:
     >>> "versions" in headscope.doctor().record
     True
     """
+    from headscope.api.installation import describe_installation
+
     return Listing("installation", describe_installation())

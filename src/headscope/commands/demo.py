@@ -7,7 +7,7 @@ from dataclasses import replace
 import typer
 
 from headscope.commands._from_config import command
-from headscope.commands._options import drawing_figures, say
+from headscope.commands._options import say
 from headscope.config.command_line import command_line_of
 from headscope.config.demo import DemoConfig
 from headscope.config.serve import ServeConfig
@@ -23,8 +23,7 @@ def demo(run: Run, data: TextData, config: DemoConfig) -> None:
     out = run.out
     assert out is not None
     assert data.limit is not None
-    with drawing_figures():
-        headscope.demo(out, limit=data.limit, run=replace(run, log=say))
+    headscope.demo(out, limit=data.limit, run=replace(run, log=say))
     say("to type other sentences and to switch heads off:")
     say(command_line_of(ServeConfig(study=[out]), arguments=("minilm",)))
     say("two pages to open in a browser:")

@@ -102,7 +102,8 @@ class BestHeads(StackFigure):
     caption = (
         "A dot is the head that was best on the selection half of the sentences; the number next to it is "
         "layer.head. Its accuracy and 95 % interval are from the report half. A bar is the best fixed offset, such as "
-        "“one word back”. A dot is filled if it is above the bar by the margin that a role requires. A cross is the "
+        "“one word back”. A dot is filled if the accuracy is above the bar by the margin that a role requires (0.1 by "
+        "default). A cross is the "
         "best head of the random-weight control, if there is one. The number of word pairs is in brackets."
     )
 
@@ -192,8 +193,8 @@ def part(study: Study, table: pd.DataFrame) -> Part:
         "syntactic head. “Syntactic head → dependent”: the syntactic head's largest weight is on the dependent. "
         "“Compared over all words”: no other word gives the dependent more weight than its syntactic head does. "
         "Attention heads were selected on one half of the sentences and are reported on the other. The baseline is "
-        "the best fixed offset, and the gain is over it. The offset is counted from the dependent, in "
-        "“syntactic head → dependent” from the syntactic head: −1 is the word before it. “Same data”: selected and "
+        "the best fixed offset, and the gain is over it. The offset is counted from the dependent, but in "
+        "“syntactic head → dependent” from the syntactic head. −1 is the word before. “Same data”: selected and "
         "reported on all sentences, as in the papers. “Control”: the best head of the same model with random "
         "weights. No head is selected for relations with fewer than 100 pairs."
     )
