@@ -148,7 +148,7 @@ def expand(model: AttentionModel) -> PreTrainedModel:
     # The other tensors have an axis of heads: fill the slices of the heads that are left, and set the others to 0.
     names = {module: name for name, module in full.named_modules()}
     wrapped = AttentionModel(full, model.tokenizer, name=model.name)
-    kept = {site: model._sites[site].numbers or () for site in wrapped.sites}
+    kept = {site: site.numbers or () for site in model.sites}
     for parameter_slice in _slices(wrapped, full, kept):
         module_name = names[parameter_slice.module]
         parameter_slice.fill(state.get(f"{module_name}.{parameter_slice.name}"))
