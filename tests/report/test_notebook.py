@@ -11,7 +11,7 @@ from studies import made_up
 from headscope.study.study import Study
 from headscope.tables import to_frame
 
-PRODUCERS = ("gate", "learn_mask", "compare_masks", "film", "search")
+PRODUCERS = ("gate", "learn_mask", "compare_masks", "analyze", "search")
 FRESH = f"""
 import headscope
 for name in {PRODUCERS!r}:
