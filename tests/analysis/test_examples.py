@@ -280,3 +280,25 @@ def test_nothing_to_ask_gives_an_empty_table() -> None:
     result = examples_in(planted(), study_of((0, 0, "undetermined")), plain(TEXTS[:1]))
     assert list(result.columns) == TABLES["examples"].names
     assert not len(result)
+
+
+def test_recorders_keep_no_more_than_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = study_of((0, 1, "previous token"), (0, 1, "rare words"))
+    texts = [Text(Example(tuple(text.split())), "encoder") for text in TEXTS]
+    every = examples_in(planted(), study, texts)
+    monkeypatch.setattr("headscope.analysis.examples._recording.MOST_BYTES", 0)
+    assert len(every)
+    assert not len(examples_in(planted(), study, texts))
+
+
+def test_of_a_text_in_windows_the_first_is_recorded() -> None:
+    model, text = planted(), "the cat sat on the mat . " * 60
+    recorder = TokenRecorder(len(model.sites), [0])
+    encoder = Encoder(model, max_length=16, long="window")
+    read = batches(encoder, recorder.remember([Example(text)]), batch_size=4)
+    assert sum(len(batch) for batch in stream(model, read, [recorder])) > 2
+    for maxima in recorder.maxima.values():
+        assert set(maxima) == {0}
+        assert maxima[0].query.ids is not None
+        tokens = model.tokenizer.convert_ids_to_tokens(maxima[0].query.ids[0].tolist())
+        assert tokens[1:4] == ["the", "cat", "sat"]

@@ -206,6 +206,18 @@ def test_a_plan_is_carried_out_on_its_own_model_alone(directory: Path) -> None:
     assert not (directory / "wrong").exists()
 
 
+def test_a_plan_without_the_repair_of_its_model_is_noted(directory: Path) -> None:
+    glue(directory / "glue")
+    task = ("--task", "sst2", "--data", "glue")
+    done("prune", "bert", "--heads", "0.1", *task, "--repair", "fold", "--out", "small")
+    noted = done("prune", "bert", "--plan", "small/plan.json", "--form", "plain", "--out", "plain")
+    assert "the model next to this plan was also changed by fold" in noted.output
+    assert 'headscope.load("small").save(OUT, form=FORM)' in noted.output
+    done("prune", "bert", "--heads", "0.1", "--out", "unrepaired")
+    silent = done("prune", "bert", "--plan", "unrepaired/plan.json", "--out", "again")
+    assert "the model next to this plan" not in silent.output
+
+
 def test_repairs_and_recovery_are_reported_stage_by_stage(directory: Path) -> None:
     glue(directory / "glue")
     words = (

@@ -449,3 +449,21 @@ def test_two_models_and_a_study_more_of_one_are_one_page() -> None:
     assert page.count('class="study-data"') == 2
     assert "Heads matched by behaviour" in page
     assert page == render(join(two_models()))
+
+
+def test_all_figures_are_written_as_png_on_demand(tmp_path: Path) -> None:
+    study = made_up(statistics=["previous", "entropy"])
+    written = join([study]).write_figures(tmp_path / "pictures")
+    files = {file.stem: file for file in written.glob("*.png")}
+    assert set(files) == {figure.name for figure in figures_of(study)} != set()
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in files.values())
+
+
+def test_the_figures_of_several_models_have_the_name_of_the_model(tmp_path: Path) -> None:
+    studies = [
+        made_up(statistics=["previous"], has_maps=False, record={"model": {"name": name}})
+        for name in ("first", "second")
+    ]
+    written = join(studies).write_figures(tmp_path / "pictures")
+    stems = {file.stem for file in written.glob("*.png")}
+    assert {"first-heat-previous", "second-heat-previous"} <= stems

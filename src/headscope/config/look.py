@@ -9,6 +9,7 @@ from typing import Any
 from headscope.config.names import LENSES, TOKEN_MAPS
 from headscope.config.option import ADVANCED, Config, option
 from headscope.config.parsing import names
+from headscope.config.search import parse_heads
 from headscope.config.shared import POOLINGS, Reading, Run
 from headscope.config.texts import READABLE
 from headscope.config.value_types import describe_value
@@ -25,7 +26,7 @@ def _head_names(value: Any) -> str:
         heads = [] if isinstance(value, Mapping) else head_names(value)
         if not heads:
             raise HeadscopeError(f"{describe_value(value)} does not name heads")
-        return ",".join(map(str, heads))
+        return parse_heads(heads)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headscope.analysis.lens_maps import compute_lens_maps
 from headscope.analysis.token_maps import encode_input
 from headscope.config.look import LookConfig
+from headscope.errors import errors_at
 from headscope.heads import HeadSet
 from headscope.model.attention_model import AttentionModel
 from headscope.model.edits import Ablate, heads_off
@@ -16,7 +17,11 @@ from headscope.report.look.view import Look
 
 def look(model: AttentionModel, first: str, second: str | None, config: LookConfig) -> Look:
     """The maps of all heads in one text or pair; for an encoder-decoder, a source and its target."""
-    with model.edited(*([] if config.off is None else [Ablate(config.off)])):
+    edits = []
+    if config.off is not None:
+        with errors_at("`off`"):
+            edits = [Ablate(list(HeadSet(config.off, among=model.heads)))]
+    with model.edited(*edits):
         batch = encode_input(model, first, second, max_length=config.max_length)
         encoded = OneInput(model, batch, config.target)
         lenses = tuple(_view(encoded, name) for name in config.lens)
